@@ -1,0 +1,74 @@
+"""Command line of the practice model: start the server, print its URL, stop cleanly on SIGTERM."""
+
+import argparse
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from practice_model.recordings import Recordings, RecordingsError
+from practice_model.rules import Rules
+from practice_model.server import PracticeModel
+
+
+def main() -> int:
+    """Run the practice model until it is stopped; return the exit status."""
+    arguments = _parser().parse_args()
+    try:
+        recordings = Recordings.load(arguments.recordings) if arguments.recordings else None
+        listener = _listen(arguments.host, arguments.port)
+    except (RecordingsError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    if arguments.requests and not arguments.requests.parent.is_dir():
+        print(f"Folder of --requests {str(arguments.requests)!r} does not exist: create it first.", file=sys.stderr)
+        return 1
+    model = PracticeModel(recordings, Rules.strict() if arguments.strict else Rules(), arguments.requests)
+    host, port = listener.getsockname()[:2]
+    _Server(model, f"http://{host}:{port}/v1").run(sockets=[listener])
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn that says where it listens once it does, and exits with status 0 on SIGTERM."""
+
+    def __init__(self, model: PracticeModel, url: str) -> None:
+        super().__init__(uvicorn.Config(model.app, log_level="critical", timeout_graceful_shutdown=1))
+        self._url = url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(f"Practice model ready: {self._url}", flush=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a bound socket.
+
+    Raises:
+        OSError: with a sentence for the user, when the address cannot be had.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            f"Port {port} on {host} cannot be used ({error.strerror}): give another --port, or 0 for a free one."
+        ) from error
+    return listener
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m practice_model", description="A local OpenAI Responses API.")
+    parser.add_argument("--port", type=int, default=8901, help="port to listen on, 0 for a free one (default 8901)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--recordings", type=Path, help="folder of recorded traffic that can be played")
+    parser.add_argument("--requests", type=Path, help="file that every request is appended to as a JSON line")
+    parser.add_argument("--strict", action="store_true", help="also enforce rules that are only inferred")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Ids with the prefixes and lengths of the live API, from a seed and a counter.
+
+Theory: an id is the prefix plus a digest of `seed:counter`. The same seed gives the same ids again, so tests can
+compare whole streams; a new seed per process keeps the ids of two runs apart, since hosts keep histories for longer
+than this server lives.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+BODY_LENGTHS: dict[str, int] = {
+    "resp_": 50,
+    "msg_": 50,
+    "rs_": 50,
+    "fc_": 50,
+    "ci_": 50,
+    "cntr_": 48,
+    "cfile_": 32,
+    "call_": 24,
+    "conv_": 48,
+}
+"""Characters after the prefix, as measured on recorded traffic."""
+
+ITEM_PREFIXES: dict[str, str] = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
+ITEM_PREFIXES |= {"code_interpreter_call": "ci_"}
+
+
+@dataclass
+class IdMint:
+    """Give out ids that are unique within a run.
+
+    Guarantee: deterministic by (seed, number of ids asked for before).
+    """
+
+    seed: str
+    count: int = 0
+
+    def new(self, prefix: str) -> str:
+        """Return the next id with this prefix, one of `BODY_LENGTHS`."""
+        self.count += 1
+        digest = hashlib.sha256(f"{self.seed}:{self.count}".encode()).hexdigest()
+        return prefix + digest[: BODY_LENGTHS[prefix]]

@@ -1,0 +1,61 @@
+"""The log of requests: what came in, what went out, how long it took. Read back by tests, appended to a file."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from practice_model.items import Json
+
+_SECRET_HEADERS = frozenset({"authorization", "api-key", "cookie"})
+
+
+@dataclass
+class Journal:
+    """Requests in the order of arrival; an entry is filled in when its last byte has left.
+
+    Args:
+        file: finished entries are appended to it as JSON lines; None for memory only.
+    """
+
+    file: Path | None = None
+    entries: list[Json] = field(default_factory=list[Json])
+    count: int = 0
+
+    def open(self, *, at: str, method: str, path: str, headers: Mapping[str, str], body: Any) -> Json:
+        """Note a request that has arrived; return its entry.
+
+        Args:
+            at: UTC, ISO-8601.
+        """
+        self.count += 1
+        entry: Json = {
+            "n": self.count,
+            "at": at,
+            "method": method,
+            "path": path,
+            "headers": {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS},
+            "body": body,
+            "status": None,
+            "error": None,
+            "response_id": None,
+            "events": None,
+            "ended": None,
+            "milliseconds_streaming": None,
+        }
+        self.entries.append(entry)
+        return entry
+
+    def close(self, entry: Json, *, ended: str, milliseconds: float, **seen: Any) -> None:
+        """Complete an entry.
+
+        Args:
+            ended: `complete`, `refused`, `broken` on purpose, or `disconnected` by the client.
+            milliseconds: from the arrival of the request to the last byte.
+            seen: `status`, `error`, `response_id`, `events`.
+        """
+        entry.update(seen, ended=ended, milliseconds_streaming=round(milliseconds, 3))
+        if self.file:
+            with self.file.open("a") as file:
+                file.write(json.dumps(entry) + "\n")

@@ -1,0 +1,146 @@
+"""Plans that a test posts: which requests they answer, and their steps, one model call each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from practice_model.answer import Answer, Delivery, HttpError
+from practice_model.ids import IdMint
+from practice_model.items import Json, cite_files, code_call, function_call, message, reasoning
+from practice_model.reading import Reading
+from practice_model.recordings import Recordings
+
+STEP_KEYS = frozenset(
+    {"recording", "text", "phase", "reasoning", "calls", "code", "logs", "image", "files", "citation", "items"}
+    | {"chunk_characters", "delay_milliseconds", "break_after_events", "error", "fail", "incomplete", "usage"}
+)
+_WHEN_KEYS = frozenset({"user_text", "agent", "model"})
+
+
+class PlanError(Exception):
+    """A plan that was posted cannot be used; the message says what is wrong with it."""
+
+
+@dataclass
+class Plan:
+    """Steps for the requests that match.
+
+    Args:
+        when: `user_text` and `agent` are substrings, `model` is the whole name; what is absent matches all.
+        times: how often the steps are played from the start; None for ever.
+    """
+
+    when: Mapping[str, str]
+    steps: list[Json]
+    times: int | None = 1
+    played: int = field(default=0, init=False)
+
+    @classmethod
+    def parse(cls, body: Any) -> "Plan":
+        """Read a posted plan.
+
+        Raises:
+            PlanError: an unknown key, or no steps.
+        """
+        if not isinstance(body, dict):
+            raise PlanError("A plan is a JSON object with 'steps'.")
+        given = cast("Json", body)
+        when = cast("dict[str, str]", given.get("when") or {})
+        steps = cast("list[Json]", given.get("steps") or [])
+        unknown = (set(given) - {"when", "times", "steps"}) | (set(when) - _WHEN_KEYS)
+        for step in steps:
+            unknown |= set(step) - STEP_KEYS
+        if unknown:
+            raise PlanError(f"Unknown keys in the plan: {sorted(unknown)!r}.")
+        if not steps:
+            raise PlanError("A plan needs at least one step.")
+        return cls(when, steps, cast("int | None", given.get("times", 1)))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every step has been played as often as it should."""
+        return self.times is not None and self.played >= self.times * len(self.steps)
+
+    def matches(self, reading: Reading) -> bool:
+        """Tell whether the plan answers this request."""
+        return (
+            not self.is_over
+            and self.when.get("user_text", "") in reading.user_text
+            and self.when.get("agent", "") in reading.agent
+            and self.when.get("model", reading.model) == reading.model
+        )
+
+    def take(self) -> Json:
+        """Return the next step and count it as played."""
+        step = self.steps[self.played % len(self.steps)]
+        self.played += 1
+        return step
+
+    def shown(self) -> Json:
+        """Return the plan as JSON with its progress."""
+        return {"when": dict(self.when), "times": self.times, "steps": self.steps, "played": self.played}
+
+
+def perform(
+    step: Json, reading: Reading, mint: IdMint, recordings: Recordings | None, container_id: str
+) -> Answer | HttpError:
+    """Turn a step into an answer to this request.
+
+    Raises:
+        PlanError: the step names a recording that is not there.
+    """
+    error = step.get("error")
+    if error:
+        status = int(error.get("status", 500))
+        kind = error.get("type") or ("server_error" if status >= 500 else "invalid_request_error")  # noqa: PLR2004
+        message_ = error.get("message") or f"The practice model was told to answer with status {status}."
+        return HttpError(status, message_, error.get("code"), error.get("param"), kind, error.get("retry_after"))
+    delivery = Delivery(
+        **{name: step[name] for name in ("chunk_characters", "delay_milliseconds", "break_after_events") if name in step}
+    )
+    if "recording" in step:
+        return replay(step["recording"], recordings, delivery)
+    parts = cast("list[Json]", step.get("items") or [step])
+    output = [item for part in parts for item in _items_of(part, reading, mint, container_id)]
+    ending = {"failure": step.get("fail"), "incomplete": step.get("incomplete"), "usage": step.get("usage")}
+    return Answer(output, delivery, **ending)
+
+
+def replay(name: str, recordings: Recordings | None, delivery: Delivery) -> Answer:
+    """Return a recording as an answer.
+
+    Raises:
+        PlanError: there is no such recording.
+    """
+    if recordings is None:
+        raise PlanError(f"No recording {name!r}: the practice model was started without --recordings DIR.")
+    try:
+        recording = recordings.find(name)
+    except KeyError:
+        raise PlanError(f"No recording {name!r} in the recordings folder.") from None
+    return Answer(
+        recording.output,
+        delivery,
+        recorded_events=recording.events,
+        recorded_response=recording.body or recording.response,
+    )
+
+
+def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> list[Json]:
+    """Return the items of one part in the recorded order: reasoning, code, text, calls."""
+    output: list[Json] = []
+    if "reasoning" in part:
+        encrypted = reading.includes("reasoning.encrypted_content")
+        output.append(reasoning(mint, part["reasoning"], encrypted=encrypted))
+    if "code" in part:
+        wanted = reading.includes("code_interpreter_call.outputs")
+        run: dict[str, Any] = {"logs": part.get("logs"), "image": bool(part.get("image")), "include_outputs": wanted}
+        output.append(code_call(mint, part["code"], container_id, **run))
+    files = cast("list[str]", part.get("files") or [])
+    if "text" in part or files:
+        text, citations = part.get("text", ""), list[Json]()
+        if files and part.get("citation", True):
+            text, citations = cite_files(mint, text or "The files are ready.", container_id, files)
+        output.append(message(mint, text, citations, part.get("phase")))
+    output += [function_call(mint, call["name"], call.get("arguments", {})) for call in part.get("calls") or []]
+    return output

@@ -1,0 +1,105 @@
+"""Choose what to answer: a plan, a matching recording, or a conversation derived from the request."""
+
+from dataclasses import dataclass, field
+
+from practice_model import analyst, derive, items, plans
+from practice_model.answer import Answer, Delivery, HttpError
+from practice_model.ids import IdMint
+from practice_model.items import Json
+from practice_model.plans import Plan
+from practice_model.reading import Reading, ToolResult, kind_of
+from practice_model.recordings import Recordings
+
+REASONING_MODELS = "practice-reasoning"
+"""Models whose name begins so think before they speak."""
+
+
+@dataclass
+class Player:
+    """The practice model's mind: plans first, then recordings, then what the request itself asks for."""
+
+    mint: IdMint
+    recordings: Recordings | None = None
+    plans: list[Plan] = field(default_factory=list[Plan])
+
+    def answer(self, reading: Reading) -> Answer | HttpError:
+        """Return the answer to a request that has passed the rules.
+
+        Raises:
+            PlanError: the plan's step cannot be performed.
+        """
+        plan = next((plan for plan in self.plans if plan.matches(reading)), None)
+        if plan:
+            return plans.perform(plan.take(), reading, self.mint, self.recordings, self._container(reading))
+        recording = self.recordings.matching(reading) if self.recordings else None
+        if recording:
+            return plans.replay(recording.name, self.recordings, Delivery())
+        return Answer(self._think(self._derived(reading), reading))
+
+    def _derived(self, reading: Reading) -> list[Json]:
+        results = reading.results(reading.since_user)
+        if results:
+            return [items.message(self.mint, tell_results(results, reading))]
+        calls = derive.derive_calls(reading.user_text, reading.functions)
+        if calls:
+            return [items.function_call(self.mint, call.name, call.arguments) for call in calls]
+        if wants_analysis(reading):
+            wanted = reading.includes("code_interpreter_call.outputs")
+            container = self._container(reading)
+            return analyst.analyse(self.mint, reading.user_text, container, include_outputs=wanted)
+        return [items.message(self.mint, tell_history(reading))]
+
+    def _think(self, output: list[Json], reading: Reading) -> list[Json]:
+        """Put reasoning before every item that models think about, if this model reasons.
+
+        Parallel calls share one reasoning item, code runs and messages have their own, as on the live API.
+        """
+        if not reading.model.startswith(REASONING_MODELS):
+            return output
+        encrypted = reading.includes("reasoning.encrypted_content")
+        thought: list[Json] = []
+        for item in output:
+            if not (thought and kind_of(item) == kind_of(thought[-1]) == "function_call"):
+                text = f"Considering what to do about: {reading.user_text[:80]}"
+                thought.append(items.reasoning(self.mint, text, encrypted=encrypted))
+            thought.append(item)
+        return thought
+
+    def _container(self, reading: Reading) -> str:
+        """Return the container that the request names or its history used last, or a new one."""
+        named = [tool.get("container") for tool in reading.body.get("tools") or []]
+        used = [item.get("container_id") for item in reading.transcript if kind_of(item) == "code_interpreter_call"]
+        known = [one for one in [*named, *reversed(used)] if isinstance(one, str)]
+        return known[0] if known else self.mint.new("cntr_")
+
+
+def wants_analysis(reading: Reading) -> bool:
+    """Tell whether the request asks for code to run: the tool is there, and this is no question about the past."""
+    if not reading.offers("code_interpreter") or derive.looks_back(reading.user_text):
+        return False
+    return not (reading.assistant_texts and derive.is_question(reading.user_text))
+
+
+def tell_results(results: list[ToolResult], reading: Reading) -> str:
+    """Return the answer after tools have run: it quotes every output."""
+    quoted = "; ".join(f"{result.name} returned {result.output!r}" for result in results)
+    return f"{quoted}. That answers {reading.user_text!r}, message {len(reading.user_texts)} of yours."
+
+
+def tell_history(reading: Reading) -> str:
+    """Return a plain answer that shows what the model can see of the conversation.
+
+    A history that was lost or reordered on the way therefore shows in the answer.
+    """
+    said = reading.user_texts
+    lines = [f"You asked: {reading.user_text!r}.", f"I have seen {len(said)} message{'s' * (len(said) != 1)} from you."]
+    if said[:-1]:
+        lines.append("Earlier you said: " + "; ".join(repr(text) for text in said[:-1]) + ".")
+    results = reading.results(reading.transcript)
+    if results:
+        lines.append("The tools returned: " + "; ".join(f"{one.name} {one.output!r}" for one in results) + ".")
+    if reading.logs:
+        lines.append("The code printed: " + "; ".join(repr(log) for log in reading.logs) + ".")
+    if reading.assistant_texts:
+        lines.append(f"My last answer began: {reading.assistant_texts[-1][:80]!r}.")
+    return " ".join(lines)

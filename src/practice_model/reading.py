@@ -1,0 +1,121 @@
+"""What a request says to a model: its transcript and the tools it offers, in one shape for all input forms.
+
+Pure. A transcript is the list of items that the model sees: what the service keeps (earlier responses) followed by
+the input of this request.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from practice_model.items import Json
+
+AGENT_ROLES = ("system", "developer")
+
+
+def input_items(body: Mapping[str, Any]) -> list[Json]:
+    """Return the input as a list of items; a plain string is one user message."""
+    given = body.get("input")
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    if not isinstance(given, list):
+        return []
+    return [cast("Json", item) for item in cast("list[Any]", given) if isinstance(item, dict)]
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """Return the item's type; an item without one is a message, or a reference if it has only an id."""
+    return str(item.get("type") or ("message" if "role" in item else "item_reference"))
+
+
+def role_of(item: Mapping[str, Any]) -> str:
+    """Return the role of a message, an empty string for every other item."""
+    return str(item.get("role") or "") if kind_of(item) == "message" else ""
+
+
+def text_of(content: Any) -> str:
+    """Return the text of message content or of a tool output, joined over its parts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = (cast("Json", part) for part in cast("list[Any]", content) if isinstance(part, dict))
+    return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """One function call of the transcript with what it returned."""
+
+    name: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A request as a model reads it."""
+
+    body: Mapping[str, Any]
+    transcript: Sequence[Json]
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return str(self.body.get("model") or "")
+
+    @property
+    def agent(self) -> str:
+        """The instructions, whether sent as a field or as system and developer messages."""
+        spoken = [text_of(item.get("content")) for item in self.transcript if role_of(item) in AGENT_ROLES]
+        return "\n".join([str(self.body.get("instructions") or ""), *spoken]).strip()
+
+    @property
+    def user_texts(self) -> list[str]:
+        """The text of every user message, oldest first."""
+        return [text_of(item.get("content")) for item in self.transcript if role_of(item) == "user"]
+
+    @property
+    def user_text(self) -> str:
+        """The last user message."""
+        return self.user_texts[-1] if self.user_texts else ""
+
+    @property
+    def assistant_texts(self) -> list[str]:
+        """The text of every assistant message, oldest first."""
+        return [text_of(item.get("content")) for item in self.transcript if role_of(item) == "assistant"]
+
+    @property
+    def since_user(self) -> list[Json]:
+        """The items after the last user message."""
+        places = [place for place, item in enumerate(self.transcript) if role_of(item) == "user"]
+        return list(self.transcript[places[-1] + 1 :]) if places else list(self.transcript)
+
+    def results(self, items: Sequence[Json]) -> list[ToolResult]:
+        """Return the tool outputs among these items with the names of their calls, in order."""
+        names = {item.get("call_id"): str(item.get("name")) for item in self.transcript if "name" in item}
+        outputs = [item for item in items if kind_of(item) == "function_call_output"]
+        return [ToolResult(names.get(item.get("call_id"), "tool"), text_of(item.get("output"))) for item in outputs]
+
+    @property
+    def logs(self) -> list[str]:
+        """What earlier hosted code printed, as far as the transcript still holds it."""
+        calls = [item for item in self.transcript if kind_of(item) == "code_interpreter_call"]
+        outputs = [cast("Json", output) for call in calls for output in call.get("outputs") or []]
+        return [str(output["logs"]) for output in outputs if output.get("type") == "logs"]
+
+    @property
+    def functions(self) -> dict[str, Json]:
+        """The offered function tools: name → parameter schema."""
+        offered = (tool for tool in self._tools() if tool.get("type") == "function")
+        return {str(tool["name"]): cast("Json", tool.get("parameters") or {}) for tool in offered}
+
+    def offers(self, tool_type: str) -> bool:
+        """Tell whether the request offers a hosted tool of this type."""
+        return any(tool.get("type") == tool_type for tool in self._tools())
+
+    def includes(self, what: str) -> bool:
+        """Tell whether the request's `include` names this."""
+        return what in cast("list[str]", self.body.get("include") or [])
+
+    def _tools(self) -> Iterator[Json]:
+        yield from cast("list[Json]", self.body.get("tools") or [])

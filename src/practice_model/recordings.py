@@ -1,0 +1,172 @@
+"""A folder of recorded Responses traffic: what is in it, and which recording answers a request.
+
+Layout: `name.jsonl`, `name.response.json`, `name.request.json`, and `multiturn/<name>/NN.events.jsonl`,
+`NN.response.json`, `NN.request.json`. A folder that holds `openai-responses` is entered.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from practice_model.items import Json
+from practice_model.reading import Reading, input_items, kind_of
+
+
+class RecordingsError(Exception):
+    """The recordings folder cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded model call.
+
+    Args:
+        events: the recorded stream; None if only a body was recorded.
+        body: the recorded body; None if only a stream was recorded.
+        transcript: the recorded input after earlier turns of the same folder; None if no request was recorded.
+    """
+
+    name: str
+    events: list[Json] | None
+    body: Json | None
+    request: Json | None
+    transcript: Sequence[Json] | None
+
+    @property
+    def response(self) -> Json:
+        """The final response object: of the stream if there is one, else the body."""
+        if self.events is None:
+            return cast("Json", self.body)
+        return next((event["response"] for event in reversed(self.events) if "response" in event), {"output": []})
+
+    @property
+    def output(self) -> list[Json]:
+        """The output items; from `output_item.done` events where there is a stream, since some end without them."""
+        done = [event["item"] for event in self.events or [] if event["type"] == "response.output_item.done"]
+        return done or cast("list[Json]", self.response.get("output") or [])
+
+    @property
+    def signature(self) -> tuple[str, int] | None:
+        """What a request must share with the recorded one: the last user text and the tool outputs since then."""
+        if self.transcript is None:
+            return None
+        return signature(Reading(self.request or {}, self.transcript))
+
+    @property
+    def user_text(self) -> str | None:
+        """The last user message of the recorded request."""
+        return self.signature[0] if self.signature else None
+
+
+def signature(reading: Reading) -> tuple[str, int]:
+    """Return the last user text and the number of tool outputs after it."""
+    outputs = [item for item in reading.since_user if kind_of(item) == "function_call_output"]
+    return reading.user_text, len(outputs)
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """The recordings of a folder by name."""
+
+    by_name: Mapping[str, Recording]
+
+    @classmethod
+    def load(cls, folder: Path) -> "Recordings":
+        """Read a folder.
+
+        Raises:
+            RecordingsError: the folder is missing, or holds no recording.
+        """
+        if not folder.is_dir():
+            raise RecordingsError(f"Recordings folder {str(folder)!r} does not exist: give an existing --recordings DIR.")
+        inner = folder / "openai-responses"
+        root = inner if inner.is_dir() else folder
+        found = [*_load_singles(root), *_load_conversations(root / "multiturn")]
+        if not found:
+            raise RecordingsError(
+                f"Folder {str(folder)!r} holds no recordings: expected NAME.jsonl or multiturn/NAME/NN.events.jsonl."
+            )
+        return cls({recording.name: recording for recording in found})
+
+    def find(self, name: str) -> Recording:
+        """Return a recording by its name, with or without a file suffix.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        bare = name
+        for suffix in (".jsonl", ".response.json", ".events"):
+            bare = bare.removesuffix(suffix)
+        return self.by_name[bare]
+
+    def matching(self, reading: Reading) -> Recording | None:
+        """Return the recording whose request asks the same at the same point, preferring the same model."""
+        wanted = signature(reading)
+        if not wanted[0]:
+            return None
+        candidates = [
+            recording
+            for recording in self.by_name.values()
+            if recording.signature == wanted and _calls_only(recording, reading.functions)
+        ]
+        users = len(reading.user_texts)
+        return max(
+            candidates,
+            key=lambda one: (
+                (one.request or {}).get("model") == reading.model,
+                len(Reading({}, one.transcript or []).user_texts) == users,
+            ),
+            default=None,
+        )
+
+    @property
+    def encrypted_values(self) -> Iterable[str]:
+        """Every encrypted value that the folder knows to be good, from outputs and from accepted inputs."""
+        for recording in self.by_name.values():
+            for item in [*recording.output, *(recording.transcript or [])]:
+                if isinstance(item.get("encrypted_content"), str):
+                    yield item["encrypted_content"]
+
+
+def _calls_only(recording: Recording, functions: Mapping[str, Any]) -> bool:
+    called = {item.get("name") for item in recording.output if kind_of(item) == "function_call"}
+    return called <= set(functions)
+
+
+def _load_singles(root: Path) -> Iterable[Recording]:
+    names = {path.name.removesuffix(".jsonl").removesuffix(".response.json") for path in root.glob("*.json*")}
+    for name in sorted(name for name in names if not name.endswith(".request.json")):
+        recording = _load(name, root / f"{name}.jsonl", root / f"{name}.response.json", root / f"{name}.request.json", [])
+        if recording:
+            yield recording
+
+
+def _load_conversations(root: Path) -> Iterable[Recording]:
+    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
+        earlier: list[Json] = []
+        for number in sorted({path.name.split(".")[0] for path in folder.glob("[0-9]*.json*")}):
+            stem = folder / number
+            files = [Path(f"{stem}.{kind}") for kind in ("events.jsonl", "response.json", "request.json")]
+            recording = _load(f"multiturn/{folder.name}/{number}", *files, earlier)
+            if recording:
+                earlier = [*(recording.transcript or earlier), *recording.output]
+                yield recording
+
+
+def _load(name: str, events: Path, body: Path, request: Path, earlier: list[Json]) -> Recording | None:
+    asked = _read(request)
+    answered = _read(body)
+    stream = [json.loads(line)["data"] for line in events.read_text().splitlines()] if events.is_file() else None
+    if stream is None and (answered is None or answered.get("object") != "response"):
+        return None
+    transcript = None
+    if asked and asked.get("input"):
+        continues = asked.get("previous_response_id") or asked.get("conversation")
+        transcript = [*(earlier if continues else []), *input_items(asked)]
+    return Recording(name, stream, answered, asked, transcript)
+
+
+def _read(path: Path) -> Json | None:
+    return cast("Json | None", json.loads(path.read_text())) if path.is_file() else None

@@ -1,0 +1,274 @@
+"""The HTTP server: the Responses API's routes, and `/practice/...` for tests that steer and read it.
+
+How a request flows: `create_response` notes it in the journal, asks `rules` whether the live API would take it, asks
+`play` for the answer, builds the response object, has `grammar` turn it into events, remembers it in the store and
+sends it.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from practice_model import grammar, responses, rules
+from practice_model.answer import Answer, Delivery, HttpError
+from practice_model.ids import IdMint
+from practice_model.items import Json
+from practice_model.journal import Journal
+from practice_model.plans import Plan, PlanError
+from practice_model.play import Player
+from practice_model.reading import Reading, input_items
+from practice_model.recordings import Recordings
+from practice_model.rules import Rules
+from practice_model.sse import EventStream
+from practice_model.store import Store
+
+MISSING_KEY = (
+    "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth "
+    "(i.e. Authorization: Bearer YOUR_KEY). You can obtain an API key from "
+    "https://platform.openai.com/account/api-keys."
+)
+
+
+@dataclass
+class PracticeModel:
+    """The practice model's state and its request handlers; `app` is the ASGI application.
+
+    Args:
+        recordings: recorded traffic that can be played; None for built-in conversations alone.
+        rules: what is enforced on requests.
+        requests_file: every finished request is appended to it as a JSON line.
+        seed: the ids given out follow from it; random by default, so that two runs never share an id.
+    """
+
+    recordings: Recordings | None = None
+    rules: Rules = field(default_factory=Rules)
+    requests_file: Path | None = None
+    seed: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def __post_init__(self) -> None:
+        self.store = Store()
+        self.journal = Journal(self.requests_file)
+        self.mint = IdMint(self.seed)
+        self.player = Player(self.mint, self.recordings)
+        if self.recordings:
+            self.store.know_encrypted(self.recordings.encrypted_values)
+        self.app = Starlette(routes=self._routes())
+
+    def _routes(self) -> list[Route]:
+        routes: list[Route] = []
+        for prefix in ("/v1", "/openai/v1", "/openai"):
+            routes += [
+                Route(f"{prefix}/responses", self.create_response, methods=["POST"]),
+                Route(f"{prefix}/responses/{{response_id}}", self.get_response, methods=["GET"]),
+                Route(f"{prefix}/responses/{{response_id}}", self.delete_response, methods=["DELETE"]),
+                Route(f"{prefix}/conversations", self.create_conversation, methods=["POST"]),
+            ]
+        return [
+            *routes,
+            Route("/practice/plans", self.plans, methods=["GET", "POST", "DELETE"]),
+            Route("/practice/requests", self.requests, methods=["GET", "DELETE"]),
+            Route("/practice/recordings", self.list_recordings, methods=["GET"]),
+            Route("/practice/containers/expire", self.expire_containers, methods=["POST"]),
+        ]
+
+    async def create_response(self, request: Request) -> ASGIApp:
+        """Answer `POST /responses`, streaming or not."""
+        began = time.perf_counter()
+        try:
+            body: Any = await request.json()
+        except ValueError:
+            body = None
+        entry = self.journal.open(
+            at=datetime.now(UTC).isoformat(),
+            method=request.method,
+            path=request.url.path,
+            headers=dict(request.headers),
+            body=body,
+        )
+        call = _Call(self.journal, entry, began)
+        refusal = self._refuse(request, body)
+        if refusal:
+            return call.refuse(refusal)
+        reading = Reading(body, [*self._kept_transcript(body), *input_items(body)])
+        try:
+            answer = self.player.answer(reading)
+        except PlanError as error:
+            return call.refuse(HttpError(500, str(error), "practice_plan", kind="server_error"))
+        if isinstance(answer, HttpError):
+            return call.refuse(answer)
+        return self._deliver(answer, reading, request, call)
+
+    def _refuse(self, request: Request, body: Any) -> HttpError | None:
+        if not (request.headers.get("authorization") or request.headers.get("api-key")):
+            return HttpError(401, MISSING_KEY, "invalid_api_key")
+        return rules.check_request(body, self.store, self.rules, now=time.time())
+
+    def _kept_transcript(self, body: Mapping[str, Any]) -> list[Json]:
+        """Return what the service itself remembers for this request."""
+        if body.get("previous_response_id"):
+            return list(self.store.transcript_of(body["previous_response_id"]) or [])
+        conversation = rules.conversation_id(body)
+        return list(self.store.conversation(conversation) or []) if conversation else []
+
+    def _deliver(self, answer: Answer, reading: Reading, request: Request, call: "_Call") -> ASGIApp:
+        response, events = self._compose(answer, reading)
+        self.store.remember(
+            response | {"output": answer.items if answer.recorded_events else response["output"]},
+            stored=reading.body.get("store") is not False,
+            transcript=reading.transcript,
+            events=events,
+            now=time.time(),
+        )
+        call.response_id = response["id"]
+        if reading.body.get("stream"):
+            return EventStream(events, answer.delivery, request, call.ended)
+        call.ended("complete", 0)
+        return JSONResponse(answer.recorded_response or response)
+
+    def _compose(self, answer: Answer, reading: Reading) -> tuple[Json, list[Json]]:
+        """Return the final response object and its events."""
+        if answer.recorded_response:
+            events = answer.recorded_events or grammar.stream_events(answer.recorded_response)
+            return events[-1].get("response") or answer.recorded_response, events
+        response = responses.completed(
+            reading.body,
+            response_id=self.mint.new("resp_"),
+            created_at=int(time.time()),
+            output=answer.items,
+            transcript=reading.transcript,
+        )
+        if answer.usage:
+            response["usage"] = {**response["usage"], **answer.usage}
+        if answer.failure:
+            response = responses.failed(response, answer.failure)
+        elif answer.incomplete:
+            response = responses.incomplete(response, answer.incomplete)
+        return response, grammar.stream_events(response, answer.delivery.chunk_characters)
+
+    async def get_response(self, request: Request) -> ASGIApp:
+        """Answer `GET /responses/{id}`; with `stream=true` the events after `starting_after`."""
+        response_id = request.path_params["response_id"]
+        found = self.store.responses.get(response_id)
+        if found is None:
+            return _error(_not_found(response_id))
+        if request.query_params.get("stream") != "true":
+            return JSONResponse(found.response)
+        after = int(request.query_params.get("starting_after", "-1"))
+        later = [event for event in found.events if event.get("sequence_number", 0) > after]
+        return EventStream(later, Delivery(), request, lambda _how, _events: None)
+
+    async def delete_response(self, request: Request) -> JSONResponse:
+        """Answer `DELETE /responses/{id}`."""
+        response_id = request.path_params["response_id"]
+        if not self.store.forget(response_id):
+            return _error(_not_found(response_id))
+        return JSONResponse({"id": response_id, "object": "response", "deleted": True})
+
+    async def create_conversation(self, _request: Request) -> JSONResponse:
+        """Answer `POST /conversations` with an empty conversation."""
+        conversation_id = self.mint.new("conv_")
+        self.store.conversations[conversation_id] = []
+        created = int(time.time())
+        return JSONResponse(
+            {"id": conversation_id, "object": "conversation", "created_at": created, "metadata": {}}
+        )
+
+    async def plans(self, request: Request) -> JSONResponse:
+        """Add a plan, list the plans, or clear them."""
+        if request.method == "DELETE":
+            self.player.plans.clear()
+        if request.method == "POST":
+            try:
+                self.player.plans.append(Plan.parse(await request.json()))
+            except (PlanError, ValueError) as error:
+                return _error(HttpError(400, str(error), "practice_plan"))
+        shown = [plan.shown() for plan in self.player.plans]
+        return JSONResponse({"plans": shown}, 201 if request.method == "POST" else 200)
+
+    async def requests(self, request: Request) -> JSONResponse:
+        """List the requests received so far, or forget them."""
+        if request.method == "DELETE":
+            self.journal.entries.clear()
+        return JSONResponse(self.journal.entries)
+
+    async def list_recordings(self, _request: Request) -> JSONResponse:
+        """List the recordings: name, model, number of events, the request's user text."""
+        found = self.recordings.by_name.values() if self.recordings else []
+        return JSONResponse(
+            [
+                {
+                    "name": one.name,
+                    "model": one.response.get("model"),
+                    "events": len(one.events or []),
+                    "user_text": one.user_text,
+                }
+                for one in found
+            ]
+        )
+
+    async def expire_containers(self, _request: Request) -> JSONResponse:
+        """Let every container expire, as after twenty idle minutes."""
+        return JSONResponse({"expired": self.store.expire_containers()})
+
+
+@dataclass
+class _Call:
+    """One request to the model on its way through the server."""
+
+    journal: Journal
+    entry: Json
+    began: float
+    response_id: str | None = None
+
+    def refuse(self, error: HttpError) -> JSONResponse:
+        self._close("refused", status=error.status, error=error.body["error"])
+        return _error(error)
+
+    def ended(self, how: str, events: int) -> None:
+        self._close(how, status=200, response_id=self.response_id, events=events)
+
+    def _close(self, how: str, **seen: Any) -> None:
+        spent = (time.perf_counter() - self.began) * 1000
+        self.journal.close(self.entry, ended=how, milliseconds=spent, **seen)
+
+
+def _not_found(response_id: str) -> HttpError:
+    return HttpError(404, f"Response with id '{response_id}' not found.")
+
+
+def _error(error: HttpError) -> JSONResponse:
+    headers = {} if error.retry_after is None else {"retry-after": f"{error.retry_after:g}"}
+    return JSONResponse(error.body, error.status, headers)
+
+
+def create_app(
+    recordings: Path | None = None,
+    *,
+    rules: Rules | None = None,
+    requests_file: Path | None = None,
+    seed: str | None = None,
+) -> Starlette:
+    """Return the practice model as an ASGI application, for a server or a test client.
+
+    Args:
+        recordings: folder of recorded traffic.
+        rules: what is enforced; by default what the live API is known to enforce.
+        requests_file: JSON lines of finished requests.
+        seed: fixed ids for tests that compare; random by default.
+
+    Raises:
+        RecordingsError: the folder is missing or empty.
+    """
+    loaded = Recordings.load(recordings) if recordings else None
+    given = {} if seed is None else {"seed": seed}
+    return PracticeModel(loaded, rules or Rules(), requests_file, **given).app

@@ -1,0 +1,53 @@
+"""Send events over HTTP, slowly or not at all if so wished."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from practice_model.answer import Delivery
+from practice_model.items import Json
+
+HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+def encode_event(event: Json) -> bytes:
+    """Return an event as it goes over the wire: the event line equals the type in the data."""
+    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+
+
+class EventStream:
+    """An ASGI response that streams events, then reports how it ended and how many events it sent.
+
+    Args:
+        ended: called once with `complete`, `broken` or `disconnected`, and the number of events sent.
+    """
+
+    def __init__(
+        self, events: Sequence[Json], delivery: Delivery, request: Request, ended: Callable[[str, int], None]
+    ) -> None:
+        self._events = events
+        self._delivery = delivery
+        self._request = request
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream; without its last chunk if it has to break off."""
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        stop = self._delivery.break_after_events
+        sent = 0
+        for event in self._events if stop is None else self._events[:stop]:
+            if self._delivery.delay_milliseconds:
+                await asyncio.sleep(self._delivery.delay_milliseconds / 1000)
+                if await self._request.is_disconnected():
+                    self._ended("disconnected", sent)
+                    return
+            await send({"type": "http.response.body", "body": encode_event(event), "more_body": True})
+            sent += 1
+        if stop is not None:
+            self._ended("broken", sent)
+            return
+        self._ended("complete", sent)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,114 @@
+"""What the server has given out: responses, the items in them, containers and conversations. In memory.
+
+It answers the questions that the rules ask (`rules.Knowledge`) and holds the transcripts that
+`previous_response_id` and `conversation` continue.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from practice_model import sealed
+from practice_model.items import Json
+from practice_model.reading import kind_of
+
+
+@dataclass(frozen=True)
+class StoredResponse:
+    """A response with what the model had read for it, and the events it was streamed as."""
+
+    response: Json
+    transcript: Sequence[Json]
+    events: Sequence[Json]
+
+
+@dataclass(frozen=True)
+class IssuedItem:
+    """An output item with its neighbours: `follower` of a reasoning item, `reasoning_id` of every other item."""
+
+    item: Json
+    stored: bool
+    reasoning_id: str | None = None
+    follower: Json | None = None
+
+
+CONTAINER_IDLE_SECONDS = 20 * 60
+"""Containers stop after about twenty idle minutes on the live service."""
+
+
+@dataclass
+class Store:
+    """Everything that was given out since the start of the process."""
+
+    responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
+    issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
+    known_encrypted: set[str] = field(default_factory=set[str])
+    conversations: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
+    containers: dict[str, float] = field(default_factory=dict[str, float])
+
+    def remember(
+        self, response: Json, *, stored: bool, transcript: Sequence[Json], events: Sequence[Json], now: float
+    ) -> None:
+        """Note a response and its items as issued; with `stored` they can be referred to later.
+
+        Args:
+            transcript: what the model read for it, without its own output.
+            now: seconds; the last use of the containers that it names.
+        """
+        output: list[Json] = response["output"]
+        if stored:
+            self.responses[response["id"]] = StoredResponse(response, [*transcript, *output], events)
+        conversation: Any = response.get("conversation")
+        if conversation and stored:
+            self.conversations[conversation["id"]] = [*transcript, *output]
+        self._issue(output, stored=stored)
+        for item in output:
+            if kind_of(item) == "code_interpreter_call":
+                self.containers[item["container_id"]] = now
+
+    def _issue(self, output: Sequence[Json], *, stored: bool) -> None:
+        reasoning_id: str | None = None
+        for place, item in enumerate(output):
+            item_id = str(item.get("id") or "")
+            if kind_of(item) == "reasoning":
+                follower = output[place + 1] if place + 1 < len(output) else None
+                self.issued[item_id] = IssuedItem(item, stored, follower=follower)
+                reasoning_id = item_id
+                self.know_encrypted([item.get("encrypted_content")])
+            else:
+                self.issued[item_id] = IssuedItem(item, stored, reasoning_id=reasoning_id)
+
+    def know_encrypted(self, values: Iterable[Any]) -> None:
+        """Take these values for good, for instance those of recordings."""
+        self.known_encrypted.update(value for value in values if isinstance(value, str))
+
+    def transcript_of(self, response_id: str) -> Sequence[Json] | None:
+        """Return what a model has seen up to and with this response; None if it is not stored."""
+        found = self.responses.get(response_id)
+        return found.transcript if found else None
+
+    def conversation(self, conversation_id: str) -> Sequence[Json] | None:
+        """Return the items of a conversation; None if it is unknown."""
+        return self.conversations.get(conversation_id)
+
+    def issued_item(self, item_id: str) -> IssuedItem | None:
+        """Return an item that was given out under this id."""
+        return self.issued.get(item_id)
+
+    def is_good_encrypted(self, value: str) -> bool:
+        """Tell whether an encrypted value is one of ours, or comes from a known recording."""
+        return value in self.known_encrypted or sealed.is_sealed(value)
+
+    def container_is_expired(self, container_id: str, now: float) -> bool:
+        """Tell whether a container of this server has been idle for too long; containers of others are fine."""
+        used = self.containers.get(container_id)
+        return used is not None and now - used > CONTAINER_IDLE_SECONDS
+
+    def expire_containers(self) -> int:
+        """Let every container be idle for too long; return their number."""
+        self.containers = dict.fromkeys(self.containers, float("-inf"))
+        return len(self.containers)
+
+    def forget(self, response_id: str) -> bool:
+        """Delete a stored response; tell whether there was one."""
+        return self.responses.pop(response_id, None) is not None
