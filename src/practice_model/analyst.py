@@ -80,7 +80,7 @@ for first, left in enumerate(names):
 print(f"readings in total: {sum(len(values) for values in READINGS.values())}")
 '''
 
-SAVE_SCRIPT = f'''import csv
+SAVE_SCRIPT = f"""import csv
 
 path = "/mnt/data/{FILENAME}"
 with open(path, "w", newline="") as file:
@@ -89,7 +89,7 @@ with open(path, "w", newline="") as file:
     for name, row in summary.items():
         writer.writerow([name, row["mean"], row["deviation"], row["slope"]])
 print(f"wrote {{len(summary)}} rows to {{path}}")
-'''
+"""
 
 LOGS = """\
 station     days    mean     dev   slope  warmest
@@ -119,6 +119,7 @@ def analyse(mint: IdMint, asked: str, container_id: str, *, include_outputs: boo
     """Return the two code runs and the report with its file citation.
 
     Args:
+        mint: gives the ids.
         asked: the user's text; the report quotes it.
         container_id: where the code ran and the file lies.
         include_outputs: whether the request wants the logs.

@@ -19,9 +19,12 @@ _QUOTED = re.compile(r"\"([^\"]*)\"|(?<!\w)'((?:[^']|(?<=\w)'(?=\w))*)'(?!\w)|â€
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 _SMALL_WORDS = frozenset({"get", "set", "the", "do", "run", "make", "find", "fetch", "lookup", "tool"})
 _LOOKS_BACK = re.compile(
-    r"\b(earlier|before|previous(ly)?|so far|remember|did (i|you|we|it)|have (i|you|we)|was|were|again)\b", re.IGNORECASE
+    r"\b(earlier|before|previous(ly)?|so far|remember|did (i|you|we|it)|have (i|you|we)|was|were|again)\b",
+    re.IGNORECASE,
 )
-_QUESTION = re.compile(r"^\s*(what|which|who|whose|how|why|when|where|do|does|is|are|can|could)\b|\?\s*$", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"^\s*(what|which|who|whose|how|why|when|where|do|does|is|are|can|could)\b|\?\s*$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ def derive_calls(text: str, functions: Mapping[str, Json]) -> list[Call]:
     """Return the calls that the sentence asks for, in the order it names them; empty if it names no tool.
 
     Guarantee: pure.
+
     Args:
+        text: the user's message.
         functions: tool name â†’ JSON schema of its parameters.
     """
     explicit = _explicit_calls(text, functions)
@@ -127,11 +132,10 @@ def _value(shape: Json, texts: list[str], numbers: list[float | int]) -> Any:
 
 
 def _kind(shape: Json) -> str:
-    kind = shape.get("type")
+    kind: Any = shape.get("type")
     options: Sequence[Any] = [option.get("type") for option in cast("list[Json]", shape.get("anyOf") or [])]
-    if isinstance(kind, list):
-        options = cast("list[Any]", kind)
-    return str(next((option for option in options if option != "null"), kind or "string"))
+    options = [*options, *(cast("list[Any]", kind) if isinstance(kind, list) else [kind])]
+    return str(next((option for option in options if option not in {None, "null"}), "string"))
 
 
 def _fallback(shape: Json, part: str) -> Any:

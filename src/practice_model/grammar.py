@@ -23,6 +23,7 @@ def stream_events(response: Json, chunk_characters: int = DEFAULT_CHUNK_CHARACTE
     """Return the whole stream of a response that is completed, incomplete or failed.
 
     Guarantee: pure.
+
     Args:
         response: the final response object, with its full output.
         chunk_characters: length of the deltas, at least 1.

@@ -21,9 +21,6 @@ BODY_LENGTHS: dict[str, int] = {
 }
 """Characters after the prefix, as measured on recorded traffic."""
 
-ITEM_PREFIXES: dict[str, str] = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
-ITEM_PREFIXES |= {"code_interpreter_call": "ci_"}
-
 
 @dataclass
 class IdMint:

@@ -12,9 +12,8 @@ from practice_model.ids import IdMint
 
 Json = dict[str, Any]
 
-PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+_PIXEL_BYTES = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+PIXEL = f"data:image/png;base64,{_PIXEL_BYTES}"
 """A complete one-pixel PNG, for image outputs."""
 
 SANDBOX = "sandbox:/mnt/data/"
@@ -24,6 +23,8 @@ def message(mint: IdMint, text: str, annotations: Sequence[Json] = (), phase: st
     """Return an assistant message with one text part.
 
     Args:
+        mint: gives the id.
+        text: what is said.
         annotations: in order of `start_index`; offsets count characters of `text`.
         phase: `commentary` or `final_answer`; None leaves the field out, as older models do.
     """

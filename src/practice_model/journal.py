@@ -28,6 +28,10 @@ class Journal:
 
         Args:
             at: UTC, ISO-8601.
+            method: of HTTP.
+            path: without the query.
+            headers: all of them; those that hold keys are left out of the entry.
+            body: parsed JSON, or None if it was none.
         """
         self.count += 1
         entry: Json = {
@@ -51,6 +55,7 @@ class Journal:
         """Complete an entry.
 
         Args:
+            entry: what `open` returned.
             ended: `complete`, `refused`, `broken` on purpose, or `disconnected` by the client.
             milliseconds: from the arrival of the request to the last byte.
             seen: `status`, `error`, `response_id`, `events`.

@@ -95,9 +95,8 @@ def perform(
         kind = error.get("type") or ("server_error" if status >= 500 else "invalid_request_error")  # noqa: PLR2004
         message_ = error.get("message") or f"The practice model was told to answer with status {status}."
         return HttpError(status, message_, error.get("code"), error.get("param"), kind, error.get("retry_after"))
-    delivery = Delivery(
-        **{name: step[name] for name in ("chunk_characters", "delay_milliseconds", "break_after_events") if name in step}
-    )
+    named = ("chunk_characters", "delay_milliseconds", "break_after_events")
+    delivery = Delivery(**{name: step[name] for name in named if name in step})
     if "recording" in step:
         return replay(step["recording"], recordings, delivery)
     parts = cast("list[Json]", step.get("items") or [step])
@@ -142,5 +141,6 @@ def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> 
         if files and part.get("citation", True):
             text, citations = cite_files(mint, text or "The files are ready.", container_id, files)
         output.append(message(mint, text, citations, part.get("phase")))
-    output += [function_call(mint, call["name"], call.get("arguments", {})) for call in part.get("calls") or []]
+    calls = cast("list[Json]", part.get("calls") or [])
+    output += [function_call(mint, call["name"], call.get("arguments", {})) for call in calls]
     return output

@@ -67,7 +67,7 @@ class Player:
 
     def _container(self, reading: Reading) -> str:
         """Return the container that the request names or its history used last, or a new one."""
-        named = [tool.get("container") for tool in reading.body.get("tools") or []]
+        named = [tool.get("container") for tool in reading.tools]
         used = [item.get("container_id") for item in reading.transcript if kind_of(item) == "code_interpreter_call"]
         known = [one for one in [*named, *reversed(used)] if isinstance(one, str)]
         return known[0] if known else self.mint.new("cntr_")

@@ -4,7 +4,7 @@ Pure. A transcript is the list of items that the model sees: what the service ke
 the input of this request.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -100,22 +100,24 @@ class Reading:
     def logs(self) -> list[str]:
         """What earlier hosted code printed, as far as the transcript still holds it."""
         calls = [item for item in self.transcript if kind_of(item) == "code_interpreter_call"]
-        outputs = [cast("Json", output) for call in calls for output in call.get("outputs") or []]
+        outputs = [output for call in calls for output in cast("list[Json]", call.get("outputs") or [])]
         return [str(output["logs"]) for output in outputs if output.get("type") == "logs"]
 
     @property
     def functions(self) -> dict[str, Json]:
         """The offered function tools: name → parameter schema."""
-        offered = (tool for tool in self._tools() if tool.get("type") == "function")
+        offered = (tool for tool in self.tools if tool.get("type") == "function")
         return {str(tool["name"]): cast("Json", tool.get("parameters") or {}) for tool in offered}
 
     def offers(self, tool_type: str) -> bool:
         """Tell whether the request offers a hosted tool of this type."""
-        return any(tool.get("type") == tool_type for tool in self._tools())
+        return any(tool.get("type") == tool_type for tool in self.tools)
 
     def includes(self, what: str) -> bool:
         """Tell whether the request's `include` names this."""
         return what in cast("list[str]", self.body.get("include") or [])
 
-    def _tools(self) -> Iterator[Json]:
-        yield from cast("list[Json]", self.body.get("tools") or [])
+    @property
+    def tools(self) -> list[Json]:
+        """The offered tools as they were sent."""
+        return cast("list[Json]", self.body.get("tools") or [])

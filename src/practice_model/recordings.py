@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from practice_model.items import Json
 from practice_model.reading import Reading, input_items, kind_of
@@ -39,7 +39,8 @@ class Recording:
         """The final response object: of the stream if there is one, else the body."""
         if self.events is None:
             return cast("Json", self.body)
-        return next((event["response"] for event in reversed(self.events) if "response" in event), {"output": []})
+        endings: list[Json] = [event["response"] for event in self.events if "response" in event]
+        return endings[-1] if endings else {"output": []}
 
     @property
     def output(self) -> list[Json]:
@@ -80,7 +81,7 @@ class Recordings:
             RecordingsError: the folder is missing, or holds no recording.
         """
         if not folder.is_dir():
-            raise RecordingsError(f"Recordings folder {str(folder)!r} does not exist: give an existing --recordings DIR.")
+            raise RecordingsError(f"Recordings folder {str(folder)!r} does not exist: give another --recordings DIR.")
         inner = folder / "openai-responses"
         root = inner if inner.is_dir() else folder
         found = [*_load_singles(root), *_load_conversations(root / "multiturn")]
@@ -138,7 +139,8 @@ def _calls_only(recording: Recording, functions: Mapping[str, Any]) -> bool:
 def _load_singles(root: Path) -> Iterable[Recording]:
     names = {path.name.removesuffix(".jsonl").removesuffix(".response.json") for path in root.glob("*.json*")}
     for name in sorted(name for name in names if not name.endswith(".request.json")):
-        recording = _load(name, root / f"{name}.jsonl", root / f"{name}.response.json", root / f"{name}.request.json", [])
+        files = _Files(root / f"{name}.jsonl", root / f"{name}.response.json", root / f"{name}.request.json")
+        recording = _load(name, files, [])
         if recording:
             yield recording
 
@@ -148,17 +150,25 @@ def _load_conversations(root: Path) -> Iterable[Recording]:
         earlier: list[Json] = []
         for number in sorted({path.name.split(".")[0] for path in folder.glob("[0-9]*.json*")}):
             stem = folder / number
-            files = [Path(f"{stem}.{kind}") for kind in ("events.jsonl", "response.json", "request.json")]
-            recording = _load(f"multiturn/{folder.name}/{number}", *files, earlier)
+            files = _Files(*(Path(f"{stem}.{kind}") for kind in ("events.jsonl", "response.json", "request.json")))
+            recording = _load(f"multiturn/{folder.name}/{number}", files, earlier)
             if recording:
                 earlier = [*(recording.transcript or earlier), *recording.output]
                 yield recording
 
 
-def _load(name: str, events: Path, body: Path, request: Path, earlier: list[Json]) -> Recording | None:
-    asked = _read(request)
-    answered = _read(body)
-    stream = [json.loads(line)["data"] for line in events.read_text().splitlines()] if events.is_file() else None
+class _Files(NamedTuple):
+    """Where one recording lies; not every file is there."""
+
+    events: Path
+    body: Path
+    request: Path
+
+
+def _load(name: str, files: _Files, earlier: list[Json]) -> Recording | None:
+    asked, answered = _read(files.request), _read(files.body)
+    lines = files.events.read_text().splitlines() if files.events.is_file() else None
+    stream = None if lines is None else [json.loads(line)["data"] for line in lines]
     if stream is None and (answered is None or answered.get("object") != "response"):
         return None
     transcript = None

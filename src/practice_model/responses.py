@@ -38,9 +38,12 @@ def completed(
     """Return a completed response with these items.
 
     Guarantee: pure.
+
     Args:
         request: the request's body; its settings are repeated in the response.
+        response_id: its id.
         created_at: seconds since the epoch.
+        output: final items.
         transcript: every item that the model saw, for the usage numbers.
     """
     response: Json = {

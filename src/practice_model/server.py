@@ -7,11 +7,10 @@ sends it.
 
 import secrets
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -99,7 +98,7 @@ class PracticeModel:
         refusal = self._refuse(request, body)
         if refusal:
             return call.refuse(refusal)
-        reading = Reading(body, [*self._kept_transcript(body), *input_items(body)])
+        reading = Reading(body, self._transcript(body))
         try:
             answer = self.player.answer(reading)
         except PlanError as error:
@@ -113,12 +112,10 @@ class PracticeModel:
             return HttpError(401, MISSING_KEY, "invalid_api_key")
         return rules.check_request(body, self.store, self.rules, now=time.time())
 
-    def _kept_transcript(self, body: Mapping[str, Any]) -> list[Json]:
-        """Return what the service itself remembers for this request."""
-        if body.get("previous_response_id"):
-            return list(self.store.transcript_of(body["previous_response_id"]) or [])
-        conversation = rules.conversation_id(body)
-        return list(self.store.conversation(conversation) or []) if conversation else []
+    def _transcript(self, body: Json) -> list[Json]:
+        """Return everything that the model reads: what the service kept, then the input."""
+        sent = (rules.resolve(item, self.store) for item in input_items(body))
+        return [*rules.kept_items(body, self.store), *sent]
 
     def _deliver(self, answer: Answer, reading: Reading, request: Request, call: "_Call") -> ASGIApp:
         response, events = self._compose(answer, reading)
@@ -179,9 +176,7 @@ class PracticeModel:
         conversation_id = self.mint.new("conv_")
         self.store.conversations[conversation_id] = []
         created = int(time.time())
-        return JSONResponse(
-            {"id": conversation_id, "object": "conversation", "created_at": created, "metadata": {}}
-        )
+        return JSONResponse({"id": conversation_id, "object": "conversation", "created_at": created, "metadata": {}})
 
     async def plans(self, request: Request) -> JSONResponse:
         """Add a plan, list the plans, or clear them."""
@@ -203,7 +198,7 @@ class PracticeModel:
 
     async def list_recordings(self, _request: Request) -> JSONResponse:
         """List the recordings: name, model, number of events, the request's user text."""
-        found = self.recordings.by_name.values() if self.recordings else []
+        found = list(self.recordings.by_name.values()) if self.recordings else []
         return JSONResponse(
             [
                 {

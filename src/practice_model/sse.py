@@ -33,7 +33,7 @@ class EventStream:
         self._request = request
         self._ended = ended
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Send the stream; without its last chunk if it has to break off."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         stop = self._delivery.break_after_events

@@ -52,7 +52,10 @@ class Store:
         """Note a response and its items as issued; with `stored` they can be referred to later.
 
         Args:
+            response: the final response object.
+            stored: whether the request left `store` on.
             transcript: what the model read for it, without its own output.
+            events: the stream, for a later replay.
             now: seconds; the last use of the containers that it names.
         """
         output: list[Json] = response["output"]
