@@ -50,8 +50,8 @@ class Answer:
         failure: `code` and `message` of an error event that ends the stream.
         incomplete: the reason of a response that is cut short.
         usage: token counts in the place of the computed ones.
-        recorded_events: a recorded stream, replayed as it is.
-        recorded_response: the recorded body of the same response.
+        recorded_response: a recorded response object, sent as it is; `items` are then its items.
+        recorded_events: the recorded stream of that response; None if only its body was recorded.
     """
 
     items: list[Json] = field(default_factory=list[Json])
@@ -59,5 +59,5 @@ class Answer:
     failure: Mapping[str, Any] | None = None
     incomplete: str | None = None
     usage: Mapping[str, Any] | None = None
-    recorded_events: list[Json] | None = None
     recorded_response: Json | None = None
+    recorded_events: list[Json] | None = None

@@ -37,3 +37,10 @@ class IdMint:
         self.count += 1
         digest = hashlib.sha256(f"{self.seed}:{self.count}".encode()).hexdigest()
         return prefix + digest[: BODY_LENGTHS[prefix]]
+
+    def like(self, given: str) -> str:
+        """Return the next id with the prefix and the length of a given one."""
+        self.count += 1
+        prefix, _, body = given.partition("_")
+        digest = hashlib.sha256(f"{self.seed}:{self.count}".encode()).hexdigest()
+        return f"{prefix}_{digest[: len(body)]}"

@@ -11,8 +11,8 @@ from practice_model.reading import Reading
 from practice_model.recordings import Recordings
 
 STEP_KEYS = frozenset(
-    {"recording", "text", "phase", "reasoning", "calls", "code", "logs", "image", "files", "citation", "items"}
-    | {"chunk_characters", "delay_milliseconds", "break_after_events", "error", "fail", "incomplete", "usage"}
+    {"recording", "new_ids", "text", "phase", "reasoning", "calls", "code", "logs", "image", "files", "citation"}
+    | {"items", "chunk_characters", "delay_milliseconds", "break_after_events", "error", "fail", "incomplete", "usage"}
 )
 _WHEN_KEYS = frozenset({"user_text", "agent", "model"})
 
@@ -98,31 +98,35 @@ def perform(
     named = ("chunk_characters", "delay_milliseconds", "break_after_events")
     delivery = Delivery(**{name: step[name] for name in named if name in step})
     if "recording" in step:
-        return replay(step["recording"], recordings, delivery)
+        return replay(step, reading, mint, recordings, delivery)
     parts = cast("list[Json]", step.get("items") or [step])
     output = [item for part in parts for item in _items_of(part, reading, mint, container_id)]
     ending = {"failure": step.get("fail"), "incomplete": step.get("incomplete"), "usage": step.get("usage")}
     return Answer(output, delivery, **ending)
 
 
-def replay(name: str, recordings: Recordings | None, delivery: Delivery) -> Answer:
-    """Return a recording as an answer.
+def replay(
+    step: Mapping[str, Any], reading: Reading, mint: IdMint, recordings: Recordings | None, delivery: Delivery
+) -> Answer:
+    """Return a recording as an answer: its stream for a streaming request, else its body.
+
+    With `new_ids` every id of it is replaced by a new one of the same form, so that it can be played more than once
+    in one conversation.
 
     Raises:
         PlanError: there is no such recording.
     """
+    name = step["recording"]
     if recordings is None:
         raise PlanError(f"No recording {name!r}: the practice model was started without --recordings DIR.")
     try:
         recording = recordings.find(name)
     except KeyError:
         raise PlanError(f"No recording {name!r} in the recordings folder.") from None
-    return Answer(
-        recording.output,
-        delivery,
-        recorded_events=recording.events,
-        recorded_response=recording.body or recording.response,
-    )
+    version = recording.streamed if reading.body.get("stream") else recording.whole
+    if step.get("new_ids"):
+        version = version.with_ids(mint)
+    return Answer(version.output, delivery, recorded_response=version.response, recorded_events=version.events)
 
 
 def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> list[Json]:

@@ -33,7 +33,8 @@ class Player:
             return plans.perform(plan.take(), reading, self.mint, self.recordings, self._container(reading))
         recording = self.recordings.matching(reading) if self.recordings else None
         if recording:
-            return plans.replay(recording.name, self.recordings, Delivery())
+            step = {"recording": recording.name}
+            return plans.replay(step, reading, self.mint, self.recordings, Delivery())
         return Answer(self._think(self._derived(reading), reading))
 
     def _derived(self, reading: Reading) -> list[Json]:

@@ -5,11 +5,13 @@ Layout: `name.jsonl`, `name.response.json`, `name.request.json`, and `multiturn/
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from practice_model.ids import IdMint
 from practice_model.items import Json
 from practice_model.reading import Reading, input_items, kind_of
 
@@ -35,18 +37,20 @@ class Recording:
     transcript: Sequence[Json] | None
 
     @property
-    def response(self) -> Json:
-        """The final response object: of the stream if there is one, else the body."""
+    def streamed(self) -> "Version":
+        """The recording for a streaming request."""
         if self.events is None:
-            return cast("Json", self.body)
+            return self.whole
         endings: list[Json] = [event["response"] for event in self.events if "response" in event]
-        return endings[-1] if endings else {"output": []}
+        done = [event["item"] for event in self.events if event["type"] == "response.output_item.done"]
+        return Version(endings[-1] if endings else {"id": None, "output": []}, done, self.events)
 
     @property
-    def output(self) -> list[Json]:
-        """The output items; from `output_item.done` events where there is a stream, since some end without them."""
-        done = [event["item"] for event in self.events or [] if event["type"] == "response.output_item.done"]
-        return done or cast("list[Json]", self.response.get("output") or [])
+    def whole(self) -> "Version":
+        """The recording for a request without streaming; a body may come from another run than the stream."""
+        if self.body is None:
+            return self.streamed
+        return Version(self.body, cast("list[Json]", self.body.get("output") or []), None)
 
     @property
     def signature(self) -> tuple[str, int] | None:
@@ -59,6 +63,30 @@ class Recording:
     def user_text(self) -> str | None:
         """The last user message of the recorded request."""
         return self.signature[0] if self.signature else None
+
+
+_ANY_ID = re.compile(
+    r'(?<=")(?:resp|msg|rs|fc|call|ci|ws|fs|mcpl?|mcpr|ig|ctc|sho?|apc|tsc|tso|cmo?)_[0-9A-Za-z]{20,}(?=")'
+)
+
+
+@dataclass(frozen=True)
+class Version:
+    """One recorded run: the final response, its items, and the stream if that was recorded."""
+
+    response: Json
+    output: list[Json]
+    events: list[Json] | None
+
+    def with_ids(self, mint: IdMint) -> "Version":
+        """Return the run with new ids in the place of its own."""
+        new: dict[str, str] = {}
+
+        def renew(found: re.Match[str]) -> str:
+            return new.setdefault(found[0], mint.like(found[0]))
+
+        fresh = json.loads(_ANY_ID.sub(renew, json.dumps([self.response, self.output, self.events])))
+        return Version(*fresh)
 
 
 def signature(reading: Reading) -> tuple[str, int]:
@@ -103,7 +131,10 @@ class Recordings:
         return self.by_name[bare]
 
     def matching(self, reading: Reading) -> Recording | None:
-        """Return the recording whose request asks the same at the same point, preferring the same model."""
+        """Return the recording whose request asks the same at the same point, preferring the same model.
+
+        Once the transcript has calls of a recorded conversation, that conversation goes on.
+        """
         wanted = signature(reading)
         if not wanted[0]:
             return None
@@ -112,10 +143,11 @@ class Recordings:
             for recording in self.by_name.values()
             if recording.signature == wanted and _calls_only(recording, reading.functions)
         ]
-        users = len(reading.user_texts)
+        users, calls = len(reading.user_texts), _call_ids(reading.transcript)
         return max(
             candidates,
             key=lambda one: (
+                len(calls & _call_ids(one.transcript or [])),
                 (one.request or {}).get("model") == reading.model,
                 len(Reading({}, one.transcript or []).user_texts) == users,
             ),
@@ -126,13 +158,17 @@ class Recordings:
     def encrypted_values(self) -> Iterable[str]:
         """Every encrypted value that the folder knows to be good, from outputs and from accepted inputs."""
         for recording in self.by_name.values():
-            for item in [*recording.output, *(recording.transcript or [])]:
+            for item in [*recording.streamed.output, *recording.whole.output, *(recording.transcript or [])]:
                 if isinstance(item.get("encrypted_content"), str):
                     yield item["encrypted_content"]
 
 
+def _call_ids(transcript: Sequence[Json]) -> set[str]:
+    return {str(item["call_id"]) for item in transcript if "call_id" in item}
+
+
 def _calls_only(recording: Recording, functions: Mapping[str, Any]) -> bool:
-    called = {item.get("name") for item in recording.output if kind_of(item) == "function_call"}
+    called = {item.get("name") for item in recording.streamed.output if kind_of(item) == "function_call"}
     return called <= set(functions)
 
 
@@ -153,7 +189,7 @@ def _load_conversations(root: Path) -> Iterable[Recording]:
             files = _Files(*(Path(f"{stem}.{kind}") for kind in ("events.jsonl", "response.json", "request.json")))
             recording = _load(f"multiturn/{folder.name}/{number}", files, earlier)
             if recording:
-                earlier = [*(recording.transcript or earlier), *recording.output]
+                earlier = [*(recording.transcript or earlier), *recording.streamed.output]
                 yield recording
 
 

@@ -5,6 +5,7 @@ How a request flows: `create_response` notes it in the journal, asks `rules` whe
 sends it.
 """
 
+import asyncio
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -105,7 +106,7 @@ class PracticeModel:
             return call.refuse(HttpError(500, str(error), "practice_plan", kind="server_error"))
         if isinstance(answer, HttpError):
             return call.refuse(answer)
-        return self._deliver(answer, reading, request, call)
+        return await self._deliver(answer, reading, request, call)
 
     def _refuse(self, request: Request, body: Any) -> HttpError | None:
         if not (request.headers.get("authorization") or request.headers.get("api-key")):
@@ -117,10 +118,10 @@ class PracticeModel:
         sent = (rules.resolve(item, self.store) for item in input_items(body))
         return [*rules.kept_items(body, self.store), *sent]
 
-    def _deliver(self, answer: Answer, reading: Reading, request: Request, call: "_Call") -> ASGIApp:
+    async def _deliver(self, answer: Answer, reading: Reading, request: Request, call: "_Call") -> ASGIApp:
         response, events = self._compose(answer, reading)
         self.store.remember(
-            response | {"output": answer.items if answer.recorded_events else response["output"]},
+            response | {"output": answer.items} if answer.recorded_response else response,
             stored=reading.body.get("store") is not False,
             transcript=reading.transcript,
             events=events,
@@ -129,14 +130,15 @@ class PracticeModel:
         call.response_id = response["id"]
         if reading.body.get("stream"):
             return EventStream(events, answer.delivery, request, call.ended)
+        await asyncio.sleep(answer.delivery.delay_milliseconds / 1000)
         call.ended("complete", 0)
-        return JSONResponse(answer.recorded_response or response)
+        return JSONResponse(response)
 
     def _compose(self, answer: Answer, reading: Reading) -> tuple[Json, list[Json]]:
         """Return the final response object and its events."""
         if answer.recorded_response:
             events = answer.recorded_events or grammar.stream_events(answer.recorded_response)
-            return events[-1].get("response") or answer.recorded_response, events
+            return answer.recorded_response, events
         response = responses.completed(
             reading.body,
             response_id=self.mint.new("resp_"),
@@ -203,7 +205,7 @@ class PracticeModel:
             [
                 {
                     "name": one.name,
-                    "model": one.response.get("model"),
+                    "model": one.streamed.response.get("model"),
                     "events": len(one.events or []),
                     "user_text": one.user_text,
                 }
