@@ -1,0 +1,155 @@
+"""Load an app's ``function_app.py`` and index its functions with Microsoft's own worker library."""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from functions_host import worker_values
+from functions_host.errors import StartupError
+from functions_host.settings import is_disabled
+
+_DURABLE_TRIGGERS = {
+    "orchestrationTrigger": "orchestration",
+    "activityTrigger": "activity",
+    "entityTrigger": "entityName",
+}
+_SERVED_TRIGGERS = {"httpTrigger", *_DURABLE_TRIGGERS}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientBinding:
+    """A parameter that takes a durable client."""
+
+    parameter: str
+    task_hub: str | None
+    connection: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTrigger:
+    """The HTTP route of a function; ``methods`` is empty when all are taken."""
+
+    route: str
+    methods: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AppFunction:
+    """One indexed function; ``durable_name`` is set for orchestrators, activities and entities."""
+
+    name: str
+    function_id: str
+    trigger: str
+    parameter: str
+    is_async: bool
+    http: HttpTrigger | None
+    durable_name: str | None
+    clients: tuple[ClientBinding, ...]
+    has_return: bool
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether this host runs functions of this kind."""
+        return self.trigger in _SERVED_TRIGGERS
+
+
+def require_runtime() -> None:
+    """Check that the worker library is there.
+
+    Raises:
+        StartupError: it is not installed.
+    """
+    if importlib.util.find_spec("azure_functions_runtime") is None:
+        raise StartupError(
+            "The package azure-functions-runtime is not installed; run: pip install 'durable-agent-host[host]'"
+        )
+
+
+def load_app(app_dir: Path) -> tuple[AppFunction, ...]:
+    """Import and index the app; its folder becomes the working directory and is put on ``sys.path``.
+
+    Raises:
+        StartupError: no app, an error while importing it, or functions that the worker refuses.
+        SystemExit: raised by the app itself; its message is meant for the user.
+    """
+    script = os.environ.get("PYTHON_SCRIPT_FILE_NAME", "function_app.py")
+    if not (app_dir / script).is_file():
+        raise StartupError(f"There is no {script} in {app_dir}; start in the app's folder or pass --app DIR.")
+    os.chdir(app_dir)
+    sys.path.insert(0, str(app_dir))
+    _import_app(app_dir, Path(script).stem)
+    functions = tuple(_describe(metadata) for metadata in _index(app_dir, script))
+    _refuse_http_streaming()
+    return tuple(function for function in functions if not is_disabled(function.name))
+
+
+def _import_app(app_dir: Path, module_name: str) -> None:
+    try:
+        importlib.import_module(module_name)
+    except Exception as error:
+        place = _find_place(error, app_dir)
+        raise StartupError(f"The app cannot be imported: {type(error).__name__}: {error} ({place}).") from error
+
+
+def _find_place(error: Exception, app_dir: Path) -> str:
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(app_dir)]
+    last = (own or frames)[-1]
+    return f"{last.filename}:{last.lineno}"
+
+
+def _index(app_dir: Path, script: str) -> Sequence[worker_values.RpcFunctionMetadata]:
+    handle_event: Any = importlib.import_module("azure_functions_runtime.handle_event")
+    handle_event.protos = worker_values
+    try:
+        handle_event.load_binding_registry()
+        found = handle_event.index_functions(str(app_dir / script), str(app_dir))
+    except Exception as error:
+        raise StartupError(f"The app's functions cannot be loaded: {error}") from error
+    return found or ()
+
+
+def _refuse_http_streaming() -> None:
+    http_v2: Any = importlib.import_module("azure_functions_runtime.http_v2")
+    if http_v2.HttpV2Registry.http_v2_enabled():
+        raise StartupError(
+            "The app uses an HTTP streaming extension (azurefunctions-extensions-http-*), which this host does not "
+            "serve yet; remove the import of the extension, or run the app with 'func start'."
+        )
+
+
+def _describe(metadata: worker_values.RpcFunctionMetadata) -> AppFunction:
+    runtime: Any = importlib.import_module("azure_functions_runtime.handle_event")
+    registered: Any = runtime._functions.get_function(metadata.function_id)  # noqa: SLF001 - the runtime's registry
+    bindings: list[dict[str, Any]] = [json.loads(text) for text in metadata.raw_bindings]
+    trigger = next(binding for binding in bindings if str(binding["type"]).lower().endswith("trigger"))
+    kind = str(trigger["type"])
+    name_key = _DURABLE_TRIGGERS.get(kind)
+    http = None
+    if kind == "httpTrigger":
+        methods = frozenset(str(method).upper() for method in trigger.get("methods") or ())
+        http = HttpTrigger(str(trigger.get("route") or metadata.name), methods)
+    return AppFunction(
+        name=metadata.name,
+        function_id=metadata.function_id,
+        trigger=kind,
+        parameter=str(trigger["name"]),
+        is_async=bool(registered.is_async),
+        http=http,
+        durable_name=str(trigger.get(name_key) or metadata.name) if name_key else None,
+        clients=tuple(
+            ClientBinding(str(binding["name"]), binding.get("taskHub"), binding.get("connectionName"))
+            for binding in bindings
+            if binding["type"] == "durableClient"
+        ),
+        has_return=bool(registered.has_return),
+    )

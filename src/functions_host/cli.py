@@ -1,0 +1,61 @@
+"""The command line: ``python -m functions_host start``."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_DEFAULT_PORT = 7071
+_REQUIRED_PYTHON = (3, 13)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="functions_host", description="A local host for Python function apps.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    add_start_arguments(commands.add_parser("start", help="run the app of a folder"))
+    return run_start(parser.parse_args(arguments))
+
+
+def add_start_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``start``, here and in other command lines that offer it."""
+    parser.add_argument("--app", type=Path, default=Path(), metavar="DIR", help="the app's folder (default: .)")
+    parser.add_argument("--port", type=int, default=_DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="where state is kept (default: APP/.functions-host)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log requests")
+
+
+def run_start(options: argparse.Namespace) -> int:
+    """Run the host until it is stopped; a failed start is one sentence on stderr and status 1."""
+    if sys.version_info < _REQUIRED_PYTHON:
+        version = ".".join(str(part) for part in sys.version_info[:3])
+        print(f"Error: Python 3.13 or later is needed, this is {version}; make the environment anew.", file=sys.stderr)
+        return 1
+    level = logging.INFO if options.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("azure.functions").setLevel(logging.WARNING)
+    from functions_host.errors import StartupError  # noqa: PLC0415 - after the check of the Python version
+    from functions_host.host import StartOptions, run_host  # noqa: PLC0415
+
+    app_dir = options.app.resolve()
+    data_dir = (options.data or app_dir / ".functions-host").resolve()
+    try:
+        run_host(StartOptions(app_dir, data_dir, options.host, options.port, options.verbose))
+    except StartupError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        return 1
+    return 0
+
+
+def exit_now(status: int) -> None:
+    """End the process without waiting for threads that run the app's functions; they are done again."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,335 @@
+"""Decide what an orchestrator's answer changes.
+
+The answer lists every action since the generation began. What the ledger has seen before is
+skipped, what is new gets the next task numbers and becomes work. Retries are the engine's: a failed
+attempt gets a timer, a fired retry timer the next attempt (spec section 3.7), each with a number of
+its own, which is why a retried task is answered in an episode by itself (``select_arrivals``).
+
+Guarantee: pure.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID, uuid5
+
+from functions_host.engine.events import (
+    Action,
+    ActivityFailed,
+    ActivityScheduled,
+    CallActivity,
+    CallChild,
+    CallEntity,
+    Caller,
+    ChildFailed,
+    ChildScheduled,
+    Completion,
+    ContinueAsNew,
+    CreateTimer,
+    EntityCalled,
+    EntitySignalled,
+    EventRaised,
+    Operation,
+    OrchestratorAnswer,
+    Scheduling,
+    SignalEntity,
+    TimerFired,
+    TimerScheduled,
+    WaitForEvent,
+)
+from functions_host.engine.ledger import Ledger, OpenTask
+from functions_host.engine.sdk_wire import HTTP_ACTIVITY, encode_text
+
+_REQUEST_IDS = UUID("6f1d7a52-3c0e-5f5e-9d0b-3f6f3c1f8a11")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The durable functions of the app, by lower-case name: names are compared ignoring case."""
+
+    orchestrators: frozenset[str] = frozenset()
+    activities: frozenset[str] = frozenset()
+    entities: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The facts of the generation that is being decided."""
+
+    instance_id: str
+    execution_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityWork:
+    """An activity to run."""
+
+    task_id: int
+    name: str
+    input_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildWork:
+    """A sub-orchestration to start."""
+
+    task_id: int
+    name: str
+    instance_id: str
+    input_json: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperationWork:
+    """An entity operation to send."""
+
+    entity_id: str
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The orchestrator returned."""
+
+    output_json: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The orchestrator raised, or asked for what cannot be done."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The orchestrator continues as new."""
+
+    input_json: str
+
+
+type Outcome = Completed | Failed | Renewed
+
+
+@dataclass(slots=True)
+class Decision:
+    """All changes of one episode, to be committed together."""
+
+    events: list[Scheduling] = field(default_factory=list[Scheduling])
+    activities: list[ActivityWork] = field(default_factory=list[ActivityWork])
+    children: list[ChildWork] = field(default_factory=list[ChildWork])
+    operations: list[OperationWork] = field(default_factory=list[OperationWork])
+    timers: list[TimerScheduled] = field(default_factory=list[TimerScheduled])
+    cancelled_timers: list[int] = field(default_factory=list[int])
+    waits: dict[str, int] = field(default_factory=dict[str, int])
+    outcome: Outcome | None = None
+    custom_status_json: str | None = None
+
+
+def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[list[int], list[int]]:
+    """Choose which arrivals the next episode gets.
+
+    Args:
+        ledger: the generation so far.
+        arrivals: what has come in, in arrival order.
+
+    Returns:
+        Indices to deliver, and indices that nothing can ever wait for, to be dropped. The rest stays.
+        While a retried task is open only one arrival is delivered: which number its next attempt gets
+        depends on the order in which the orchestrator sees events.
+
+    Source: spec sections 3.4 and 3.10.
+    """
+    deliver: list[int] = []
+    drop: list[int] = []
+    raised: Counter[str] = Counter()
+    answered: set[int] = set()
+    for index, arrival in enumerate(arrivals):
+        if isinstance(arrival, EventRaised):
+            raised[arrival.name] += 1
+            if ledger.waits[arrival.name] - ledger.raised[arrival.name] >= raised[arrival.name]:
+                deliver.append(index)
+        elif arrival.task_id in ledger.open and arrival.task_id not in answered:
+            answered.add(arrival.task_id)
+            deliver.append(index)
+        else:
+            drop.append(index)
+    return (deliver[:1] if ledger.open_retries else deliver), drop
+
+
+def decide_episode(
+    ledger: Ledger,
+    delivered: Sequence[Completion],
+    answer: OrchestratorAnswer,
+    *,
+    catalog: Catalog,
+    generation: Generation,
+    now: float,
+) -> Decision:
+    """Turn the answer of one episode into changes.
+
+    Args:
+        ledger: the generation before ``delivered``; it is not changed.
+        delivered: what the orchestrator was given in this episode.
+        answer: what it said.
+        catalog: the functions that exist.
+        generation: instance, execution and orchestrator name.
+        now: time of the episode, for retry timers.
+
+    Returns:
+        The changes, new task numbers in the events in ascending order.
+    """
+    decision = Decision(custom_status_json=answer.custom_status_json)
+    draft = _Draft(decision, ledger, catalog, generation, ledger.next_id)
+    listed = [action for action in answer.actions if not isinstance(action, WaitForEvent | ContinueAsNew)]
+    problem = _find_divergence(ledger, listed)
+    if problem is None:
+        draft.retry(delivered, listed, now)
+        for action in listed[len(ledger.listed) :]:
+            draft.schedule(action)
+        draft.cancel_timers(listed)
+        decision.waits = dict(Counter(action.name for action in answer.actions if isinstance(action, WaitForEvent)))
+        problem = draft.problem or answer.error
+    decision.outcome = _decide_outcome(answer, problem, generation)
+    return decision
+
+
+def _decide_outcome(answer: OrchestratorAnswer, problem: str | None, generation: Generation) -> Outcome | None:
+    if problem is not None:
+        return Failed(f"Orchestrator function '{generation.name}' failed: {problem}")
+    if not answer.is_done:
+        return None
+    last = answer.actions[-1] if answer.actions else None
+    return Renewed(last.input_json) if isinstance(last, ContinueAsNew) else Completed(answer.output_json)
+
+
+def _describe(action: Action) -> tuple[str, str]:
+    match action:
+        case CallActivity(name):
+            return "activity", name
+        case CallChild(name):
+            return "child", name
+        case CallEntity(entity_id):
+            return "entity", entity_id
+        case SignalEntity(entity_id):
+            return "signal", entity_id
+        case _:
+            return "timer", ""
+
+
+def _find_divergence(ledger: Ledger, listed: Sequence[Action]) -> str | None:
+    """Compare kinds and names, not inputs: inputs may hold a clock's time (spec section 3.3)."""
+    for index, before in enumerate(ledger.listed):
+        after = _describe(listed[index]) if index < len(listed) else ("nothing", "")
+        if before != after:
+            was, is_now = (f"{kind} {name!r}" if name else kind for kind, name in (before, after))
+            return (
+                f"Non-Deterministic workflow detected: action {index} of the history is {was}, but the replay asked "
+                f"for {is_now}. The orchestrator's code must take the same path on every replay."
+            )
+    return None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A decision in the making; ``next_id`` is the next free task number."""
+
+    decision: Decision
+    ledger: Ledger
+    catalog: Catalog
+    generation: Generation
+    next_id: int
+    problem: str | None = None
+
+    def retry(self, delivered: Sequence[Completion], listed: Sequence[Action], now: float) -> None:
+        for event in delivered:
+            if isinstance(event, EventRaised):
+                continue
+            task = self.ledger.open.get(event.task_id)
+            if task is None or task.retry_of is None:
+                continue
+            action = listed[self.ledger.position[task.retry_of]]
+            if isinstance(action, CallActivity | CallChild) and action.retry is not None:
+                self._next_attempt(event, task, task.retry_of, action, now)
+
+    def _next_attempt(
+        self, event: Completion, task: OpenTask, origin: int, action: CallActivity | CallChild, now: float
+    ) -> None:
+        policy = action.retry
+        if policy is None:
+            return
+        is_last = self.ledger.attempts[origin] >= policy.max_attempts
+        if isinstance(event, ActivityFailed | ChildFailed):
+            # The SDK raises the error only after one more timer, even after the last attempt.
+            self._set_timer(now if is_last else now + policy.first_interval_seconds, retry_of=origin)
+        elif isinstance(event, TimerFired) and task.kind == "timer" and not is_last:
+            self._start_task(action, retry_of=origin)
+
+    def schedule(self, action: Action) -> None:
+        match action:
+            case CallActivity() | CallChild():
+                self._start_task(action, retry_of=self.next_id if action.retry else None)
+            case CreateTimer(_, True):
+                self._add(TimerScheduled(self.next_id, action.fire_at))
+            case CreateTimer(fire_at):
+                self._set_timer(fire_at, retry_of=None)
+            case CallEntity() | SignalEntity():
+                self._send(action)
+            case _:
+                pass
+
+    def cancel_timers(self, listed: Sequence[Action]) -> None:
+        for task_id, task in self.ledger.open.items():
+            if task.kind == "timer" and task.retry_of is None:
+                action = listed[self.ledger.position[task_id]]
+                if isinstance(action, CreateTimer) and action.cancelled:
+                    self.decision.cancelled_timers.append(task_id)
+
+    def _add(self, event: Scheduling) -> int:
+        self.decision.events.append(event)
+        self.next_id += 1
+        return event.task_id
+
+    def _set_timer(self, fire_at: float, *, retry_of: int | None) -> None:
+        timer = TimerScheduled(self.next_id, fire_at, retry_of)
+        self._add(timer)
+        self.decision.timers.append(timer)
+
+    def _start_task(self, action: CallActivity | CallChild, *, retry_of: int | None) -> None:
+        if isinstance(action, CallActivity):
+            self._require(action.name, action.name == HTTP_ACTIVITY, self.catalog.activities, "activity")
+            task_id = self._add(ActivityScheduled(self.next_id, action.name, retry_of))
+            self.decision.activities.append(ActivityWork(task_id, action.name, action.input_json))
+            return
+        self._require(action.name, False, self.catalog.orchestrators, "orchestrator")
+        child_id = action.instance_id or f"{self.generation.execution_id}:{self.next_id}"
+        task_id = self._add(ChildScheduled(self.next_id, action.name, child_id, retry_of))
+        if child_id == self.generation.instance_id or child_id.startswith("@"):
+            self.problem = f"The sub-orchestration id {child_id!r} is not allowed: use another id than the parent's."
+            return
+        # A JSON string in a string: what the SDK's get_input expects of a text input.
+        work = ChildWork(task_id, action.name, child_id, encode_text(action.input_json), action.version or "")
+        self.decision.children.append(work)
+
+    def _send(self, action: CallEntity | SignalEntity) -> None:
+        input_json = encode_text(action.input_json)
+        task_id = self.next_id
+        caller = None
+        if isinstance(action, CallEntity):
+            request_id = str(uuid5(_REQUEST_IDS, f"{self.generation.execution_id}/{task_id}"))
+            caller = Caller(self.generation.instance_id, self.generation.execution_id, task_id, request_id)
+            self._add(EntityCalled(task_id, action.entity_id, action.operation, request_id, input_json))
+        else:
+            self._add(EntitySignalled(task_id, action.entity_id, action.operation, input_json))
+        operation = Operation(action.operation, input_json, caller)
+        self.decision.operations.append(OperationWork(action.entity_id, operation))
+
+    def _require(self, name: str, is_built_in: bool, known: frozenset[str], kind: str) -> None:
+        if not is_built_in and name.lower() not in known and self.problem is None:
+            names = ", ".join(sorted(known)) or "none"
+            self.problem = (
+                f"The function '{name}' doesn't exist, is disabled, or is not an {kind} function. "
+                f"Additional info: the following are the known {kind} functions: {names}"
+            )

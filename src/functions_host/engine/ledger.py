@@ -1,0 +1,120 @@
+"""What an orchestration has scheduled and what has come back: a fold over its history.
+
+Task numbers (spec section 3.4) are handed out in the order in which the SDK lists its numbered
+actions; retry timers and further attempts take numbers in between without being listed. The ledger
+therefore keeps two counts: numbers given out, and listed actions already seen.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from functions_host.engine.events import (
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+    ChildCompleted,
+    ChildFailed,
+    ChildScheduled,
+    Completion,
+    EntityAnswered,
+    EntityCalled,
+    EntitySignalled,
+    EpisodeCompleted,
+    Event,
+    EventRaised,
+    TimerFired,
+    TimerScheduled,
+)
+
+type TaskKind = str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTask:
+    """A numbered task without an answer; ``retry_of`` names its first attempt when it has a retry policy."""
+
+    kind: TaskKind
+    retry_of: int | None = None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Numbers, open tasks and event waits of one generation.
+
+    Guarantee: pure; equal histories give equal ledgers.
+    """
+
+    next_id: int = 0
+    listed: list[tuple[TaskKind, str]] = field(default_factory=list[tuple[TaskKind, str]])
+    position: dict[int, int] = field(default_factory=dict[int, int])
+    open: dict[int, OpenTask] = field(default_factory=dict[int, OpenTask])
+    attempts: Counter[int] = field(default_factory=Counter[int])
+    waits: Counter[str] = field(default_factory=Counter[str])
+    raised: Counter[str] = field(default_factory=Counter[str])
+    open_retries: int = 0
+
+    def apply(self, event: Event) -> None:
+        """Fold one event of the history, in history order, into the ledger."""
+        match event:
+            case ActivityScheduled(task_id, name, retry_of):
+                self._schedule(task_id, "activity", name, retry_of)
+            case ChildScheduled(task_id, name, _, retry_of):
+                self._schedule(task_id, "child", name, retry_of)
+            case TimerScheduled(task_id, _, None):
+                self._schedule(task_id, "timer", "", None)
+            case TimerScheduled(task_id, _, int(origin)):
+                self._open(task_id, OpenTask("timer", origin))
+            case EntityCalled(task_id, entity_id, _, _, _):
+                self._schedule(task_id, "entity", entity_id, None)
+            case EntitySignalled(task_id, entity_id, _, _):
+                self._list(task_id, "signal", entity_id)
+            case EpisodeCompleted(waits):
+                self.waits = Counter(waits)
+            case EventRaised(name, _):
+                self.raised[name] += 1
+            case (
+                ActivityCompleted(task_id)
+                | ActivityFailed(task_id)
+                | ChildCompleted(task_id)
+                | ChildFailed(task_id)
+                | TimerFired(task_id)
+                | EntityAnswered(task_id)
+            ):
+                self.close(task_id)
+            case _:
+                pass
+
+    def close(self, task_id: int) -> None:
+        """Mark a task as answered or cancelled."""
+        task = self.open.pop(task_id, None)
+        if task is not None and task.retry_of is not None:
+            self.open_retries -= 1
+
+    def awaits(self, event: Completion) -> bool:
+        """Say whether something in this generation still waits for the event.
+
+        An external event is awaited only while a wait of exactly its name is open: the SDK keeps one
+        early event per name and answers every later wait with it (spec section 3.10), so the engine
+        holds events back until they are asked for.
+        """
+        if isinstance(event, EventRaised):
+            return self.waits[event.name] > self.raised[event.name]
+        return event.task_id in self.open
+
+    def _schedule(self, task_id: int, kind: TaskKind, name: str, retry_of: int | None) -> None:
+        if retry_of is None or retry_of == task_id:
+            self._list(task_id, kind, name)
+        if retry_of is not None:
+            self.attempts[retry_of] += 1
+        self._open(task_id, OpenTask(kind, retry_of))
+
+    def _list(self, task_id: int, kind: TaskKind, name: str) -> None:
+        self.position[task_id] = len(self.listed)
+        self.listed.append((kind, name))
+        self.next_id = task_id + 1
+
+    def _open(self, task_id: int, task: OpenTask) -> None:
+        self.open[task_id] = task
+        self.next_id = task_id + 1
+        if task.retry_of is not None:
+            self.open_retries += 1

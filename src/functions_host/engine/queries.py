@@ -1,0 +1,52 @@
+"""Lists of instances and entities, for the management API: read-only SQL with filters and pages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from functions_host.engine.records import EntityRecord, InstanceRecord
+from functions_host.engine.sqlite import INSTANCE_COLUMNS, SqliteStore, read_instance
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFilter:
+    """Which instances; None and empty mean all. ``after_key`` continues a list."""
+
+    created_from: float | None = None
+    created_to: float | None = None
+    statuses: frozenset[str] = frozenset()
+    prefix: str = ""
+    after_key: int = 0
+    limit: int = -1
+
+
+def list_instances(store: SqliteStore, wanted: InstanceFilter) -> list[InstanceRecord]:
+    """List instances in the order of their creation."""
+    clauses, values = ["key > ?"], list[Any]([wanted.after_key])
+    if wanted.created_from is not None:
+        clauses.append("created_at >= ?")
+        values.append(wanted.created_from)
+    if wanted.created_to is not None:
+        clauses.append("created_at <= ?")
+        values.append(wanted.created_to)
+    if wanted.prefix:
+        clauses.append("substr(id, 1, ?) = ?")
+        values += [len(wanted.prefix), wanted.prefix]
+    if wanted.statuses:
+        shown = "CASE WHEN suspended AND status IN ('Pending', 'Running') THEN 'Suspended' ELSE status END"
+        clauses.append(f"{shown} IN ({', '.join('?' * len(wanted.statuses))})")
+        values += sorted(wanted.statuses)
+    where = " AND ".join(clauses)
+    sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE {where} ORDER BY key LIMIT ?"  # noqa: S608 - values are bound
+    return [read_instance(row) for row in _all(store, sql, [*values, wanted.limit])]
+
+
+def list_entities(store: SqliteStore, name: str | None = None) -> list[EntityRecord]:
+    """List the entities that exist, of one name or of all, by id."""
+    prefix = f"@{name.lower()}@" if name else "@"
+    sql = "SELECT id, present, state, updated_at FROM entities WHERE present AND substr(id, 1, ?) = ? ORDER BY id"
+    return [EntityRecord(row[0], bool(row[1]), row[2], row[3]) for row in _all(store, sql, [len(prefix), prefix])]
+
+
+def _all(store: SqliteStore, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return store.connection.execute(sql, values).fetchall()

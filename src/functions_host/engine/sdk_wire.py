@@ -1,0 +1,341 @@
+"""The JSON that azure-functions-durable 1.7 reads and writes; its keys appear here and nowhere else.
+
+Guarantee: pure.
+Source: spec sections 3 (orchestrations), 4 (entities), 6 (client); upstream's DTFX event names.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, cast
+
+from functions_host.engine.events import (
+    Action,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+    CallActivity,
+    CallChild,
+    CallEntity,
+    ChildCompleted,
+    ChildFailed,
+    ChildScheduled,
+    ContinueAsNew,
+    CreateTimer,
+    EntityAnswer,
+    EntityAnswered,
+    EntityCalled,
+    EntitySignalled,
+    EpisodeCompleted,
+    EpisodeStarted,
+    Event,
+    EventRaised,
+    ExecutionEnded,
+    ExecutionStarted,
+    Operation,
+    OperationResult,
+    OrchestratorAnswer,
+    RetryPolicy,
+    SignalEntity,
+    Status,
+    TimerFired,
+    TimerScheduled,
+    WaitForEvent,
+)
+
+HTTP_ACTIVITY = "BuiltIn::HttpActivity"
+OUT_OF_PROC_LABEL = "\n\n$OutOfProcData$:"
+
+
+class Code(IntEnum):
+    """History event codes of DTFX."""
+
+    EXECUTION_STARTED = 0
+    EXECUTION_COMPLETED = 1
+    EXECUTION_FAILED = 2
+    EXECUTION_TERMINATED = 3
+    TASK_SCHEDULED = 4
+    TASK_COMPLETED = 5
+    TASK_FAILED = 6
+    CHILD_CREATED = 7
+    CHILD_COMPLETED = 8
+    CHILD_FAILED = 9
+    TIMER_CREATED = 10
+    TIMER_FIRED = 11
+    ORCHESTRATOR_STARTED = 12
+    ORCHESTRATOR_COMPLETED = 13
+    EVENT_SENT = 14
+    EVENT_RAISED = 15
+
+
+_ENDED_CODES: dict[Status, Code] = {
+    "Completed": Code.EXECUTION_COMPLETED,
+    "Failed": Code.EXECUTION_FAILED,
+    "Terminated": Code.EXECUTION_TERMINATED,
+}
+_ENDED_STATUSES: dict[int, Status] = {int(code): status for status, code in _ENDED_CODES.items()}
+
+
+def format_time(seconds: float) -> str:
+    """Write POSIX seconds as the SDK reads times: ISO 8601 in UTC with microseconds and ``Z``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> float:
+    """Read an ISO 8601 time as POSIX seconds; a time without a zone is UTC.
+
+    Raises:
+        ValueError: the text is not a time.
+    """
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+# --- history events -------------------------------------------------------------------------
+
+
+def encode_event(event: Event, at: float) -> str:
+    """Write one history event as JSON text, stamped with its time."""
+    code, event_id, fields = _event_fields(event)
+    base = {"EventType": int(code), "EventId": event_id, "IsPlayed": False, "Timestamp": format_time(at)}
+    return json.dumps(base | fields)
+
+
+def is_replayed(event: Event) -> bool:
+    """Say whether the SDK looks at an event of this kind while it replays.
+
+    The SDK parses the time of every event that it is given, at 50 microseconds each, and ignores
+    scheduling events; leaving those out keeps a replay cheap and changes nothing in its result.
+    """
+    return not isinstance(
+        event, ActivityScheduled | ChildScheduled | TimerScheduled | EntitySignalled | EpisodeCompleted | ExecutionEnded
+    )
+
+
+def _event_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
+    match event:
+        case EpisodeStarted():
+            return Code.ORCHESTRATOR_STARTED, -1, {}
+        case EpisodeCompleted(waits):
+            return Code.ORCHESTRATOR_COMPLETED, -1, {"Waits": waits}
+        case ExecutionStarted(instance_id, execution_id, name, version):
+            instance = {"InstanceId": instance_id, "ExecutionId": execution_id}
+            return Code.EXECUTION_STARTED, -1, {"OrchestrationInstance": instance, "Name": name, "Version": version}
+        case ExecutionEnded(status, output_json):
+            fields = {"OrchestrationStatus": status, "Result": output_json}
+            return _ENDED_CODES.get(status, Code.EXECUTION_TERMINATED), -1, fields
+        case ActivityScheduled() | ChildScheduled() | TimerScheduled() | EntityCalled() | EntitySignalled():
+            return _scheduling_fields(event)
+        case _:
+            return _completion_fields(event)
+
+
+def _scheduling_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
+    match event:
+        case ActivityScheduled(task_id, name, retry_of):
+            return Code.TASK_SCHEDULED, task_id, {"Name": name, "RetryOf": retry_of}
+        case ChildScheduled(task_id, name, instance_id, retry_of):
+            return Code.CHILD_CREATED, task_id, {"Name": name, "InstanceId": instance_id, "RetryOf": retry_of}
+        case TimerScheduled(task_id, fire_at, retry_of):
+            return Code.TIMER_CREATED, task_id, {"FireAt": format_time(fire_at), "RetryOf": retry_of}
+        case EntityCalled(task_id, entity_id, operation, request_id, input_json):
+            body = {"op": operation, "id": request_id, "signal": False, "input": input_json}
+            return Code.EVENT_SENT, task_id, {"InstanceId": entity_id, "Name": "op", "Input": json.dumps(body)}
+        case EntitySignalled(task_id, entity_id, operation, input_json):
+            body = {"op": operation, "signal": True, "input": input_json}
+            return Code.EVENT_SENT, task_id, {"InstanceId": entity_id, "Name": "op", "Input": json.dumps(body)}
+        case _:
+            raise TypeError(event)
+
+
+def _completion_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
+    match event:
+        case ActivityCompleted(task_id, result_json):
+            return Code.TASK_COMPLETED, -1, {"TaskScheduledId": task_id, "Result": result_json}
+        case ChildCompleted(task_id, result_json):
+            return Code.CHILD_COMPLETED, -1, {"TaskScheduledId": task_id, "Result": result_json}
+        case ActivityFailed(task_id, reason, details):
+            return Code.TASK_FAILED, -1, {"TaskScheduledId": task_id, "Reason": reason, "Details": details}
+        case ChildFailed(task_id, reason, details):
+            return Code.CHILD_FAILED, -1, {"TaskScheduledId": task_id, "Reason": reason, "Details": details}
+        case TimerFired(task_id, fire_at):
+            return Code.TIMER_FIRED, -1, {"TimerId": task_id, "FireAt": format_time(fire_at)}
+        case EntityAnswered(task_id, request_id, result_json, failed):
+            answer = {"result": result_json} | ({"exceptionType": "System.Exception"} if failed else {})
+            return Code.EVENT_RAISED, -1, {"TaskScheduledId": task_id, "Name": request_id, "Input": json.dumps(answer)}
+        case EventRaised(name, input_json):
+            return Code.EVENT_RAISED, -1, {"Name": name, "Input": input_json}
+        case _:
+            raise TypeError(event)
+
+
+def decode_event(text: str) -> Event:
+    """Read a stored history event.
+
+    Raises:
+        ValueError: the text is not an event of this engine.
+    """
+    body = cast("dict[str, Any]", json.loads(text))
+    return _EVENT_DECODERS[Code(body["EventType"])](body)
+
+
+def _decode_event_sent(body: dict[str, Any]) -> Event:
+    message = cast("dict[str, Any]", json.loads(body["Input"]))
+    if message["signal"]:
+        return EntitySignalled(body["EventId"], body["InstanceId"], message["op"], message["input"])
+    return EntityCalled(body["EventId"], body["InstanceId"], message["op"], message["id"], message["input"])
+
+
+def _decode_event_raised(body: dict[str, Any]) -> Event:
+    if "TaskScheduledId" not in body:
+        return EventRaised(body["Name"], body["Input"])
+    answer = cast("dict[str, Any]", json.loads(body["Input"]))
+    return EntityAnswered(body["TaskScheduledId"], body["Name"], answer["result"], "exceptionType" in answer)
+
+
+def _decode_ended(body: dict[str, Any]) -> Event:
+    return ExecutionEnded(_ENDED_STATUSES[body["EventType"]], body["Result"])
+
+
+def _decode_started(body: dict[str, Any]) -> Event:
+    instance = body["OrchestrationInstance"]
+    return ExecutionStarted(instance["InstanceId"], instance["ExecutionId"], body["Name"], body["Version"])
+
+
+_EVENT_DECODERS: dict[Code, Callable[[dict[str, Any]], Event]] = {
+    Code.ORCHESTRATOR_STARTED: lambda _: EpisodeStarted(),
+    Code.ORCHESTRATOR_COMPLETED: lambda body: EpisodeCompleted(body["Waits"]),
+    Code.EXECUTION_STARTED: _decode_started,
+    Code.EXECUTION_COMPLETED: _decode_ended,
+    Code.EXECUTION_FAILED: _decode_ended,
+    Code.EXECUTION_TERMINATED: _decode_ended,
+    Code.TASK_SCHEDULED: lambda body: ActivityScheduled(body["EventId"], body["Name"], body["RetryOf"]),
+    Code.TASK_COMPLETED: lambda body: ActivityCompleted(body["TaskScheduledId"], body["Result"]),
+    Code.TASK_FAILED: lambda body: ActivityFailed(body["TaskScheduledId"], body["Reason"], body["Details"]),
+    Code.CHILD_CREATED: lambda body: ChildScheduled(
+        body["EventId"], body["Name"], body["InstanceId"], body["RetryOf"]
+    ),
+    Code.CHILD_COMPLETED: lambda body: ChildCompleted(body["TaskScheduledId"], body["Result"]),
+    Code.CHILD_FAILED: lambda body: ChildFailed(body["TaskScheduledId"], body["Reason"], body["Details"]),
+    Code.TIMER_CREATED: lambda body: TimerScheduled(body["EventId"], parse_time(body["FireAt"]), body["RetryOf"]),
+    Code.TIMER_FIRED: lambda body: TimerFired(body["TimerId"], parse_time(body["FireAt"])),
+    Code.EVENT_SENT: _decode_event_sent,
+    Code.EVENT_RAISED: _decode_event_raised,
+}
+
+
+# --- orchestrators ----------------------------------------------------------------------------
+
+
+def encode_orchestration(
+    history: Iterable[str],
+    *,
+    instance_id: str,
+    parent_id: str | None,
+    input_json: str | None,
+    is_replaying: bool,
+    http_poll_milliseconds: int = 30_000,
+) -> str:
+    """Write the context that an orchestrator's ``handle`` takes.
+
+    ``input_json`` is put in as it is: a Python client's input is JSON text in a string, a webhook's
+    an object (spec section 3.8). Timer limits are left out: this engine has none.
+    """
+    rest = json.dumps(
+        {
+            "instanceId": instance_id,
+            "isReplaying": is_replaying,
+            "parentInstanceId": parent_id,
+            "upperSchemaVersion": 1,
+            "upperSchemaVersionNew": 2,
+            "maximumShortTimerDuration": None,
+            "longRunningTimerIntervalDuration": None,
+            "defaultHttpAsyncRequestSleepTimeMillseconds": http_poll_milliseconds,
+        }
+    )
+    return f'{{"history":[{",".join(history)}],"input":{input_json or "null"},{rest[1:]}'
+
+
+def decode_orchestrator_answer(text: str) -> OrchestratorAnswer:
+    """Read the state that an orchestrator's ``handle`` returns, its actions flattened in listing order."""
+    state = cast("dict[str, Any]", json.loads(text))
+    actions = tuple(_flatten(action for group in state["actions"] for action in group))
+    output = state.get("output")
+    custom_status = state.get("customStatus")
+    return OrchestratorAnswer(
+        actions=actions,
+        is_done=bool(state.get("isDone")),
+        output_json=None if output is None else json.dumps(output),
+        custom_status_json=None if custom_status is None else json.dumps(custom_status),
+        error=state.get("error"),
+    )
+
+
+def decode_orchestrator_failure(message: str) -> OrchestratorAnswer:
+    """Read the exception text of an orchestrator: its actions stand behind a label, if it got that far."""
+    _, label, state = message.rpartition(OUT_OF_PROC_LABEL)
+    if not label:
+        return OrchestratorAnswer(actions=(), is_done=False, error=message)
+    return decode_orchestrator_answer(state)
+
+
+def _flatten(actions: Iterable[dict[str, Any]]) -> Iterable[Action]:
+    for action in actions:
+        kind = action["actionType"]
+        if kind in {11, 12}:
+            yield from _flatten(action["compoundActions"])
+        else:
+            yield _ACTION_DECODERS[kind](action)
+
+
+def _retry_policy(action: dict[str, Any]) -> RetryPolicy:
+    options = action["retryOptions"]
+    return RetryPolicy(options["firstRetryIntervalInMilliseconds"] / 1000, options["maxNumberOfAttempts"])
+
+
+def _decode_child(action: dict[str, Any], retry: RetryPolicy | None = None) -> Action:
+    return CallChild(
+        action["functionName"], action["input"], action.get("instanceId"), action.get("version"), retry=retry
+    )
+
+
+_ACTION_DECODERS: dict[int, Callable[[dict[str, Any]], Action]] = {
+    0: lambda action: CallActivity(action["functionName"], action["input"]),
+    1: lambda action: CallActivity(action["functionName"], action["input"], _retry_policy(action)),
+    2: _decode_child,
+    3: lambda action: _decode_child(action, _retry_policy(action)),
+    4: lambda action: ContinueAsNew(action["input"]),
+    5: lambda action: CreateTimer(parse_time(action["fireAt"]), bool(action["isCanceled"])),
+    6: lambda action: WaitForEvent(action["externalEventName"]),
+    7: lambda action: CallEntity(action["instanceId"], action["operation"], action["input"]),
+    8: lambda action: CallActivity(HTTP_ACTIVITY, json.dumps(action["httpRequest"])),
+    9: lambda action: SignalEntity(action["instanceId"], action["operation"], action["input"]),
+}
+
+
+# --- entities ---------------------------------------------------------------------------------
+
+
+def encode_entity_batch(
+    name: str, key: str, *, exists: bool, state_json: str | None, operations: Sequence[Operation]
+) -> str:
+    """Write the batch that an entity's ``handle`` takes."""
+    batch = [
+        {"name": operation.name, "input": operation.input_json, "isSignal": operation.caller is None}
+        for operation in operations
+    ]
+    return json.dumps({"self": {"name": name, "key": key}, "exists": exists, "state": state_json, "batch": batch})
+
+
+def decode_entity_answer(text: str) -> EntityAnswer:
+    """Read the state and the results that an entity's ``handle`` returns."""
+    body = cast("dict[str, Any]", json.loads(text))
+    results = tuple(OperationResult(item["result"] or "null", bool(item["isError"])) for item in body["results"])
+    return EntityAnswer(exists=bool(body["entityExists"]), state_json=body["entityState"], results=results)
+
+
+def encode_text(text: str) -> str:
+    """Write a text as a JSON string: how the SDK nests JSON text inside JSON."""
+    return json.dumps(text)
+

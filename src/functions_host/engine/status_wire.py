@@ -1,0 +1,72 @@
+"""The JSON of an instance's status, as the management API shows it.
+
+Guarantee: pure.
+Source: spec section 6.3.
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from functions_host.engine.records import InstanceRecord
+from functions_host.engine.sdk_wire import Code
+
+
+def format_second(seconds: float) -> str:
+    """Write POSIX seconds as the management API shows times: whole seconds, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
+    """Write the status of an instance; stored JSON goes in as it is."""
+    head = json.dumps({"name": record.name, "instanceId": record.instance_id, "runtimeStatus": record.runtime_status})
+    shown_input = record.input_json if show_input and record.input_json else "null"
+    history = "" if history_json is None else f',"historyEvents":{history_json}'
+    return (
+        f'{head[:-1]},"input":{shown_input},"customStatus":{record.custom_status_json or "null"},'
+        f'"output":{record.output_json or "null"},"createdTime":"{format_second(record.created_at)}",'
+        f'"lastUpdatedTime":"{format_second(record.updated_at)}"{history}}}'
+    )
+
+
+_SHOWN_NAMES: dict[int, str] = {
+    0: "ExecutionStarted",
+    1: "ExecutionCompleted",
+    2: "ExecutionFailed",
+    3: "ExecutionTerminated",
+    5: "TaskCompleted",
+    6: "TaskFailed",
+    8: "SubOrchestrationInstanceCompleted",
+    9: "SubOrchestrationInstanceFailed",
+    11: "TimerFired",
+    14: "EventSent",
+    15: "EventRaised",
+}
+
+
+def encode_status_history(texts: Iterable[str], show_output: bool) -> str:
+    """Write a history as the management API shows it: what was scheduled is told with its completion."""
+    scheduled: dict[int, dict[str, Any]] = {}
+    shown: list[dict[str, Any]] = []
+    for text in texts:
+        body = cast("dict[str, Any]", json.loads(text))
+        code = body["EventType"]
+        if code in {Code.TASK_SCHEDULED, Code.CHILD_CREATED, Code.TIMER_CREATED}:
+            scheduled[body["EventId"]] = body
+        if code in _SHOWN_NAMES:
+            shown.append(_shown_event(body, scheduled, show_output))
+    return json.dumps(shown)
+
+
+def _shown_event(body: dict[str, Any], scheduled: dict[int, dict[str, Any]], show_output: bool) -> dict[str, Any]:
+    hidden = {"EventId", "IsPlayed", "EventType", "TaskScheduledId", "TimerId", "Waits"}
+    hidden |= set[str]() if show_output else {"Result"}
+    event = {"EventType": _SHOWN_NAMES[body["EventType"]]}
+    event |= {key: value for key, value in body.items() if key not in hidden}
+    before = scheduled.get(body.get("TaskScheduledId", body.get("TimerId", -1)))
+    if before is not None:
+        event["ScheduledTime"] = before["Timestamp"]
+        if "Name" in before:
+            event["FunctionName"] = before["Name"]
+    return event

@@ -1,0 +1,192 @@
+"""Commands and questions from outside: what clients may do with instances and entities.
+
+Source: spec section 6.3.
+"""
+
+import re
+
+from functions_host.engine.entities import format_entity_id
+from functions_host.engine.events import EventRaised, Operation
+from functions_host.engine.records import EntityRecord, InstanceRecord, NewInstance
+from functions_host.engine.sdk_wire import encode_event, encode_text
+from functions_host.engine.worker import Worker, encode_end
+
+_BAD_ID = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
+_MAX_ID_LENGTH = 100
+
+
+class TaskHubError(Exception):
+    """A command that cannot be done; nothing was changed."""
+
+
+class BadRequestError(TaskHubError):
+    """The caller asked for something malformed, or for a function that does not exist."""
+
+
+class InstanceNotFoundError(TaskHubError):
+    """There is no such instance."""
+
+
+class InstanceGoneError(TaskHubError):
+    """The instance has already ended."""
+
+
+class ConflictError(TaskHubError):
+    """The instance is in a state that does not allow the command."""
+
+
+class TaskHub:
+    """The orchestrations and entities of one store, for clients.
+
+    Guarantee: a command that returns is committed.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._store = worker.store
+
+    def start(self, name: str, instance_id: str | None, input_json: str | None, version: str = "") -> str:
+        """Start an orchestration; returns its id.
+
+        Raises:
+            BadRequestError: no such orchestrator, or an id that is not allowed.
+            ConflictError: an instance with this id has not ended yet.
+        """
+        known = self._worker.functions.catalog.orchestrators
+        if name.lower() not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise BadRequestError(
+                f"The function '{name}' doesn't exist, is disabled, or is not an orchestrator function. "
+                f"Additional info: the following are the known orchestrator functions: {names}"
+            )
+        instance_id = instance_id or self._worker.new_id()
+        if instance_id.startswith("@") or len(instance_id) > _MAX_ID_LENGTH or _BAD_ID.search(instance_id):
+            raise BadRequestError(
+                f"The instance id {instance_id!r} is not allowed: use 1 to {_MAX_ID_LENGTH} characters, not starting "
+                "with '@', without / \\ # ? and control characters."
+            )
+        existing = self._store.find_instance(instance_id)
+        if existing is not None:
+            if not existing.is_terminal:
+                status = existing.runtime_status
+                raise ConflictError(f"An Orchestration instance with the status {status} already exists.")
+            self._worker.forget(instance_id)
+        new = NewInstance(instance_id, name, version, self._worker.new_id(), input_json)
+        self._store.create_instance(new, self._worker.clock())
+        self._worker.wake_instance(instance_id)
+        return instance_id
+
+    def find(self, instance_id: str) -> InstanceRecord:
+        """Read an instance.
+
+        Raises:
+            InstanceNotFoundError: there is none.
+        """
+        record = self._store.find_instance(instance_id)
+        if record is None:
+            raise InstanceNotFoundError(f"No instance with ID '{instance_id}' was found.")
+        return record
+
+    def read_history(self, record: InstanceRecord) -> list[str]:
+        """Read the stored events of an instance, oldest first."""
+        return self._store.read_history(record.key)
+
+    async def wait_for_end(self, instance_id: str, timeout_seconds: float) -> InstanceRecord:
+        """Read an instance once it has ended or the time is over."""
+        record = self.find(instance_id)
+        if not record.is_terminal:
+            await self._worker.wait_for_end(instance_id, timeout_seconds)
+        return self.find(instance_id)
+
+    def raise_event(self, instance_id: str, name: str, input_json: str | None) -> None:
+        """Send an external event; names keep their case, as the Python SDK compares them.
+
+        Raises:
+            InstanceNotFoundError: there is no such instance.
+            InstanceGoneError: it has ended.
+        """
+        record = self._find_live(instance_id)
+        text = encode_event(EventRaised(name, input_json), self._worker.clock())
+        self._store.add_arrival(record.key, text)
+        self._worker.wake_instance(instance_id)
+
+    def terminate(self, instance_id: str, reason: str) -> None:
+        """End an instance now; its output is the reason.
+
+        Raises:
+            InstanceNotFoundError: there is no such instance.
+            InstanceGoneError: it has ended.
+        """
+        record = self._find_live(instance_id)
+        output, now = encode_text(reason), self._worker.clock()
+        parent = record.parent
+        reply = None if parent is None else (parent, encode_end(parent, "Terminated", output, now))
+        self._store.end_instance(record.key, "Terminated", output, now, reply)
+        self._worker.forget(instance_id)
+        if parent is not None:
+            self._worker.wake_instance(parent.instance_id)
+
+    def set_suspended(self, instance_id: str, suspended: bool) -> None:
+        """Suspend or resume an instance; what arrives meanwhile waits.
+
+        Raises:
+            InstanceNotFoundError: there is no such instance.
+            InstanceGoneError: it has ended.
+            ConflictError: it is already so.
+        """
+        record = self._find_live(instance_id)
+        if record.suspended == suspended:
+            verb = "suspend" if suspended else "resume"
+            raise ConflictError(
+                f"Cannot {verb} the orchestration instance {instance_id} because instance is in the "
+                f"{record.runtime_status} state."
+            )
+        self._store.set_suspended(record.key, suspended, self._worker.clock())
+        self._worker.set_suspended(instance_id, suspended)
+
+    def restart(self, instance_id: str, *, with_new_id: bool) -> str:
+        """Start the instance's orchestrator again with its input; returns the id.
+
+        Raises:
+            BadRequestError: there is no such instance.
+            ConflictError: its own id is wanted and it has not ended.
+        """
+        record = self._store.find_instance(instance_id)
+        if record is None:
+            raise BadRequestError(f"An orchestrator with the instanceId {instance_id} was not found.")
+        return self.start(record.name, None if with_new_id else instance_id, record.input_json, record.version)
+
+    def purge(self, records: list[InstanceRecord]) -> int:
+        """Delete instances, whatever their state; returns how many."""
+        self._store.purge_instances(record.key for record in records)
+        for record in records:
+            self._worker.forget(record.instance_id)
+        return len(records)
+
+    def find_entity(self, name: str, key: str) -> EntityRecord | None:
+        """Read an entity; None when it does not exist."""
+        record = self._store.find_entity(format_entity_id(name, key))
+        return record if record is not None and record.exists else None
+
+    def signal_entity(self, name: str, key: str, operation: str, input_json: str | None) -> None:
+        """Send an operation to an entity, without an answer.
+
+        Raises:
+            BadRequestError: the app has no such entity function.
+        """
+        known = self._worker.functions.catalog.entities
+        if name.lower() not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise BadRequestError(
+                f"The function '{name}' doesn't exist, is disabled, or is not an entity function. "
+                f"Additional info: the following are the known entity functions: {names}"
+            )
+        entity_id = format_entity_id(name, key)
+        self._store.add_operation(entity_id, Operation(operation, input_json))
+        self._worker.wake_entity(entity_id)
+
+    def _find_live(self, instance_id: str) -> InstanceRecord:
+        record = self.find(instance_id)
+        if record.is_terminal:
+            raise InstanceGoneError(f"The instance '{instance_id}' has ended with status {record.status}.")
+        return record
