@@ -28,3 +28,27 @@ def greet(context):
 @app.activity_trigger(input_name="name")
 def hello(name: str) -> str:
     return f"Hello {name}"
+
+
+@app.orchestration_trigger(context_name="context")
+def admit_work_commit(context):
+    """Call an entity, an activity and the entity again: the shape of a turn."""
+    counter = df.EntityId("counter", context.get_input() or "bench")
+    yield context.call_entity(counter, "add", 1)
+    answer = yield context.call_activity("hello", "turn")
+    yield context.call_entity(counter, "add", 1)
+    return answer
+
+
+@app.entity_trigger(context_name="context")
+def counter(context):
+    total = context.get_state(lambda: 0)
+    if context.operation_name == "add":
+        total += context.get_input() or 0
+        context.set_state(total)
+    elif context.operation_name == "fail":
+        raise ValueError(context.get_input())
+    elif context.operation_name == "reset":
+        context.set_state(0)
+        total = 0
+    context.set_result(total)
