@@ -1,1 +1,28 @@
-"""Package."""
+"""Durable sessions for Microsoft Agent Framework agents on Azure Functions."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sentence instead of a syntax error
+    raise SystemExit("durable-agent-host needs Python 3.13 or newer, and this is " + sys.version.split()[0])
+
+if TYPE_CHECKING:
+    from durable_agent_host.app import DurableAgentApp
+    from durable_agent_host.durable.entity import DurableAgentEntity
+    from durable_agent_host.settings import Settings
+
+__all__ = ["DurableAgentApp", "DurableAgentEntity", "Settings"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used, so that the command line need not load the framework."""
+    from importlib import import_module
+
+    home = {
+        "DurableAgentApp": "durable_agent_host.app",
+        "DurableAgentEntity": "durable_agent_host.durable.entity",
+        "Settings": "durable_agent_host.settings",
+    }.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

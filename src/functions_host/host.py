@@ -88,22 +88,22 @@ async def _serve(
     limits = settings.durable_limits
     invoker = Invoker()
     invoker.start(limits.activities + limits.orchestrators + limits.entities + _HTTP_THREADS)
-    worker = Worker(store, AppDurableFunctions(functions, invoker), limits)
+    origin = f"http://{_shown_host(options.host)}:{listener.getsockname()[1]}"
+    durable = AppDurableFunctions(functions, invoker, origin=origin, hub_name=settings.hub_name)
+    worker = Worker(store, durable, limits)
     api = ManagementApi(TaskHub(worker), store, settings.hub_name)
-    shown_host, port = _shown_host(options.host), listener.getsockname()[1]
     app = HostApp(
         functions,
         invoker,
         api.answer,
         route_prefix=settings.route_prefix,
         hub_name=settings.hub_name,
-        rpc_origin=f"http://{shown_host}:{port}",
+        rpc_origin=origin,
     )
 
     def announce() -> None:
         served = sum(function.is_served for function in functions)
-        where = f"http://{shown_host}:{port}"
-        print(f"Functions host ready: {where} ({served} functions, data in {options.data_dir})", flush=True)  # noqa: T201
+        print(f"Functions host ready: {origin} ({served} functions, data in {options.data_dir})", flush=True)  # noqa: T201
         worker.start()
 
     _warn_of_unserved(functions)

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from functions_host.app_loader import AppFunction
-from functions_host.durable_client import WEBHOOK_PATH, encode_client_binding
+from functions_host.durable_client import WEBHOOK_PATH
 from functions_host.errors import StartupError
 from functions_host.http_triggers import read_request, write_response
-from functions_host.invoke import Datum, Invoker
+from functions_host.invoke import Invoker, client_inputs
 from functions_host.routing import RouteError, RouteTable
 
 _logger = logging.getLogger(__name__)
@@ -71,22 +71,14 @@ class HostApp:
         body = await _read_body(request)
         if body is None:
             return Response(status_code=413)
-        inputs = [(function.parameter, read_request(request, values, body)), *self._clients(request, function)]
+        origin = f"{request.url.scheme}://{request.url.netloc}"
+        clients = client_inputs(function, origin, self._rpc_origin, self._hub_name)
+        inputs = [(function.parameter, read_request(request, values, body)), *clients]
         result = await self._invoker.invoke(function, inputs)
         if result.raised is not None:
             _logger.error("Function %r failed: %s\n%s", function.name, result.raised.text, result.raised.trace)
             return Response(status_code=500)
         return write_response(result.returned)
-
-    def _clients(self, request: Request, function: AppFunction) -> list[tuple[str, Datum]]:
-        origin = f"{request.url.scheme}://{request.url.netloc}"
-        return [
-            (client.parameter, Datum(self._encode_client(origin, client.task_hub, client.connection), "string"))
-            for client in function.clients
-        ]
-
-    def _encode_client(self, origin: str, task_hub: str | None, connection: str | None) -> str:
-        return encode_client_binding(origin, self._rpc_origin, task_hub or self._hub_name, connection)
 
 
 async def _read_body(request: Request) -> bytes | None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from functions_host.app_loader import AppFunction
+from functions_host.durable_client import encode_client_binding
 from functions_host.engine.decide import Catalog
 from functions_host.engine.functions import Raised, Returned
 
@@ -121,11 +122,44 @@ def _describe_failure(error: BaseException | None, text: str, trace: str) -> Rai
     return Raised(type(error).__name__, str(error), trace or "".join(traceback.format_exception(error)))
 
 
-class AppDurableFunctions:
-    """The engine's view of an app: its durable functions by name."""
+def client_inputs(function: AppFunction, origin: str, rpc_origin: str, hub_name: str) -> list[tuple[str, Datum]]:
+    """Make the values of a function's durable client parameters.
 
-    def __init__(self, functions: Iterable[AppFunction], invoker: Invoker) -> None:
+    Args:
+        function: whose parameters.
+        origin: scheme and authority under which callers see the host.
+        rpc_origin: the same for the app's own calls.
+        hub_name: the task hub of bindings that name none.
+
+    Returns:
+        Parameter names and values.
+    """
+    return [
+        (
+            client.parameter,
+            Datum(
+                encode_client_binding(origin, rpc_origin, client.task_hub or hub_name, client.connection),
+                "string",
+            ),
+        )
+        for client in function.clients
+    ]
+
+
+class AppDurableFunctions:
+    """The engine's view of an app: its durable functions by name.
+
+    Args:
+        functions: of the app; those without a durable trigger are passed over.
+        invoker: calls them.
+        origin: scheme and authority of the host, for the durable clients of activities.
+        hub_name: the task hub of clients that name none.
+    """
+
+    def __init__(self, functions: Iterable[AppFunction], invoker: Invoker, *, origin: str, hub_name: str) -> None:
         self._invoker = invoker
+        self._origin = origin
+        self._hub_name = hub_name
         self._by_trigger: dict[str, dict[str, AppFunction]] = {}
         for function in functions:
             if function.durable_name is not None:
@@ -156,5 +190,6 @@ class AppDurableFunctions:
         if function is None:
             kind = trigger.removesuffix("Trigger")
             return Raised("LookupError", f"The app has no {kind} function named '{name}'.")
-        result = await self._invoker.invoke(function, [(function.parameter, Datum(text, "string"))])
+        clients = client_inputs(function, self._origin, self._origin, self._hub_name)
+        result = await self._invoker.invoke(function, [(function.parameter, Datum(text, "string")), *clients])
         return result.raised or Returned(str(result.returned.value))

@@ -1,0 +1,152 @@
+"""The composition root: a Functions app that hosts agents durably."""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import azure.functions as func
+from agent_framework import SupportsAgentRun, Workflow
+from agent_framework_azurefunctions import AgentFunctionApp
+from agent_framework_durabletask import AgentResponseCallbackProtocol
+
+from durable_agent_host.durable.entity import DurableAgentEntity
+from durable_agent_host.durable.listener import TurnListener
+from durable_agent_host.durable.register import register_agent_entity, register_route, register_turn_functions
+from durable_agent_host.durable.run import AgentRunner
+from durable_agent_host.durable.wakeups import Wakeups
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.http.handlers import Host
+from durable_agent_host.http.routes import ROUTES
+from durable_agent_host.settings import Settings
+
+if TYPE_CHECKING:
+    from azure.durable_functions import DFApp
+
+_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_\-]{1,120}")
+
+
+class DurableAgentApp(AgentFunctionApp):
+    """A Functions app whose agents have durable sessions.
+
+    A superset of upstream's `AgentFunctionApp`: workflows, MCP triggers and ``get_agent`` in orchestrations are
+    upstream's own and work as before; sessions that it stored are read and carried on. The routes, the entity and the
+    waiting are ours.
+
+    Args:
+        agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``.
+        workflow: one workflow to host.
+        workflows: several.
+        http_auth_level: who may call the routes; health is always open.
+        enable_health_check: whether ``GET /health`` is there.
+        enable_http_endpoints: whether agents are reachable by HTTP.
+        enable_mcp_tool_trigger: whether agents are MCP tools.
+        settings: read from the environment when left out.
+        entity_class: a subclass of `DurableAgentEntity`, to add operations or to change what is stored.
+        default_callback: told of every update of agents that are added without one.
+
+    Raises:
+        RegistrationError: an agent has no usable name, or one that another agent has.
+        SettingError: a setting has no meaning.
+    """
+
+    def __init__(
+        self,
+        agents: list[SupportsAgentRun] | None = None,
+        workflow: Workflow | None = None,
+        workflows: list[Workflow] | Mapping[str, Workflow] | None = None,
+        http_auth_level: func.AuthLevel = func.AuthLevel.FUNCTION,
+        *,
+        enable_health_check: bool = True,
+        enable_http_endpoints: bool = True,
+        enable_mcp_tool_trigger: bool = False,
+        settings: Settings | None = None,
+        entity_class: type[DurableAgentEntity] = DurableAgentEntity,
+        default_callback: AgentResponseCallbackProtocol | None = None,
+    ) -> None:
+        self.settings = settings or Settings.from_environment()
+        self._entity_class = entity_class
+        self._runners: dict[str, AgentRunner] = {}
+        self._public: set[str] = set()
+        self._wakeups = Wakeups()
+        super().__init__(
+            agents=agents,
+            workflow=workflow,
+            workflows=workflows,
+            http_auth_level=http_auth_level,
+            enable_health_check=enable_health_check,
+            enable_http_endpoints=enable_http_endpoints,
+            enable_mcp_tool_trigger=enable_mcp_tool_trigger,
+            default_callback=default_callback,
+        )
+        functions_app = cast("DFApp", self)
+        register_turn_functions(functions_app, self._runners, self._wakeups)
+        host = Host(runners=self._runners, public=self._public, settings=self.settings)
+        for route in ROUTES:
+            if enable_health_check if route.is_health else enable_http_endpoints:
+                register_route(
+                    functions_app,
+                    name=route.name,
+                    template=route.template,
+                    method=route.method,
+                    auth=func.AuthLevel.ANONYMOUS if route.is_health else http_auth_level,
+                    handler=partial(route.handler, host),
+                    wakeups=self._wakeups,
+                )
+
+    def add_agent(
+        self,
+        agent: SupportsAgentRun,
+        callback: AgentResponseCallbackProtocol | None = None,
+        enable_http_endpoint: bool | None = None,
+        enable_mcp_tool_trigger: bool | None = None,
+        *,
+        entity_id: str | None = None,
+    ) -> None:
+        """Host one more agent.
+
+        Args:
+            agent: of the framework, or anything with its ``run`` and a ``name``.
+            callback: told of every update of this agent.
+            enable_http_endpoint: reachable by HTTP; the app's setting when left out.
+            enable_mcp_tool_trigger: an MCP tool; the app's setting when left out.
+            entity_id: another name than the agent's own, as upstream's workflows use it.
+
+        Raises:
+            RegistrationError: the name is missing or unusable, or another agent's, upper and lower case aside.
+        """
+        name = entity_id or getattr(agent, "name", None)
+        if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(name):
+            raise RegistrationError(
+                f"the agent's name is {name!r}: give it a name of 1 to 120 letters, digits, '_' and '-', "
+                "because its entity becomes a function of that name"
+            )
+        taken = next((other for other in self._runners if other.casefold() == name.casefold()), None)
+        if taken is not None:
+            raise RegistrationError(
+                f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: "
+                "rename one"
+            )
+        super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
+
+    def _setup_agent_functions(
+        self,
+        agent: SupportsAgentRun,
+        agent_name: str,
+        callback: AgentResponseCallbackProtocol | None,
+        enable_http_endpoint: bool,
+        enable_mcp_tool_trigger: bool,
+    ) -> None:
+        if enable_http_endpoint:
+            self._public.add(agent_name)
+        super()._setup_agent_functions(agent, agent_name, callback, False, enable_mcp_tool_trigger)
+
+    def _setup_agent_entity(
+        self, agent: SupportsAgentRun, agent_name: str, callback: AgentResponseCallbackProtocol | None
+    ) -> None:
+        runner = AgentRunner(agent_name, agent, listener=TurnListener(callback))
+        self._runners[agent_name] = runner
+        register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
+
+    def _setup_health_route(self) -> None:
+        """Leave upstream's route out: ours checks the store."""

@@ -1,0 +1,138 @@
+"""The state of a session's entity: JSON to `Session` and back. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, Final, cast
+
+from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
+from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
+from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.turn import TurnStats
+
+EXTENSION_VERSION: Final = 1
+_READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
+_OURS: Final = ("version", "agentSession", "running", "queue", "receipts")
+
+
+def decode_session(state: Any) -> Session:
+    """Read an entity's state.
+
+    Guarantee: pure.
+
+    Args:
+        state: what the entity holds: None or ``{}`` for a session that has not begun, a document of this program,
+            or one of upstream's, schema 1.0 to 1.2.
+
+    Returns:
+        The session; its entries are the document's own, not copies.
+
+    Raises:
+        UnknownSchemaVersionError: the document is of another version.
+        CorruptStateError: there is something, and it has no version or no conversation.
+    """
+    if state is None or state == {}:
+        return Session()
+    if not isinstance(state, dict):
+        raise CorruptStateError(f"the stored session is {type(state).__name__}, not an object; nothing was changed")
+    document = cast("dict[str, Any]", state)
+    version = document.get("schemaVersion")
+    if version is None:
+        raise CorruptStateError("the stored session has no schemaVersion; nothing was changed")
+    if not isinstance(version, str) or not _READABLE.fullmatch(version):
+        raise UnknownSchemaVersionError(version)
+    data: Any = document.get("data")
+    entries: Any = cast("dict[str, Any]", data).get("conversationHistory") if isinstance(data, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", entries)):
+        raise CorruptStateError("the stored session has no conversationHistory of entries; nothing was changed")
+    ours = _extension(document)
+    if (extension_version := ours.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
+        raise UnknownSchemaVersionError(f"{version}+{EXTENSION}.{extension_version}")
+    return Session(
+        entries=tuple(cast("list[dict[str, Any]]", entries)),
+        agent_session=ours.get("agentSession"),
+        running=ours.get("running"),
+        queue=tuple(ours.get("queue") or ()),
+        receipts=tuple(_decode_receipt(receipt) for receipt in ours.get("receipts") or ()),
+        schema_version=version,
+        document=document,
+    )
+
+
+def encode_session(session: Session) -> dict[str, Any]:
+    """Write a session as the entity's state.
+
+    Guarantee: pure; fields of the document that this program does not know are kept in place.
+
+    Args:
+        session: with entries as they are stored.
+
+    Returns:
+        A dictionary that JSON can hold.
+    """
+    extension: dict[str, Any] = {
+        "version": EXTENSION_VERSION,
+        "agentSession": session.agent_session,
+        "running": session.running,
+        "queue": list(session.queue),
+        "receipts": [_encode_receipt(receipt) for receipt in session.receipts],
+    }
+    unknown = {name: value for name, value in _extension(session.document).items() if name not in _OURS}
+    ours = unknown | {name: value for name, value in extension.items() if value not in (None, [])}
+    data = dict(session.document.get("data") or {})
+    data["conversationHistory"] = list(session.entries)
+    data["extensionData"] = dict(data.get("extensionData") or {}) | {EXTENSION: ours}
+    return {**session.document, "schemaVersion": session.schema_version, "data": data}
+
+
+def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
+    data = cast("dict[str, Any]", document.get("data") or {})
+    all_extensions = cast("dict[str, Any]", data.get("extensionData") or {})
+    return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
+
+
+def _encode_receipt(receipt: Receipt) -> ReceiptWire:
+    wire: dict[str, Any] = {
+        "turnId": receipt.turn_id,
+        "status": receipt.status,
+        "endedAt": receipt.ended_at,
+        "requestHash": receipt.request_hash,
+        "error": receipt.error,
+        "stats": encode_stats(receipt.stats) if receipt.stats else None,
+    }
+    return cast("ReceiptWire", {name: value for name, value in wire.items() if value})
+
+
+def _decode_receipt(wire: ReceiptWire) -> Receipt:
+    return Receipt(
+        turn_id=wire["turnId"],
+        status=cast("Any", wire["status"]),
+        ended_at=wire.get("endedAt", ""),
+        request_hash=wire.get("requestHash", ""),
+        error=wire.get("error"),
+        stats=decode_stats(stats) if (stats := wire.get("stats")) else None,
+    )
+
+
+def encode_stats(stats: TurnStats) -> dict[str, Any]:
+    """Write what a turn weighed, by the names of `TurnStats`. Guarantee: pure.
+
+    Args:
+        stats: what the turn weighed.
+
+    Returns:
+        Field names to numbers.
+    """
+    return asdict(stats)
+
+
+def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
+    """Read what a turn weighed; names that this program does not know are left out. Guarantee: pure.
+
+    Args:
+        wire: field names to numbers.
+
+    Returns:
+        The stats.
+    """
+    return TurnStats(**{field.name: wire[field.name] for field in fields(TurnStats) if field.name in wire})

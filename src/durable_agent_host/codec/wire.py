@@ -1,0 +1,88 @@
+"""The exact shapes of what is stored, in one place.
+
+The outer shape is upstream's (``agent_framework_durabletask`` 1.0.0b260922, ``durable-agent-entity-state.json`` 1.1),
+so that its tools read our sessions. What upstream has no field for stands under ``extensionData``, in an object of
+our own with the key `EXTENSION`.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+EXTENSION = "durableAgentHost"
+"""Our object's key in every ``extensionData``."""
+
+ContentWire = TypedDict(
+    "ContentWire",
+    {"$type": str, "extensionData": NotRequired[dict[str, Any]], "content": NotRequired[dict[str, Any]]},
+)
+"""One content. The further keys depend on ``$type``: see `durable_agent_host.codec.content`."""
+
+
+class MessageWire(TypedDict):
+    """One message of an entry."""
+
+    role: str
+    contents: list[ContentWire]
+    authorName: NotRequired[str]
+    createdAt: NotRequired[str]
+    extensionData: NotRequired[dict[str, Any]]
+
+
+class UsageWire(TypedDict, total=False):
+    """Token counts of a response."""
+
+    inputTokenCount: int | None
+    outputTokenCount: int | None
+    totalTokenCount: int | None
+    extensionData: dict[str, Any]
+
+
+EntryWire = TypedDict(
+    "EntryWire",
+    {
+        "$type": str,
+        "correlationId": str | None,
+        "createdAt": str,
+        "messages": list[MessageWire],
+        "responseType": NotRequired[str],
+        "responseSchema": NotRequired[dict[str, Any]],
+        "orchestrationId": NotRequired[str],
+        "usage": NotRequired[UsageWire],
+        "extensionData": NotRequired[dict[str, Any]],
+    },
+)
+"""A request or a response of the conversation."""
+
+
+class ReceiptWire(TypedDict):
+    """How a turn ended."""
+
+    turnId: str
+    status: str
+    endedAt: NotRequired[str]
+    requestHash: NotRequired[str]
+    error: NotRequired[dict[str, Any]]
+    stats: NotRequired[dict[str, Any]]
+
+
+class SessionExtensionWire(TypedDict, total=False):
+    """What the entity holds besides the conversation."""
+
+    version: int
+    agentSession: dict[str, Any]
+    running: str
+    queue: list[str]
+    receipts: list[ReceiptWire]
+
+
+class SessionDataWire(TypedDict):
+    """The ``data`` of a session."""
+
+    conversationHistory: list[EntryWire]
+    extensionData: NotRequired[dict[str, Any]]
+
+
+class SessionWire(TypedDict):
+    """The state of the entity."""
+
+    schemaVersion: str
+    data: SessionDataWire

@@ -1,0 +1,1 @@
+"""The only package that knows the Azure Durable Functions SDK."""

@@ -1,0 +1,75 @@
+"""The activities of a turn: run the agent, wake the next turn."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from azure.durable_functions import DurableOrchestrationClient, EntityId
+
+from durable_agent_host.codec.state import decode_session
+from durable_agent_host.codec.turn import decode_turn_request, encode_turn_outcome
+from durable_agent_host.durable.agent_loop import submit
+from durable_agent_host.durable.orchestrator import GRANT_EVENT
+from durable_agent_host.durable.run import AgentRunner, utc_now
+from durable_agent_host.errors import StateError, TurnError, error_details
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.turn import TurnOutcome
+
+
+async def run_agent_turn(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, runners: Mapping[str, AgentRunner]
+) -> dict[str, Any]:
+    """Run the agent for a granted turn.
+
+    The conversation is read from the entity here and does not travel through the orchestration: its history would
+    grow by the whole conversation on every turn.
+
+    Guarantee: activity-only; at-least-once.
+
+    Args:
+        wire: the turn's request.
+        client: reads the entity.
+        runners: by agent name.
+
+    Returns:
+        The outcome as JSON; what the agent did wrong is in it.
+
+    Raises:
+        TurnError: the app no longer has the agent, or the session is held by another turn.
+    """
+    request = decode_turn_request(wire)
+    runner = runners.get(request.agent)
+    if runner is None:
+        raise TurnError(f"the app has no agent {request.agent!r} any more")
+    state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
+    try:
+        session = decode_session(state.entity_state)
+    except StateError as error:
+        failed = TurnOutcome(request.turn_id, "failed", error=error_details(error), ended_at=utc_now())
+        return encode_turn_outcome(failed)
+    if session.running != request.turn_id:
+        raise TurnError(f"turn {request.turn_id} does not hold its session, {session.running or 'no turn'} does")
+    outcome = await asyncio.wrap_future(submit(runner.run(session, request)))
+    return encode_turn_outcome(outcome)
+
+
+async def wake_agent_turn(turn_id: str, client: DurableOrchestrationClient) -> bool:
+    """Tell a waiting turn that the session is free.
+
+    Guarantee: activity-only; at-least-once; a turn that is woken twice asks twice and runs once.
+
+    Args:
+        turn_id: the waiting turn.
+        client: raises the event.
+
+    Returns:
+        False when that turn's orchestration has ended or does not exist, and so will never take the session.
+    """
+    status = await client.get_status(turn_id)
+    if not status or status.runtime_status is None or status.runtime_status.name in _ENDED:
+        return False
+    await client.raise_event(turn_id, GRANT_EVENT)
+    return True
+
+
+_ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})

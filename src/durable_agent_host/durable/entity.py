@@ -1,0 +1,232 @@
+"""The session's entity: load, one operation, save.
+
+Operations of the turn orchestration (``admit``, ``commit``, ``leave``) read no message; ``run`` and ``reset`` are
+upstream's, for orchestrations and workflows that call the entity directly.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from agent_framework import AgentResponse
+from azure.durable_functions import DurableEntityContext
+from pydantic import BaseModel
+
+from durable_agent_host.codec.content import decode_usage
+from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.turn import decode_turn_outcome
+from durable_agent_host.durable.agent_loop import submit
+from durable_agent_host.durable.run import AgentRunner, utc_now
+from durable_agent_host.errors import (
+    ProviderError,
+    RequestError,
+    StateError,
+    TurnError,
+    TurnRejectedError,
+    error_details,
+)
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.settings import Settings
+from durable_agent_host.turns.admission import (
+    commit_outcome,
+    decide_admission,
+    leave_queue,
+    reset_session,
+    response_of,
+)
+
+Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
+
+
+class DurableAgentEntity:
+    """The entity behind one agent's sessions.
+
+    To add operations or to change what is stored, subclass it, override `operations`, `load` or `save`, and name the
+    subclass in ``DurableAgentApp(entity_class=…)``. An operation takes the session, its input and the entity's
+    context, and returns the session to store and the result; what it raises fails the call and stores nothing.
+
+    Args:
+        runner: runs the agent.
+        settings: bounds of queue and receipts.
+    """
+
+    def __init__(self, runner: AgentRunner, settings: Settings) -> None:
+        self.runner = runner
+        self.settings = settings
+
+    def operations(self) -> dict[str, Operation]:
+        """Give the table of operations, by name."""
+        return {
+            "admit": self._admit,
+            "commit": self._commit,
+            "leave": self._leave,
+            "run": self._run,
+            "run_agent": self._run,
+            "reset": self._reset,
+        }
+
+    def load(self, context: DurableEntityContext) -> Session:
+        """Read the session from the entity.
+
+        Raises:
+            StateError: it cannot be read; nothing is changed.
+        """
+        return decode_session(context.get_state(lambda: None))
+
+    def save(self, context: DurableEntityContext, session: Session) -> None:
+        """Write the session to the entity."""
+        context.set_state(encode_session(session))
+
+    def handle(self, context: DurableEntityContext) -> None:
+        """Carry out one operation.
+
+        Raises:
+            RequestError: there is no such operation.
+            StateError: the session cannot be read; ``admit`` answers with it instead.
+        """
+        name = context.operation_name
+        operation = self.operations().get(name or "")
+        if operation is None:
+            raise RequestError(f"the entity has no operation {name!r}, only {', '.join(self.operations())}")
+        payload = _input_of(context)
+        try:
+            session = self.load(context)
+        except StateError as error:
+            if name != "admit":
+                raise
+            context.set_result({"status": "refused", "error": error_details(error)})
+            return
+        changed, result = operation(session, payload, context)
+        if changed is not session:
+            self.save(context, changed)
+        context.set_result(result)
+
+    def _admit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        changed, admission = decide_admission(
+            session, payload["turn_id"], payload["policy"], max_queued_turns=self.settings.max_queued_turns
+        )
+        result: dict[str, Any] = {"status": admission.status, "running": admission.running}
+        if admission.receipt:
+            entry = response_of(session, payload["turn_id"])
+            result |= {
+                "receipt": {"status": admission.receipt.status, "error": admission.receipt.error}
+                | {"requestHash": admission.receipt.request_hash, "endedAt": admission.receipt.ended_at},
+                "text": AgentResponse(messages=decode_messages([entry])).text if entry else "",
+                "usage": decode_usage(entry.get("usage") or {}) if entry else None,
+                "message_count": len(session.entries),
+            }
+        return changed, result
+
+    def _commit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        changed, following = commit_outcome(
+            session, decode_turn_outcome(payload), max_receipts=self.settings.max_receipts
+        )
+        return changed, {"next": following, "message_count": len(changed.entries)}
+
+    def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        changed, following = leave_queue(session, payload["turn_id"])
+        return changed, {"next": following}
+
+    def _reset(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        del payload
+        return reset_session(session), {"status": "reset"}
+
+    def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
+        request = read_run_request(self.runner.name, str(context.entity_key), payload)
+        if session.running is not None:
+            raise TurnRejectedError(
+                f"the session is busy with turn {session.running}: call it again when that has ended",
+                running_turn_id=session.running,
+            )
+        receipt = session.receipt_of(request.turn_id)
+        if receipt is None:
+            outcome = submit(self.runner.run(session, request)).result()
+            session, _ = commit_outcome(session, outcome, max_receipts=self.settings.max_receipts)
+            self.save(context, session)
+            receipt = session.receipts[-1]
+        if receipt.error is not None:
+            raise _raised_again(receipt.error)
+        return session, _response_dict(session, request.turn_id)
+
+
+def _input_of(context: DurableEntityContext) -> Any:
+    try:
+        return context.get_input()
+    except TypeError:  # the operation came without an input
+        return None
+
+
+def _response_dict(session: Session, turn_id: str) -> dict[str, Any]:
+    entry = response_of(session, turn_id)
+    if entry is None:
+        raise TurnError(f"turn {turn_id} has ended, and its answer is no longer part of the session")
+    response: AgentResponse[Any] = AgentResponse(
+        messages=decode_messages([entry]),
+        created_at=entry.get("createdAt"),
+        usage_details=cast("Any", decode_usage(entry.get("usage") or {}) or None),
+    )
+    return response.to_dict()
+
+
+def _raised_again(error: Mapping[str, Any]) -> TurnError:
+    message = str(error.get("message"))
+    if "retryable" in error:
+        return ProviderError(message, retryable=bool(error["retryable"]))
+    return TurnError(message)
+
+
+def read_run_request(agent: str, session_id: str, payload: Any) -> TurnRequest:
+    """Read the input of upstream's ``run`` operation.
+
+    Guarantee: pure, the clock aside; imports nothing that the input names.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: the entity's key.
+        payload: upstream's ``RunRequest`` as a dictionary, or a message.
+
+    Returns:
+        The request; the correlation id is the turn's id.
+
+    Raises:
+        RequestError: there is no message, or a response format that cannot be used.
+    """
+    fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"message": payload}
+    message = fields.get("message")
+    if not isinstance(message, str) or not message:
+        raise RequestError("the operation 'run' needs an object with a 'message'")
+    created_at = str(fields.get("created_at") or utc_now())
+    return TurnRequest(
+        agent=agent,
+        session_id=session_id,
+        turn_id=str(fields.get("correlationId") or derived_id(agent, session_id, created_at, message)),
+        message=message,
+        role=str(fields.get("role") or "user"),
+        response_format=_response_schema(fields.get("response_format")),
+        enable_tool_calls=fields.get("enable_tool_calls", True) is not False,
+        created_at=created_at,
+        options=fields.get("options") or {},
+        orchestration_id=fields.get("orchestrationId"),
+    )
+
+
+def _response_schema(response_format: Any) -> dict[str, Any] | None:
+    if response_format is None:
+        return None
+    if not isinstance(response_format, dict):
+        raise RequestError(f"response_format is {type(response_format).__name__}: give a JSON schema as an object")
+    named = cast("dict[str, Any]", response_format)
+    if named.get("__response_schema_type__") != "pydantic_model":
+        return named
+    found: Any = sys.modules.get(str(named.get("module")))
+    for part in str(named.get("qualname")).split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, type) and issubclass(found, BaseModel):
+        return found.model_json_schema()
+    raise RequestError(
+        f"response_format names {named.get('module')}.{named.get('qualname')}, which this app has not loaded: "
+        "import it in function_app.py, or give a JSON schema"
+    )

@@ -1,0 +1,233 @@
+"""Running an agent for one turn: rehydrate, run, fold. The only place that calls a model or a tool."""
+
+import copy
+import json
+import time
+from collections.abc import AsyncIterable, Awaitable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from agent_framework import (
+    AgentResponse,
+    AgentResponseUpdate,
+    AgentSession,
+    HistoryProvider,
+    Message,
+    RawAgent,
+    SupportsAgentRun,
+)
+from jsonschema import ValidationError, validate
+
+from durable_agent_host.codec.content import decode_usage, encode_content, plain_json
+from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.durable.listener import TurnListener
+from durable_agent_host.errors import InvalidAnswerError, TurnError, error_details
+from durable_agent_host.history.provider import DurableSession, TranscriptProvider
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
+from durable_agent_host.providers import openai
+from durable_agent_host.turns.fold import fold_updates
+from durable_agent_host.turns.transcript import replay_messages
+
+
+def utc_now() -> str:
+    """Tell the time. Returns: UTC, ISO-8601 with microseconds."""
+    return datetime.now(UTC).isoformat()
+
+
+class AgentRunner:
+    """Runs one agent's turns; holds no conversation.
+
+    Args:
+        name: the registered name.
+        agent: of the framework, or anything with its ``run``.
+        listener: told of every update while it streams, and of the response.
+    """
+
+    def __init__(self, name: str, agent: SupportsAgentRun, *, listener: TurnListener | None = None) -> None:
+        self.name = name
+        self.agent = agent
+        self._listener = listener or TurnListener(None)
+        self._hosted, self._owns_history = _hosted_copy(agent)
+
+    async def run(self, session: Session, request: TurnRequest) -> TurnOutcome:
+        """Run the agent for a turn and fold what it streamed.
+
+        Guarantee: at-least-once: nothing is stored here, and a second run calls the model again.
+
+        Args:
+            session: as it was when the turn was granted.
+            request: what was asked.
+
+        Returns:
+            A completed outcome with the entries to append, or a failed one with the reason; it does not raise for
+            what the agent, the model or a tool did.
+        """
+        started = time.perf_counter()
+        try:
+            updates, agent_session = await self._stream(session, request)
+            milliseconds = (time.perf_counter() - started) * 1000
+            response = fold_updates(updates, openai.hosted_calls(updates))
+            await self._listener.on_response(request, response)
+            stats = TurnStats(chunks_streamed=len(updates), agent_milliseconds=milliseconds)
+            return _completed(session, request, response, agent_session, _weigh(updates, response, stats))
+        except Exception as error:  # noqa: BLE001 - the activity is an edge: the failure is recorded in the outcome
+            reason = openai.explain_error(error) or error
+            return TurnOutcome(
+                turn_id=request.turn_id,
+                status="failed",
+                error=error_details(reason),
+                stats=TurnStats(agent_milliseconds=(time.perf_counter() - started) * 1000),
+                request_hash=request.request_hash,
+                ended_at=utc_now(),
+            )
+
+    async def _stream(
+        self, session: Session, request: TurnRequest
+    ) -> tuple[list[AgentResponseUpdate], Mapping[str, Any]]:
+        agent_session = _restore_session(session, request)
+        transcript = [] if agent_session.service_session_id else replay_messages(session.entries)
+        messages = [Message(request.role, [request.message])]
+        if self._owns_history:
+            agent_session.transcript = transcript
+        else:
+            messages = transcript + messages
+        agent = self._hosted if request.enable_tool_calls else _without_tools(self._hosted)
+        updates: list[AgentResponseUpdate] = []
+        async for update in _updates(agent, messages, agent_session, _options(request)):
+            updates.append(update)
+            await self._listener.on_update(request, update)
+        return updates, _save_session(agent_session)
+
+
+async def _updates(
+    agent: SupportsAgentRun, messages: list[Message], session: AgentSession, options: dict[str, Any]
+) -> AsyncIterable[AgentResponseUpdate]:
+    arguments: dict[str, Any] = {"options": options} if options else {}
+    running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
+    if not hasattr(running, "__aiter__"):
+        running = await running
+    if isinstance(running, AgentResponse):
+        for update in cast("AgentResponse[Any]", running).to_updates():
+            yield update
+        return
+    async for update in running:
+        yield update
+    if callable(finish := getattr(running, "get_final_response", None)):
+        await cast("Awaitable[Any]", finish())  # runs the framework's end of a run: providers, the session's id
+
+
+def _hosted_copy(agent: SupportsAgentRun) -> tuple[SupportsAgentRun, bool]:
+    """Give the agent the stored conversation as its history, unless it brings a history of its own."""
+    if not isinstance(agent, RawAgent):
+        return agent, False
+    providers = list(agent.context_providers)
+    hosted: Any = copy.copy(cast("Any", agent))
+    if not any(isinstance(provider, HistoryProvider) and provider.load_messages for provider in providers):
+        providers.insert(0, TranscriptProvider())
+    hosted.context_providers = providers
+    return hosted, True
+
+
+def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
+    if not isinstance(agent, RawAgent):
+        raise TurnError(
+            f"enable_tool_calls is false, and the tools of a {type(agent).__name__} cannot be taken away: "
+            "leave enable_tool_calls out"
+        )
+    silent: Any = copy.copy(cast("Any", agent))
+    silent.default_options = {
+        name: value for name, value in silent.default_options.items() if name not in {"tools", "tool_choice"}
+    }
+    silent.mcp_tools = []
+    return silent
+
+
+def _options(request: TurnRequest) -> dict[str, Any]:
+    options = dict(request.options)
+    if request.response_format is not None:
+        options["response_format"] = dict(request.response_format)
+    if not request.enable_tool_calls:
+        options.pop("tools", None)
+        options["tool_choice"] = "none"
+    return options
+
+
+def _restore_session(session: Session, request: TurnRequest) -> DurableSession:
+    if session.agent_session is not None:
+        return cast("DurableSession", DurableSession.from_dict(dict(session.agent_session)))
+    return DurableSession(session_id=request.session_id)
+
+
+def _save_session(agent_session: DurableSession) -> Mapping[str, Any]:
+    agent_session.state.pop(TranscriptProvider.SOURCE_ID, None)
+    return plain_json(agent_session.to_dict(), path="agent session")
+
+
+def _completed(
+    session: Session,
+    request: TurnRequest,
+    response: AgentResponse[Any],
+    agent_session: Mapping[str, Any],
+    stats: TurnStats,
+) -> TurnOutcome:
+    if request.response_format is not None:
+        check_answer(response.text, request.response_format)
+    ended_at = utc_now()
+    entries = (encode_request_entry(request), encode_response_entry(request.turn_id, response, created_at=ended_at))
+    usage = entries[1].get("usage")
+    return TurnOutcome(
+        turn_id=request.turn_id,
+        status="completed",
+        text=response.text,
+        entries=cast("tuple[Mapping[str, Any], ...]", entries),
+        agent_session=agent_session,
+        usage=decode_usage(usage) if usage else None,
+        message_count=len(session.entries) + len(entries),
+        stats=replace(stats, bytes_stored=_size(entries)),
+        request_hash=request.request_hash,
+        ended_at=ended_at,
+    )
+
+
+def _weigh(updates: list[AgentResponseUpdate], response: AgentResponse[Any], stats: TurnStats) -> TurnStats:
+    return replace(
+        stats,
+        bytes_streamed=sum(_size([encode_content(content) for content in update.contents]) for update in updates),
+        contents_stored=sum(len(message.contents) for message in response.messages),
+    )
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+
+
+def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
+    """Hold an answer against the format that was asked for.
+
+    Guarantee: pure.
+
+    Args:
+        text: the model's answer.
+        response_format: a JSON schema, bare or as ``{"type": "json_schema", "json_schema": {"schema": …}}``.
+
+    Raises:
+        InvalidAnswerError: the answer is not JSON, or does not fit the schema; says where.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidAnswerError(f"the model's answer is not JSON, as response_format asks: {error}") from None
+    schema: Any = response_format
+    if response_format.get("type") == "json_schema":
+        section = cast("dict[str, Any]", response_format.get("json_schema", response_format))
+        schema = section.get("schema")
+    if response_format.get("type") == "json_object" or not isinstance(schema, dict):
+        return
+    try:
+        validate(value, cast("dict[str, Any]", schema))
+    except ValidationError as error:
+        raise InvalidAnswerError(
+            f"the model's answer does not fit response_format: {error.message} at {error.json_path}"
+        ) from None

@@ -1,0 +1,134 @@
+"""Every error that this package raises, in one tree.
+
+::
+
+    AgentFrameworkException
+    └── DurableAgentHostError
+        ├── SettingError                   a setting is missing or has no meaning; names it and says what to set
+        ├── RegistrationError              two agents, or an agent without a usable name
+        ├── RequestError                   the caller can mend the request
+        │   ├── NotFoundError              no such agent, session or turn
+        │   ├── RequestTooLargeError       the body is over the limit
+        │   └── IdempotencyKeyReusedError  the key came before with another body
+        ├── StateError                     a stored session cannot be used as it is; it is left untouched
+        │   ├── UnknownSchemaVersionError  written by a newer or unknown program
+        │   └── CorruptStateError          not a document that this program or upstream writes
+        └── TurnError                      the turn ended without an answer
+            ├── TurnRejectedError          the session was busy and the policy was to reject
+            ├── TurnTimedOutError          still running when the wait was over
+            ├── InvalidAnswerError         the answer does not fit the response format that was asked for
+            └── ProviderError              the model service failed; says whether a retry can help
+"""
+
+from typing import Any
+
+from agent_framework.exceptions import AgentFrameworkException
+
+
+class DurableAgentHostError(AgentFrameworkException):
+    """Root of the tree; carries a message that says what to do next."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, log_level=None)
+        self.message = message
+
+
+class SettingError(DurableAgentHostError):
+    """A setting is missing or cannot be used; the message names it and says what to set."""
+
+
+class RegistrationError(DurableAgentHostError):
+    """An agent cannot be registered: no name, or a name that another agent has already."""
+
+
+class RequestError(DurableAgentHostError):
+    """The request cannot be carried out as it stands, and the caller can mend it."""
+
+
+class NotFoundError(RequestError):
+    """There is no such agent, session or turn."""
+
+
+class RequestTooLargeError(RequestError):
+    """The request body is larger than the host accepts."""
+
+
+class IdempotencyKeyReusedError(RequestError):
+    """The idempotency key was used before, with another body."""
+
+
+class StateError(DurableAgentHostError):
+    """A stored session cannot be used as it is. It is left untouched."""
+
+
+class UnknownSchemaVersionError(StateError):
+    """The session was written by a newer or unknown program."""
+
+    def __init__(self, version: object) -> None:
+        super().__init__(
+            f"the stored session has schema version {version!r}, and this program reads 1.0 to 1.2: "
+            "upgrade durable-agent-host, or start another session; nothing was changed"
+        )
+        self.version = version
+
+
+class CorruptStateError(StateError):
+    """The session is not a document that this program or upstream writes."""
+
+
+class TurnError(DurableAgentHostError):
+    """The turn ended without an answer."""
+
+
+class TurnRejectedError(TurnError):
+    """The session was busy with another turn, and the policy was to reject.
+
+    Attributes:
+        running_turn_id: the turn that holds the session, or None when it is not known.
+    """
+
+    def __init__(self, message: str, *, running_turn_id: str | None = None) -> None:
+        super().__init__(message)
+        self.running_turn_id = running_turn_id
+
+
+class TurnTimedOutError(TurnError):
+    """The turn was still running when the wait was over; it goes on."""
+
+
+class InvalidAnswerError(TurnError):
+    """The model's answer does not fit the response format that was asked for."""
+
+
+class ProviderError(TurnError):
+    """The model service did not give an answer.
+
+    Attributes:
+        retryable: whether the same call can succeed later; decided where the error is born.
+        retry_after_seconds: what the service asked for, or None.
+    """
+
+    def __init__(self, message: str, *, retryable: bool, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+
+
+def error_details(error: BaseException) -> dict[str, Any]:
+    """Describe an error as plain data, for a receipt and for the caller.
+
+    Guarantee: pure. Shows the error's own type and message, one line, at most 600 characters, and no traceback.
+
+    Args:
+        error: what ended the turn.
+
+    Returns:
+        ``type`` (class name), ``message``, and ``retryable`` and ``retry_after_seconds`` of a `ProviderError`.
+    """
+    message = " ".join(str(error).split())
+    shown = message if isinstance(error, DurableAgentHostError) else f"{type(error).__name__}: {message}"
+    details: dict[str, Any] = {"type": type(error).__name__, "message": shown[:600]}
+    if isinstance(error, ProviderError):
+        details["retryable"] = error.retryable
+        details["retry_after_seconds"] = error.retry_after_seconds
+    return details

@@ -1,0 +1,1 @@
+"""Where the conversation comes from when a turn begins."""

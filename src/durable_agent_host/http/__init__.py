@@ -1,0 +1,1 @@
+"""The HTTP contract: a table of routes, parsing, answers, problems."""

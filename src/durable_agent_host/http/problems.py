@@ -1,0 +1,104 @@
+"""Errors as answers: the only place that knows status codes of errors."""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import azure.functions as func
+
+from durable_agent_host import errors
+
+_STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
+    (errors.NotFoundError, HTTPStatus.NOT_FOUND),
+    (errors.RequestTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (errors.IdempotencyKeyReusedError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (errors.RequestError, HTTPStatus.BAD_REQUEST),
+    (errors.StateError, HTTPStatus.CONFLICT),
+    (errors.TurnTimedOutError, HTTPStatus.GATEWAY_TIMEOUT),
+    (errors.TurnRejectedError, HTTPStatus.CONFLICT),
+    (errors.TurnError, HTTPStatus.BAD_GATEWAY),
+)
+
+_STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
+    "TurnRejectedError": HTTPStatus.CONFLICT,
+    "QueueFullError": HTTPStatus.TOO_MANY_REQUESTS,
+    "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
+    "CorruptStateError": HTTPStatus.CONFLICT,
+}
+
+QUEUE_FULL_RETRY_SECONDS: Final = 5
+
+
+def problem(
+    status: HTTPStatus, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
+) -> func.HttpResponse:
+    """Make an answer of type ``application/problem+json``.
+
+    Guarantee: pure.
+
+    Args:
+        status: the HTTP status.
+        detail: what is wrong and what to do.
+        headers: further headers.
+        members: further members of the problem.
+
+    Returns:
+        The answer; its ``error`` repeats the detail, for clients written for upstream. Source: RFC 9457.
+    """
+    body = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, "error": detail}
+    return func.HttpResponse(
+        json.dumps(body | members),
+        status_code=int(status),
+        mimetype="application/problem+json",
+        headers=dict(headers or {}),
+    )
+
+
+def problem_of_error(
+    error: Exception, *, headers: Mapping[str, str] | None = None, **members: Any
+) -> func.HttpResponse:
+    """Answer with what an error of ours says; any other is a 500 without its text.
+
+    Guarantee: pure.
+
+    Args:
+        error: what was raised.
+        headers: further headers.
+        members: further members of the problem.
+
+    Returns:
+        The answer.
+    """
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return problem(status, str(error), headers=headers, **members)
+    return problem(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "the host failed to answer; the log has the reason. Nothing is lost: try again",
+        headers=headers,
+        **members,
+    )
+
+
+def problem_of_outcome(
+    failure: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, **members: Any
+) -> func.HttpResponse:
+    """Answer with why a turn has no answer.
+
+    Guarantee: pure.
+
+    Args:
+        failure: the outcome's ``error``.
+        headers: further headers.
+        members: further members of the problem.
+
+    Returns:
+        409, 429 with ``Retry-After``, or 502.
+    """
+    status = _STATUS_OF_OUTCOME.get(str(failure.get("type")), HTTPStatus.BAD_GATEWAY)
+    retry_after = failure.get("retry_after_seconds")
+    if status is HTTPStatus.TOO_MANY_REQUESTS:
+        retry_after = QUEUE_FULL_RETRY_SECONDS
+    more = {"Retry-After": f"{retry_after:g}"} if retry_after else {}
+    return problem(status, str(failure.get("message")), headers={**(headers or {}), **more}, **members)

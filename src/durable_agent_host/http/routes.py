@@ -1,0 +1,32 @@
+"""The routes, as a table. The host puts its prefix (``/api``) in front."""
+
+from typing import Final, NamedTuple
+
+from durable_agent_host.http import handlers
+
+
+class Route(NamedTuple):
+    """One route.
+
+    Attributes:
+        name: of the function that serves it.
+        method: HTTP method.
+        template: after the prefix.
+        handler: what it does.
+        is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
+    """
+
+    name: str
+    method: str
+    template: str
+    handler: handlers.Handler
+    is_health: bool = False
+
+
+ROUTES: Final = (
+    Route("http-run", "POST", "agents/{agent}/run", handlers.run),
+    Route("http-agents", "GET", "agents", handlers.list_agents),
+    Route("http-session", "GET", "agents/{agent}/sessions/{session}", handlers.read_session),
+    Route("http-turn", "GET", "agents/{agent}/sessions/{session}/turns/{turn}", handlers.read_turn),
+    Route("http-health", "GET", "health", handlers.health, is_health=True),
+)

@@ -1,0 +1,1 @@
+"""Values: what a session, a turn and its end are."""

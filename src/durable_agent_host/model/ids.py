@@ -1,0 +1,76 @@
+"""Names of sessions and turns, and the rules that they follow."""
+
+import hashlib
+import unicodedata
+
+from durable_agent_host.errors import RequestError
+
+ENTITY_PREFIX = "dafx-"
+"""What an agent's entity name begins with. Source: upstream's `AgentSessionId`."""
+
+MAX_SESSION_ID_CHARACTERS = 128
+FORBIDDEN_IN_SESSION_IDS = "/\\#?@%"
+
+
+def entity_name(agent_name: str) -> str:
+    """Name the entity that holds an agent's sessions. Guarantee: pure.
+
+    Args:
+        agent_name: as registered.
+
+    Returns:
+        ``dafx-`` and the name. The Durable extension compares entity names in lower case.
+    """
+    return ENTITY_PREFIX + agent_name
+
+
+def check_session_id(session_id: str) -> str:
+    r"""Refuse a session id that a store or a URL cannot carry.
+
+    Guarantee: pure.
+
+    Args:
+        session_id: the client's id, as it came.
+
+    Returns:
+        The same id.
+
+    Raises:
+        RequestError: it is empty or longer than 128 characters, or has a character of ``/ \ # ? @ %``, or a control
+            character. These are the characters that Azure's stores refuse in a key.
+    """
+    if not session_id.strip(" ."):
+        raise RequestError(
+            f"the session id {session_id!r} has no letter or digit: "
+            "leave it out to begin a new session, or give 1 to 128 characters"
+        )
+    if len(session_id) > MAX_SESSION_ID_CHARACTERS:
+        raise RequestError(
+            f"the session id has {len(session_id)} characters, and {MAX_SESSION_ID_CHARACTERS} are allowed"
+        )
+    for character in session_id:
+        if character in FORBIDDEN_IN_SESSION_IDS or unicodedata.category(character) in {"Cc", "Cs"}:
+            raise RequestError(
+                f"the session id has the character {character!r}: "
+                "use letters, digits, '-', '_', '.', ':' and the like, without / \\ # ? @ % and control characters"
+            )
+    return session_id
+
+
+def derived_id(*parts: str) -> str:
+    """Give the same 32 hexadecimal digits for the same parts, so that a retry finds the first attempt's turn.
+
+    Guarantee: pure.
+
+    Args:
+        parts: what the id depends on, in order.
+
+    Returns:
+        The first 32 digits of a SHA-256 over the parts, each with its length before it.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
+    return digest.hexdigest()[:32]

@@ -1,0 +1,104 @@
+"""A turn: what was asked, and how it ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Policy = Literal["queue", "reject"]
+TurnStatus = Literal["completed", "failed", "rejected"]
+
+
+@dataclass(frozen=True)
+class TurnRequest:
+    """What a client asked for.
+
+    Attributes:
+        agent: the agent's registered name.
+        session_id: the session's id, without the agent's name.
+        turn_id: also the id of the orchestration, and the correlation id in the stored entries.
+        message: the user's text.
+        role: who speaks.
+        response_format: a JSON schema that the answer has to fit, or None for free text.
+        enable_tool_calls: False offers the model no tools and runs none.
+        policy: what happens when another turn of the session is running.
+        created_at: when the request came, UTC, ISO-8601.
+        request_hash: SHA-256 of what was asked; a retry under the same key has the same.
+        options: further options for the agent, as orchestrations written against upstream send them.
+        orchestration_id: the orchestration that asked, or None for a client.
+    """
+
+    agent: str
+    session_id: str
+    turn_id: str
+    message: str
+    role: str = "user"
+    response_format: Mapping[str, Any] | None = None
+    enable_tool_calls: bool = True
+    policy: Policy = "queue"
+    created_at: str = ""
+    request_hash: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    orchestration_id: str | None = None
+
+
+@dataclass(frozen=True)
+class TurnStats:
+    """What a turn weighed.
+
+    Attributes:
+        chunks_streamed: updates that came from the model and the tools.
+        bytes_streamed: UTF-8 bytes of the compact JSON of those updates' contents.
+        contents_stored: contents of the folded response.
+        bytes_stored: UTF-8 bytes of the compact JSON of the turn's two entries.
+        agent_milliseconds: time inside the agent: the model's and the tools'.
+    """
+
+    chunks_streamed: int = 0
+    bytes_streamed: int = 0
+    contents_stored: int = 0
+    bytes_stored: int = 0
+    agent_milliseconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TurnOutcome:
+    """How a turn ended.
+
+    Attributes:
+        turn_id: whose end it is.
+        status: ``completed`` has entries, the others an error.
+        text: the answer's text.
+        entries: the request and response entries to append, as stored; empty unless completed.
+        agent_session: the framework's session after the turn, as it serializes itself.
+        usage: token counts by the framework's names.
+        error: ``type`` and ``message`` of what ended the turn.
+        message_count: entries of the conversation after the turn, known once it is committed.
+        stats: what the turn weighed.
+        request_hash: of the request, for the receipt.
+        ended_at: UTC, ISO-8601.
+    """
+
+    turn_id: str
+    status: TurnStatus
+    text: str = ""
+    entries: tuple[Mapping[str, Any], ...] = ()
+    agent_session: Mapping[str, Any] | None = None
+    usage: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    message_count: int | None = None
+    stats: TurnStats = TurnStats()
+    request_hash: str = ""
+    ended_at: str = ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn as it is now.
+
+    Attributes:
+        request: what was asked.
+        outcome: how it ended, or None while it runs or waits.
+    """
+
+    request: TurnRequest
+    outcome: TurnOutcome | None

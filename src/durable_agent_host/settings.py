@@ -1,0 +1,62 @@
+"""What an operator can set, read from the environment once, at start."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from durable_agent_host.errors import SettingError
+
+PREFIX = "DURABLE_AGENT_HOST_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The host's settings; each has the environment variable ``DURABLE_AGENT_HOST_<FIELD>``.
+
+    Attributes:
+        wait_seconds: how long ``run`` waits for the answer before it gives 504 with the turn's URL. Seconds,
+            default 200: Azure's front end cuts a request at 230 s.
+        max_request_bytes: largest body that ``run`` accepts; 413 above. Bytes, default 4 MiB: a text message
+            with room to spare, and well under the 100 MB of the Functions host.
+        max_queued_turns: how many turns of one session may wait; 429 above. Default 50: a client that retries
+            in a loop is told before it has filled the session.
+        max_receipts: how many ended turns a session remembers, for clients that ask again. Default 200.
+    """
+
+    wait_seconds: float = 200.0
+    max_request_bytes: int = 4 * 1024 * 1024
+    max_queued_turns: int = 50
+    max_receipts: int = 200
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the settings.
+
+        Args:
+            environment: variable names to texts; variables that do not begin with the prefix are not looked at.
+
+        Returns:
+            The settings, with defaults for what is not set.
+
+        Raises:
+            SettingError: a value is not a number above zero.
+        """
+        return cls(
+            wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
+            max_request_bytes=int(_number(environment, "MAX_REQUEST_BYTES", cls.max_request_bytes)),
+            max_queued_turns=int(_number(environment, "MAX_QUEUED_TURNS", cls.max_queued_turns)),
+            max_receipts=int(_number(environment, "MAX_RECEIPTS", cls.max_receipts)),
+        )
+
+
+def _number(environment: Mapping[str, str], field: str, default: float) -> float:
+    text = environment.get(PREFIX + field, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise SettingError(f"{PREFIX}{field} is {text!r}; set it to a number above 0, or leave it out for {default:g}")
+    return value

@@ -1,0 +1,39 @@
+"""Which messages of the stored conversation go to the model."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from agent_framework import Message
+
+from durable_agent_host.codec.message import decode_messages
+
+
+def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """Rehydrate the messages that the model is to see again.
+
+    Guarantee: pure.
+
+    Args:
+        entries: the conversation as it is stored, oldest first.
+
+    Returns:
+        New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
+        question and error: the model never answered them.
+
+    Raises:
+        CorruptStateError: an entry cannot be read.
+    """
+    kept = list(entries)
+    failed = {entry.get("correlationId") for entry in kept if _is_failure(entry)}
+    return decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed)
+
+
+def _is_failure(entry: Mapping[str, Any]) -> bool:
+    if entry.get("$type") != "response":
+        return False
+    contents = [
+        content
+        for message in cast("list[dict[str, Any]]", entry.get("messages") or [])
+        for content in cast("list[dict[str, Any]]", message.get("contents") or [])
+    ]
+    return bool(contents) and all(content.get("$type") == "error" for content in contents)

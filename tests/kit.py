@@ -1,0 +1,180 @@
+"""What tests share: real processes of the practice model and of the embedded host, and how to talk to them."""
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDINGS = Path(os.environ.get("RECORDINGS_DIR", ROOT.parent / "shared" / "recordings"))
+READY_SECONDS = 60
+
+
+class StartError(AssertionError):
+    """A process ended, or said nothing, before it was ready."""
+
+
+@dataclass
+class Running:
+    """A process that serves HTTP; ``url`` is what it said when it was ready."""
+
+    process: subprocess.Popen[str]
+    url: str
+    output: list[str] = field(default_factory=list)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it with SIGTERM and give its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(15)
+        finally:
+            if self.process.poll() is None:
+                self.kill()
+
+
+def start_process(arguments: list[str], env: dict[str, str] | None = None, cwd: Path = ROOT) -> Running:
+    """Start a Python module that prints one line with its URL when it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=clean_environment() | (env or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+    )
+    output: list[str] = []
+    deadline = time.monotonic() + READY_SECONDS
+    assert process.stdout is not None
+    while time.monotonic() < deadline:
+        if not select.select([process.stdout], [], [], 0.2)[0]:
+            continue
+        line = process.stdout.readline()
+        output.append(line)
+        if "ready" in line and (found := re.search(r"http://\S+?(?=[\s)]|$)", line)):
+            _drain(process, output)
+            return Running(process, found[0].rstrip("/"), output)
+        if not line:
+            break
+    process.kill()
+    process.wait()
+    raise StartError("".join(output))
+
+
+def _drain(process: subprocess.Popen[str], output: list[str]) -> None:
+    """Read the rest of the output in a thread, so that the process never blocks on a full pipe."""
+    import threading
+
+    def read() -> None:
+        with contextlib.suppress(ValueError):
+            output.extend(process.stdout or ())
+
+    threading.Thread(target=read, daemon=True).start()
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without settings that choose a model."""
+    names = ("OPENAI_", "AZURE_OPENAI_", "DURABLE_AGENT_HOST_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(names)}
+
+
+def model_environment(model: Running, **more: str) -> dict[str, str]:
+    """Settings by which an app uses the practice model."""
+    return {"OPENAI_API_KEY": "practice", "OPENAI_BASE_URL": model.url, "OPENAI_MODEL": "practice"} | more
+
+
+@dataclass
+class PracticeModel(Running):
+    """The practice model's process, and its control routes."""
+
+    @property
+    def control(self) -> str:
+        """Where the control routes begin."""
+        return self.url.removesuffix("/v1") + "/practice"
+
+    def plan(self, *steps: dict[str, Any], times: int | None = 1, **when: str) -> None:
+        """Script the next model calls."""
+        answer = requests.post(f"{self.control}/plans", json={"when": when, "times": times, "steps": list(steps)})
+        assert answer.ok, answer.text
+
+    def requests(self) -> list[dict[str, Any]]:
+        """What it received, oldest first."""
+        received = requests.get(f"{self.control}/requests").json()
+        return received["requests"] if isinstance(received, dict) else received
+
+    def forget(self) -> None:
+        """Forget what it received and what was scripted."""
+        requests.delete(f"{self.control}/requests")
+        requests.delete(f"{self.control}/plans")
+
+
+def start_model(*, recordings: Path | None = None, port: int = 0) -> PracticeModel:
+    """Start a practice model."""
+    more = ["--recordings", str(recordings)] if recordings else []
+    running = start_process(["-m", "practice_model", "--port", str(port), *more])
+    return PracticeModel(running.process, running.url, running.output)
+
+
+@dataclass
+class AgentHost(Running):
+    """The embedded host's process with an app of agents."""
+
+    def run(
+        self, agent: str, body: str | dict[str, Any], *, headers: dict[str, str] | None = None, **params: str
+    ) -> requests.Response:
+        """Run a turn: a text as text, a dictionary as JSON."""
+        url = f"{self.url}/api/agents/{agent}/run"
+        if isinstance(body, str):
+            return requests.post(
+                url,
+                data=body.encode(),
+                params=params,
+                headers={"content-type": "text/plain"} | (headers or {}),
+                timeout=120,
+            )
+        return requests.post(url, json=body, params=params, headers=headers, timeout=120)
+
+    def get(self, path: str) -> requests.Response:
+        """Get a path after ``/api``."""
+        return requests.get(f"{self.url}/api{path}", timeout=60)
+
+    def session(self, agent: str, session_id: str) -> dict[str, Any]:
+        """Read a conversation."""
+        answer = self.get(f"/agents/{agent}/sessions/{session_id}")
+        assert answer.ok, answer.text
+        return answer.json()
+
+
+def start_host(data: Path, model: Running | None, *, app: Path = ROOT, port: int = 0, **env: str) -> AgentHost:
+    """Start the embedded host with an app on a data directory."""
+    settings = model_environment(model, **env) if model else env
+    running = start_process(
+        ["-m", "functions_host", "start", "--app", str(app), "--port", str(port), "--data", str(data)], settings
+    )
+    return AgentHost(running.process, running.url, running.output)
+
+
+@contextlib.contextmanager
+def hosted(data: Path, model: Running | None, *, app: Path = ROOT, **env: str) -> Iterator[AgentHost]:
+    """The embedded host for as long as the context lasts."""
+    host = start_host(data, model, app=app, **env)
+    try:
+        yield host
+    finally:
+        host.stop()
