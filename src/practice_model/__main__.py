@@ -1,8 +1,11 @@
 """Command line of the practice model: start the server, print its URL, stop cleanly on SIGTERM."""
 
 import argparse
+import contextlib
+import signal
 import socket
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import uvicorn
@@ -36,6 +39,13 @@ class _Server(uvicorn.Server):
     def __init__(self, model: PracticeModel, url: str) -> None:
         super().__init__(uvicorn.Config(model.app, log_level="critical", timeout_graceful_shutdown=1))
         self._url = url
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Stop on a signal, and exit with status 0: uvicorn itself would raise the signal again."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.handle_exit)
+        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

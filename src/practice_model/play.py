@@ -41,7 +41,8 @@ class Player:
         results = reading.results(reading.since_user)
         if results:
             return [items.message(self.mint, tell_results(results, reading))]
-        calls = derive.derive_calls(reading.user_text, reading.functions)
+        offered = {} if reading.body.get("tool_choice") == "none" else reading.functions
+        calls = derive.derive_calls(reading.user_text, offered)
         if calls:
             return [items.function_call(self.mint, call.name, call.arguments) for call in calls]
         if wants_analysis(reading):

@@ -156,9 +156,13 @@ class Recordings:
 
     @property
     def encrypted_values(self) -> Iterable[str]:
-        """Every encrypted value that the folder knows to be good, from outputs and from accepted inputs."""
-        for recording in self.by_name.values():
-            for item in [*recording.streamed.output, *recording.whole.output, *(recording.transcript or [])]:
+        """Every encrypted value that the folder knows to be good, from outputs and from accepted inputs.
+
+        A reasoning item may carry one value when it is done and another in the terminal event; both are genuine.
+        """
+        for one in self.by_name.values():
+            endings = cast("list[Json]", one.streamed.response.get("output") or [])
+            for item in [*one.streamed.output, *endings, *one.whole.output, *(one.transcript or [])]:
                 if isinstance(item.get("encrypted_content"), str):
                     yield item["encrypted_content"]
 

@@ -43,7 +43,8 @@ def is_sealed(value: str) -> bool:
     except (binascii.Error, UnicodeEncodeError, ValueError):
         return False
     body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
-    return body.startswith(_MARKER) and hmac.compare_digest(_digest(body), digest)
+    canonical = base64.urlsafe_b64encode(raw).decode() == value
+    return canonical and body.startswith(_MARKER) and hmac.compare_digest(_digest(body), digest)
 
 
 def _digest(body: bytes) -> bytes:

@@ -1,0 +1,85 @@
+"""Fixtures: the recordings folder, and a practice model served over real HTTP on a free loopback port."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+import uvicorn
+
+from practice_model import create_app
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Served:
+    """A running practice model: its URL and an HTTP client with a key."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.http = httpx2.Client(base_url=url, headers={"authorization": "Bearer practice"}, timeout=20)
+
+    def plan(self, *steps, **plan):
+        """Post a plan of these steps."""
+        answer = self.http.post("/practice/plans", json={"steps": list(steps), **plan})
+        assert answer.status_code == 201, answer.text
+
+    def ask(self, given="Hello", **body):
+        """Send a request to the model."""
+        return self.http.post("/v1/responses", json={"model": "practice", "input": given, **body})
+
+    def requests(self):
+        """Return the log of requests."""
+        return self.http.get("/practice/requests").json()
+
+
+@pytest.fixture(scope="session")
+def recordings_dir() -> Path:
+    """The recordings folder; skipped where it is absent, but required in CI."""
+    folder = Path(os.environ.get("RECORDINGS_DIR") or PROJECT.parent / "shared" / "recordings")
+    if not folder.is_dir():
+        reason = "recordings folder not found: set RECORDINGS_DIR"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    return folder
+
+
+def serve(app) -> Iterator[Served]:
+    """Serve an app in a thread until the generator is closed."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        thread.join(0.01)
+    served = Served(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
+    yield served
+    served.http.close()
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def _shared() -> Iterator[Served]:
+    yield from serve(create_app(seed="test"))
+
+
+@pytest.fixture
+def model(_shared: Served) -> Served:
+    """A practice model without recordings, plans and request log emptied."""
+    _shared.http.delete("/practice/plans")
+    _shared.http.delete("/practice/requests")
+    return _shared
+
+
+@pytest.fixture(scope="session")
+def _shared_player(recordings_dir: Path) -> Iterator[Served]:
+    yield from serve(create_app(recordings_dir, seed="player"))
+
+
+@pytest.fixture
+def player(_shared_player: Served) -> Served:
+    """A practice model with recordings, plans and request log emptied."""
+    _shared_player.http.delete("/practice/plans")
+    _shared_player.http.delete("/practice/requests")
+    return _shared_player
