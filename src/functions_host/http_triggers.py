@@ -70,7 +70,8 @@ def _write_text(text: str) -> Response:
     described = cast("dict[str, Any]", parsed)
     body = described["body"]
     status = int(described.get("status") or described.get("statusCode") or 200)
-    headers = {str(name): str(value) for name, value in (described.get("headers") or {}).items()}
+    given = cast("dict[str, Any]", described.get("headers") or {})
+    headers = {name: str(value) for name, value in given.items()}
     if isinstance(body, str):
         return Response(body, status, headers, media_type=None if "content-type" in _lower(headers) else "text/plain")
     return Response(json.dumps(body), status, headers, media_type="application/json")

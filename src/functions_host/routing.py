@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-_PARAMETER = re.compile(r"\{(?P<stars>\*{0,2})(?P<name>[^{}:=?]+)(?P<constraints>(?::[^{}=?]*(?:\{[^{}]*\}[^{}=?]*)*)?)"
-                        r"(?:=(?P<default>[^{}?]*))?(?P<optional>\??)\}")
+_PARAMETER = re.compile(
+    r"\{(?P<stars>\*{0,2})(?P<name>[^{}:=?]+)(?P<constraints>(?::[^{}=?]*(?:\{[^{}]*\}[^{}=?]*)*)?)"
+    r"(?:=(?P<default>[^{}?]*))?(?P<optional>\??)\}"
+)
 _CONSTRAINT = re.compile(r":([a-zA-Z]+)(?:\(((?:[^()]|\([^()]*\))*)\))?")
 _LITERAL_RANK, _CONSTRAINED_RANK, _PLAIN_RANK, _CATCH_ALL_RANK = range(4)
 

@@ -21,6 +21,7 @@ from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
     ChildScheduled,
+    Completion,
     ContinueAsNew,
     CreateTimer,
     EntityAnswer,
@@ -180,6 +181,21 @@ def decode_event(text: str) -> Event:
     return _EVENT_DECODERS[Code(body["EventType"])](body)
 
 
+def decode_completion(text: str) -> Completion:
+    """Read a stored event that answers a task or a wait.
+
+    Raises:
+        ValueError: the text is another kind of event.
+    """
+    event = decode_event(text)
+    if isinstance(
+        event,
+        ActivityCompleted | ActivityFailed | ChildCompleted | ChildFailed | TimerFired | EntityAnswered | EventRaised,
+    ):
+        return event
+    raise ValueError(f"{type(event).__name__} answers nothing")
+
+
 def _decode_event_sent(body: dict[str, Any]) -> Event:
     message = cast("dict[str, Any]", json.loads(body["Input"]))
     if message["signal"]:
@@ -213,9 +229,7 @@ _EVENT_DECODERS: dict[Code, Callable[[dict[str, Any]], Event]] = {
     Code.TASK_SCHEDULED: lambda body: ActivityScheduled(body["EventId"], body["Name"], body["RetryOf"]),
     Code.TASK_COMPLETED: lambda body: ActivityCompleted(body["TaskScheduledId"], body["Result"]),
     Code.TASK_FAILED: lambda body: ActivityFailed(body["TaskScheduledId"], body["Reason"], body["Details"]),
-    Code.CHILD_CREATED: lambda body: ChildScheduled(
-        body["EventId"], body["Name"], body["InstanceId"], body["RetryOf"]
-    ),
+    Code.CHILD_CREATED: lambda body: ChildScheduled(body["EventId"], body["Name"], body["InstanceId"], body["RetryOf"]),
     Code.CHILD_COMPLETED: lambda body: ChildCompleted(body["TaskScheduledId"], body["Result"]),
     Code.CHILD_FAILED: lambda body: ChildFailed(body["TaskScheduledId"], body["Reason"], body["Details"]),
     Code.TIMER_CREATED: lambda body: TimerScheduled(body["EventId"], parse_time(body["FireAt"]), body["RetryOf"]),
@@ -338,4 +352,3 @@ def decode_entity_answer(text: str) -> EntityAnswer:
 def encode_text(text: str) -> str:
     """Write a text as a JSON string: how the SDK nests JSON text inside JSON."""
     return json.dumps(text)
-

@@ -70,7 +70,22 @@ class StoreVersionError(Exception):
 def read_instance(row: tuple[Any, ...]) -> InstanceRecord:
     """Read a row of ``INSTANCE_COLUMNS``."""
     parent = None if row[10] is None else Parent(row[10], row[11], row[12])
-    return InstanceRecord(*row[:6], bool(row[6]), *row[7:10], parent, *row[13:])
+    key, instance_id, name, version, execution_id, status, suspended, input_json, output_json, custom_status = row[:10]
+    return InstanceRecord(
+        key=key,
+        instance_id=instance_id,
+        name=name,
+        version=version,
+        execution_id=execution_id,
+        status=status,
+        suspended=bool(suspended),
+        input_json=input_json,
+        output_json=output_json,
+        custom_status_json=custom_status,
+        parent=parent,
+        created_at=row[13],
+        updated_at=row[14],
+    )
 
 
 class SqliteStore:
@@ -207,7 +222,11 @@ class SqliteStore:
     def pending_activities(self) -> list[ActivityItem]:
         """List the activities without an answer, oldest first."""
         sql = "SELECT seq, instance, execution_id, task, name, input FROM activities ORDER BY seq"
-        return [ActivityItem(*row[:3], ActivityWork(*row[3:])) for row in self.connection.execute(sql)]
+        rows = self.connection.execute(sql)
+        return [
+            ActivityItem(seq, key, execution_id, ActivityWork(task_id, name, input_json))
+            for seq, key, execution_id, task_id, name, input_json in rows
+        ]
 
     # --- entities ----------------------------------------------------------------------------
 
@@ -251,9 +270,7 @@ class SqliteStore:
 def _operation_row(entity_id: str, operation: Operation) -> Sequence[Any]:
     caller = operation.caller
     sender = (
-        (None,) * 4
-        if caller is None
-        else (caller.instance_id, caller.execution_id, caller.task_id, caller.request_id)
+        (None,) * 4 if caller is None else (caller.instance_id, caller.execution_id, caller.task_id, caller.request_id)
     )
     return (entity_id, operation.name, operation.input_json, *sender)
 

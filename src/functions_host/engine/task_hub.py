@@ -6,10 +6,11 @@ Source: spec section 6.3.
 import re
 
 from functions_host.engine.entities import format_entity_id
+from functions_host.engine.episodes import encode_end
 from functions_host.engine.events import EventRaised, Operation
 from functions_host.engine.records import EntityRecord, InstanceRecord, NewInstance
 from functions_host.engine.sdk_wire import encode_event, encode_text
-from functions_host.engine.worker import Worker, encode_end
+from functions_host.engine.worker import Worker
 
 _BAD_ID = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
 _MAX_ID_LENGTH = 100

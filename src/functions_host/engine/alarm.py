@@ -1,0 +1,44 @@
+"""Durable timers in memory: a heap of due times and one timer handle for the next of them."""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable
+
+_LONGEST_SLEEP_SECONDS = 86_400.0
+
+
+class Alarm:
+    """Calls ``ring(instance_id)`` when a time of that instance is due."""
+
+    def __init__(self, clock: Callable[[], float], ring: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._times: list[tuple[float, str]] = []
+        self._handle: asyncio.TimerHandle | None = None
+
+    def add(self, times: Iterable[tuple[float, str]]) -> None:
+        """Add due times; one that has passed rings at once."""
+        before = self._times[0] if self._times else None
+        for item in times:
+            heapq.heappush(self._times, item)
+        if self._times and self._times[0] != before:
+            self._set()
+
+    def cancel(self) -> None:
+        """Stop ringing."""
+        self._times.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _set(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._times:
+            delay = min(max(0.0, self._times[0][0] - self._clock()), _LONGEST_SLEEP_SECONDS)
+            self._handle = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        now = self._clock()
+        while self._times and self._times[0][0] <= now:
+            self._ring(heapq.heappop(self._times)[1])
+        self._set()

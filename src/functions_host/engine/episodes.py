@@ -1,0 +1,164 @@
+"""One episode of an orchestration: what the orchestrator is shown, and what its answer commits.
+
+Guarantee: pure, but for ids and the look at other instances, which come as arguments.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from functions_host.engine import decide
+from functions_host.engine.events import (
+    ChildCompleted,
+    ChildFailed,
+    Completion,
+    EpisodeCompleted,
+    EpisodeStarted,
+    Event,
+    ExecutionEnded,
+    ExecutionStarted,
+    OrchestratorAnswer,
+    Status,
+    TimerFired,
+)
+from functions_host.engine.functions import Raised, Returned
+from functions_host.engine.records import (
+    Arrival,
+    EpisodeCommit,
+    InstanceRecord,
+    NewInstance,
+    OwnArrival,
+    Parent,
+    ParentReply,
+)
+from functions_host.engine.runs import Run
+from functions_host.engine.sdk_wire import (
+    decode_orchestrator_answer,
+    decode_orchestrator_failure,
+    encode_event,
+    encode_orchestration,
+    encode_text,
+)
+
+
+@dataclass(slots=True)
+class Episode:
+    """An episode under way; ``events`` and ``texts`` are the history that it will append."""
+
+    run: Run
+    now: float
+    arrivals: list[Arrival]
+    delivered: list[Completion]
+    events: list[Event]
+    texts: list[str]
+
+    def encode_context(self) -> str:
+        """Write what the orchestrator is called with."""
+        record = self.run.record
+        return encode_orchestration(
+            [*self.run.replay, *self.texts],
+            instance_id=record.instance_id,
+            parent_id=record.parent.instance_id if record.parent else None,
+            input_json=record.input_json,
+            is_replaying=bool(self.run.length),
+        )
+
+
+def open_episode(run: Run, arrivals: list[Arrival], delivered: list[Completion], now: float) -> Episode:
+    """Begin an episode with the arrivals that it delivers."""
+    opening: list[Event] = [EpisodeStarted()]
+    if not run.length:
+        record = run.record
+        opening.append(ExecutionStarted(record.instance_id, record.execution_id, record.name, record.version))
+    texts = [encode_event(event, now) for event in opening]
+    texts += [arrival.text for arrival in arrivals]
+    return Episode(run, now, arrivals, delivered, [*opening, *delivered], texts)
+
+
+def read_answer(result: Returned | Raised) -> OrchestratorAnswer:
+    """Read what the orchestrator's ``handle`` returned or raised."""
+    if isinstance(result, Returned):
+        return decode_orchestrator_answer(result.value)
+    # The SDK raises a bare Exception that carries its state; anything else failed before it got there.
+    return decode_orchestrator_failure(result.message if result.kind == "Exception" else result.text)
+
+
+def close_episode(
+    episode: Episode,
+    answer: OrchestratorAnswer,
+    *,
+    catalog: decide.Catalog,
+    new_id: Callable[[], str],
+    find_instance: Callable[[str], InstanceRecord | None],
+) -> EpisodeCommit:
+    """Turn the answer into the one commit of the episode; its history is added to ``episode``."""
+    run, now, record = episode.run, episode.now, episode.run.record
+    generation = decide.Generation(record.instance_id, record.execution_id, record.name)
+    decision = decide.decide_episode(
+        run.ledger, episode.delivered, answer, catalog=catalog, generation=generation, now=now
+    )
+    commit = EpisodeCommit(
+        key=record.key,
+        at=now,
+        first_seq=run.length,
+        history=episode.texts,
+        consumed=[arrival.seq for arrival in episode.arrivals],
+        status="Running",
+        custom_status_json=decision.custom_status_json,
+        activities=decision.activities,
+        operations=decision.operations,
+        cancelled_timers=decision.cancelled_timers,
+    )
+    _append(episode, *decision.events, EpisodeCompleted(decision.waits))
+    for timer in decision.timers:
+        text = encode_event(TimerFired(timer.task_id, timer.fire_at), timer.fire_at)
+        commit.own_arrivals.append(OwnArrival(timer.task_id, timer.fire_at, text))
+    for child in decision.children:
+        _add_child(commit, record, child, new_id, find_instance(child.instance_id))
+    if isinstance(decision.outcome, decide.Renewed):
+        commit.renewal = (new_id(), encode_text(decision.outcome.input_json))
+    elif decision.outcome is not None:
+        _end(episode, commit, decision.outcome)
+    return commit
+
+
+def encode_end(parent: Parent, status: Status, output_json: str | None, at: float) -> str:
+    """Write the end of a sub-orchestration as the event that its parent gets."""
+    if status == "Completed":
+        return encode_event(ChildCompleted(parent.task_id, output_json), at)
+    output = json.loads(output_json or "null")
+    return encode_event(ChildFailed(parent.task_id, str(output), f"The sub-orchestration ended as {status}."), at)
+
+
+def _append(episode: Episode, *events: Event) -> None:
+    episode.events += events
+    episode.texts += [encode_event(event, episode.now) for event in events]
+
+
+def _add_child(
+    commit: EpisodeCommit,
+    record: InstanceRecord,
+    child: decide.ChildWork,
+    new_id: Callable[[], str],
+    existing: InstanceRecord | None,
+) -> None:
+    if existing is not None and not existing.is_terminal:
+        reason = f"An Orchestration instance with the status {existing.runtime_status} already exists."
+        text = encode_event(ChildFailed(child.task_id, reason, child.instance_id), commit.at)
+        commit.own_arrivals.append(OwnArrival(child.task_id, None, text))
+        return
+    parent = Parent(record.instance_id, record.execution_id, child.task_id)
+    new = NewInstance(child.instance_id, child.name, child.version, new_id(), child.input_json, parent)
+    commit.children.append(new)
+
+
+def _end(episode: Episode, commit: EpisodeCommit, outcome: decide.Completed | decide.Failed) -> None:
+    if isinstance(outcome, decide.Completed):
+        commit.status, commit.output_json = "Completed", outcome.output_json
+    else:
+        commit.status, commit.output_json = "Failed", encode_text(outcome.message)
+    _append(episode, ExecutionEnded(commit.status, commit.output_json))
+    parent = episode.run.record.parent
+    if parent is not None:
+        text = encode_end(parent, commit.status, commit.output_json, episode.now)
+        commit.parent_reply = ParentReply(parent, text)
