@@ -1,6 +1,7 @@
 """Durable sessions for Microsoft Agent Framework agents on Azure Functions."""
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sentence instead of a syntax error
@@ -16,8 +17,6 @@ __all__ = ["DurableAgentApp", "DurableAgentEntity", "Settings"]
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, so that the command line need not load the framework."""
-    from importlib import import_module
-
     home = {
         "DurableAgentApp": "durable_agent_host.app",
         "DurableAgentEntity": "durable_agent_host.durable.entity",

@@ -1,7 +1,7 @@
 """The orchestration ``agent_turn``: carries out the steps of `durable_agent_host.turns.plan`."""
 
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
@@ -50,7 +50,7 @@ def run_turn_orchestration(
 
 
 def _task(context: DurableOrchestrationContext, entity: EntityId, wire: Any, step: Step) -> Any:
-    call_activity: Any = context.call_activity  # pyright: ignore[reportUnknownMemberType] - untyped in the SDK
+    call_activity = cast("Any", context).call_activity
     match step:
         case AskSession(operation, payload):
             return context.call_entity(entity, operation, payload)
