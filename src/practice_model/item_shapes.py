@@ -151,11 +151,16 @@ def _message_objections(item: Json, where: str, *, annotations_required: bool) -
     if role not in ROLES:
         shown = f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
         yield HttpError(400, shown, "invalid_value", where)
-    content = item["content"]
+    content: Any = item["content"]
+    if not isinstance(content, str | list):
+        yield wrong_type(f"{where}.content", (str, list), content)
     if role != "assistant" or not isinstance(content, list):
         return
     for number, part in enumerate(cast("list[Mapping[str, Any]]", content)):
         place = f"{where}.content[{number}]"
+        if not isinstance(part, dict):
+            yield wrong_type(place, (dict,), part)
+            return
         kind = part.get("type")
         if kind not in {"output_text", "refusal"}:
             shown = f"Invalid value: '{kind}'. Supported values are: 'output_text' and 'refusal'."
@@ -167,6 +172,26 @@ def _message_objections(item: Json, where: str, *, annotations_required: bool) -
 def missing(where: str) -> HttpError:
     """Return the objection to a required parameter that is not there."""
     return HttpError(400, f"Missing required parameter: '{where}'.", "missing_required_parameter", where)
+
+
+_JSON_TYPES: dict[type, str] = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a decimal",
+}
+
+
+def wrong_type(where: str, expected: Sequence[type], value: Any) -> HttpError:
+    """Return the objection to a value of another JSON type."""
+    wanted = " or ".join(_JSON_TYPES[one].split()[-1] if len(expected) > 1 else _JSON_TYPES[one] for one in expected)
+    wanted = f"one of {wanted}" if len(expected) > 1 else wanted
+    got = next((name for kind, name in _JSON_TYPES.items() if type(value) is kind), "null")
+    return HttpError(
+        400, f"Invalid type for '{where}': expected {wanted}, but got {got} instead.", "invalid_type", where
+    )
 
 
 def invalid_value(value: str, supported: Sequence[str], where: str) -> HttpError:

@@ -116,7 +116,7 @@ def _reasoning_objections(
     replayed: Sequence[Json], kept: Sequence[Json], issued: IssuedItems, rules: ReasoningRules, *, stored: bool
 ) -> Iterator[HttpError]:
     before = {item.get("id") for item in kept}
-    for item, following in zip(replayed, [*replayed[1:], None], strict=True):
+    for item, following in zip(replayed, [*replayed, None][1:], strict=True):
         known = issued.issued_item(str(item.get("id")))
         if kind_of(item) == "reasoning" and item.get("id"):
             pairs = stored or bool(known and known.stored)

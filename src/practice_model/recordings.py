@@ -90,8 +90,8 @@ class Version:
 
 
 def signature(reading: Reading) -> tuple[str, int]:
-    """Return the last user text and the number of tool outputs after it."""
-    outputs = [item for item in reading.since_user if kind_of(item) == "function_call_output"]
+    """Return the last user text and the number of tool outputs and approvals after it."""
+    outputs = [item for item in reading.since_user if kind_of(item).endswith(("_output", "_approval_response"))]
     return reading.user_text, len(outputs)
 
 

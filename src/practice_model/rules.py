@@ -112,6 +112,7 @@ def check_request(body: Any, known: Knowledge, rules: Rules, *, now: float) -> H
 
 
 def _objections(body: Json, known: Knowledge, rules: Rules, now: float) -> Iterator[HttpError]:
+    yield from _type_objections(body)
     yield from _parameter_objections(body)
     yield from _tool_objections(body, known, now)
     sent = input_items(body)
@@ -129,6 +130,34 @@ def _objections(body: Json, known: Knowledge, rules: Rules, now: float) -> Itera
     ):
         if objection:
             yield objection
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "background": (bool,),
+    "conversation": (str, dict),
+    "include": (list,),
+    "input": (str, list),
+    "instructions": (str, list),
+    "model": (str,),
+    "previous_response_id": (str,),
+    "store": (bool,),
+    "stream": (bool,),
+    "tools": (list,),
+}
+"""The parameters that this server itself reads, with the types that they may have."""
+
+
+def _type_objections(body: Json) -> Iterator[HttpError]:
+    for name, types in _TYPES.items():
+        if body.get(name) is not None and not isinstance(body[name], types):
+            yield item_shapes.wrong_type(name, types, body[name])
+    for name in ("input", "tools"):
+        given: Any = body.get(name)
+        for number, one in enumerate(cast("list[Any]", given) if isinstance(given, list) else []):
+            if not isinstance(one, dict):
+                yield item_shapes.wrong_type(f"{name}[{number}]", (dict,), one)
+    if isinstance(body.get("conversation"), dict) and not isinstance(body["conversation"].get("id"), str):
+        yield item_shapes.missing("conversation.id")
 
 
 def _parameter_objections(body: Json) -> Iterator[HttpError]:
@@ -149,6 +178,8 @@ def _parameter_objections(body: Json) -> Iterator[HttpError]:
 
 def _tool_objections(body: Json, known: Knowledge, now: float) -> Iterator[HttpError]:
     for number, tool in enumerate(cast("list[Json]", body.get("tools") or [])):
+        if tool.get("type") == "function" and not isinstance(tool.get("name"), str):
+            yield item_shapes.missing(f"tools[{number}].name")
         if tool.get("type") != "code_interpreter":
             continue
         container = tool.get("container")

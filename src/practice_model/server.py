@@ -62,7 +62,7 @@ class PracticeModel:
         self.player = Player(self.mint, self.recordings)
         if self.recordings:
             self.store.know_encrypted(self.recordings.encrypted_values)
-        self.app = Starlette(routes=self._routes())
+        self.app = Starlette(routes=self._routes(), exception_handlers={Exception: _failed})
 
     def _routes(self) -> list[Route]:
         routes: list[Route] = []
@@ -237,6 +237,10 @@ class _Call:
     def _close(self, how: str, **seen: Any) -> None:
         spent = (time.perf_counter() - self.began) * 1000
         self.journal.close(self.entry, ended=how, milliseconds=spent, **seen)
+
+
+async def _failed(_request: Request, error: Exception) -> JSONResponse:
+    return _error(HttpError(500, f"The practice model itself failed: {error!r}", kind="server_error"))
 
 
 def _not_found(response_id: str) -> HttpError:

@@ -90,3 +90,19 @@ async def test_the_client_tries_again_after_429(agent, model):
     model.plan({"error": {"status": 429, "retry_after": 0.01}}, {"text": "At last."})
     assert (await agent().run("Hello")).text == "At last."
     assert [entry["status"] for entry in model.requests()] == [429, 200]
+
+
+@pytest.mark.recordings
+async def test_a_recorded_conversation_plays_to_the_client(player):
+    """Said with its recorded sentence, with tools of its names: two parallel calls, then the recorded result."""
+
+    @tool
+    def multiply(a: int, b: int) -> int:
+        """Multiply two numbers."""
+        return a * b
+
+    client = OpenAIChatClient(model="gpt-5", api_key="practice", base_url=f"{player.url}/v1")
+    run = Agent(client, tools=[add, multiply]).run("Add and multiply the number 2 and 3", stream=True)
+    text = (await run.get_final_response()).text
+    assert text.startswith("Results:\n- Addition (2 + 3) = 5\n- Multiplication (2 ")
+    await client.client.close()

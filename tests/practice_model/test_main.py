@@ -10,6 +10,8 @@ import sys
 import httpx2
 import pytest
 
+from practice_model.__main__ import _listen
+
 
 def start(*arguments):
     command = [sys.executable, "-m", "practice_model", *arguments]
@@ -54,6 +56,12 @@ def refusal(*arguments):
     with start(*arguments) as process:
         assert process.wait(20) == 1
         return process.stderr.read()
+
+
+def test_short_answers_are_not_held_back():
+    """Its socket names TCP, so that asyncio sends every event at once."""
+    with _listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_a_port_in_use_is_said_in_one_sentence():

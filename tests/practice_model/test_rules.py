@@ -1,9 +1,12 @@
 """Every rule of the live API with its exact message, and what must not be refused."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from practice_model import sealed
-from practice_model.rules import Rules, check_request
+from practice_model.item_shapes import FIELDS
+from practice_model.rules import PARAMETERS, Rules, check_request
 from practice_model.store import Store
 
 RS, MSG, FC, CI = "rs_" + "a" * 50, "msg_" + "b" * 50, "fc_" + "c" * 50, "ci_" + "d" * 50
@@ -91,6 +94,7 @@ def test_a_code_interpreter_tool_needs_its_container():
     """The container of the tool is required."""
     assert message(tools=[{"type": "code_interpreter"}]) == "Missing required parameter: 'tools[0].container'."
     assert check(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]) is None
+    assert message(tools=[{"type": "function"}]) == "Missing required parameter: 'tools[0].name'."
 
 
 @pytest.mark.parametrize(
@@ -336,6 +340,36 @@ def test_bad_values_of_the_request_are_refused():
     assert message(model=None) == "Missing required parameter: 'model'."
     assert check_request({"model": "practice"}, Store(), Rules(), now=0).param == "input"
     assert "could not parse the JSON" in check_request(None, Store(), Rules(), now=0).message
+
+
+def test_values_of_another_type_are_refused():
+    """Parameters, items and content."""
+    assert message(tools={}) == "Invalid type for 'tools': expected an array, but got an object instead."
+    assert message("Hello") == "Invalid type for 'input[0]': expected an object, but got a string instead."
+    assert message(model=5) == "Invalid type for 'model': expected a string, but got an integer instead."
+    content = "Invalid type for 'input[0].content': expected one of string or array, but got null instead."
+    assert message({"role": "user", "content": None}) == content
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from([RS, FC, MSG, CALL])
+NAMES = st.sampled_from(["id", "type", "role", "content", "call_id", "summary", "encrypted_content", "container", "x"])
+JSON = st.recursive(SCALARS, lambda one: st.lists(one, max_size=3) | st.dictionaries(NAMES, one, max_size=4))
+ITEM = st.dictionaries(NAMES, JSON) | st.builds(
+    lambda kind, rest: {"type": kind, **rest}, st.sampled_from(sorted(FIELDS)), st.dictionaries(NAMES, JSON)
+)
+BODY = st.dictionaries(st.sampled_from(sorted(PARAMETERS)), JSON) | st.builds(
+    lambda items, rest: {"model": "m", "input": items, **rest},
+    st.lists(ITEM | st.sampled_from([USER, REASONING, CALLING, OUTPUT, OWN_ANSWER, CODE]), max_size=4),
+    st.dictionaries(st.sampled_from(["tools", "conversation", "previous_response_id", "store", "include"]), JSON),
+)
+
+
+@settings(deadline=None)
+@given(BODY | JSON)
+def test_any_json_is_either_accepted_or_refused(body):
+    """The rules never fail themselves."""
+    refusal = check_request(body, given_out(REASONING, OWN_ANSWER), Rules.strict(), now=0)
+    assert refusal is None or refusal.status in {400, 404}
 
 
 def test_strict_rules_have_every_switch_on():
