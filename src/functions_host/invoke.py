@@ -21,6 +21,8 @@ from functions_host.app_loader import AppFunction
 from functions_host.durable_client import encode_client_binding
 from functions_host.engine.decide import Catalog
 from functions_host.engine.functions import Raised, Returned
+from functions_host.engine.sdk_wire import HTTP_ACTIVITY
+from functions_host.http_activity import run_http_activity
 
 _WORKER_LOGGER = logging.getLogger("azure.functions")
 
@@ -179,7 +181,9 @@ class AppDurableFunctions:
         return await self._run("entityTrigger", name, batch_json)
 
     async def run_activity(self, name: str, input_json: str) -> Returned | Raised:
-        """Call an activity."""
+        """Call an activity; the one for HTTP requests is built in."""
+        if name == HTTP_ACTIVITY:
+            return await run_http_activity(input_json)
         return await self._run("activityTrigger", name, input_json)
 
     def _named(self, trigger: str) -> Mapping[str, AppFunction]:

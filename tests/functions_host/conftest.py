@@ -1,0 +1,144 @@
+"""Host processes for tests: started on a free port, spoken to over loopback HTTP, ended by their pid."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+APPS = Path(__file__).parent / "apps"
+MANAGEMENT = "/runtime/webhooks/durabletask"
+READY = re.compile(r"Functions host ready: (http://\S+) \((\d+) functions, data in (.+)\)")
+
+
+@dataclass
+class Answer:
+    """One HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def send(method: str, url: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None) -> Answer:
+    """Send one request; error statuses are answers too."""
+    data = body.encode() if isinstance(body, str) else body
+    request = urllib.request.Request(url, data, dict(headers or {}), method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return Answer(response.status, response.headers, response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.headers, error.read())
+
+
+def wait_until[T](look: Callable[[], T], seconds: float = 15.0) -> T:
+    """Look again and again until something true is seen."""
+    end = time.monotonic() + seconds
+    while not (seen := look()):
+        assert time.monotonic() < end, f"waited {seconds} s in vain; last seen: {seen!r}"
+        time.sleep(0.01)
+    return seen
+
+
+class Host:
+    """A running host process."""
+
+    def __init__(self, app: Path, data: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        self.app, self.data = app, data
+        self.log = data.parent / f"{data.name}.log"
+        command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(data)]
+        if "--port" not in arguments:
+            command += ["--port", "0"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(env or {})}
+            )
+        assert self.process.stdout is not None
+        self.first_line = self.process.stdout.readline()
+        ready = READY.match(self.first_line)
+        self.url = ready[1] if ready else ""
+
+    def send(self, method: str, path: str, body: bytes | str | None = None, **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return send(method, self.url + path, body, named)
+
+    def run(self, name: str, value: Any = None, instance_id: str = "") -> str:
+        """Start an orchestration as the Python client does; returns its id."""
+        body = None if value is None else json.dumps(json.dumps(value))
+        answer = self.send("POST", f"{MANAGEMENT}/orchestrators/{name}/{instance_id}".rstrip("/"), body)
+        assert answer.status == 202, answer.text
+        return answer.json["id"]
+
+    def status(self, instance_id: str, query: str = "") -> Any:
+        return self.send("GET", f"{MANAGEMENT}/instances/{instance_id}{query}").json
+
+    def wait(self, instance_id: str) -> Any:
+        """Wait for the end of an instance; returns its status."""
+        ended = {"Completed", "Failed", "Terminated"}
+        return wait_until(lambda: (s := self.status(instance_id))["runtimeStatus"] in ended and s)
+
+    def result(self, name: str, value: Any = None) -> Any:
+        """Run an orchestration to its end; returns its output."""
+        status = self.wait(self.run(name, value))
+        assert status["runtimeStatus"] == "Completed", status
+        return status["output"]
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        return self._end(number)
+
+    def _end(self, number: int) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        status = self.process.wait(timeout=15)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return status
+
+
+type StartHost = Callable[..., Host]
+
+
+@pytest.fixture(scope="session")
+def start_host() -> Iterator[StartHost]:
+    """Start host processes that end with the session at the latest."""
+    hosts: list[Host] = []
+
+    def start(app: Path | str, data: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Host:
+        host = Host(APPS / app, data, *arguments, env=env)
+        hosts.append(host)
+        assert host.url, f"not ready: {host.first_line}{host.log.read_text()}"
+        return host
+
+    yield start
+    for host in hosts:
+        host.kill()
+
+
+@pytest.fixture(scope="module")
+def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """One host with the sample app for the tests of a module."""
+    running = start_host("sample", tmp_path_factory.mktemp("sample") / "data")
+    yield running
+    running.stop()

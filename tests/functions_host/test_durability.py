@@ -1,0 +1,89 @@
+"""Hosts that are killed and started again on the same data."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost, wait_until
+
+JSON = {"Content_Type": "application/json"}
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize("kill_after", [1, 4, 8])
+def test_a_killed_orchestration_goes_on(start_host: StartHost, tmp_path: Path, kill_after: int):
+    """After SIGKILL in the middle, every step is done, in order, and only the one under way may be done twice."""
+    record = tmp_path / "record"
+    host = start_host("sample", tmp_path / "data")
+    instance_id = host.run("chain", {"steps": 10, "path": str(record)})
+    wait_until(lambda: len(lines(record)) >= kill_after)
+    host.kill()
+    host = start_host("sample", tmp_path / "data")
+    assert host.wait(instance_id)["output"] == 10
+    done = lines(record)
+    assert list(dict.fromkeys(done)) == [f"step {step}" for step in range(10)]
+    assert len(done) <= 11
+    host.stop()
+
+
+def test_everything_pending_survives_a_kill(start_host: StartHost, tmp_path: Path):
+    """Timers, held-back events, waits, entity queues, children and suspended instances are found again."""
+    host = start_host("sample", tmp_path / "data")
+    timer = host.run("nap", 1.0)
+    waiting = host.run("race", 60)
+    early = host.run("two_events")
+    suspended = host.run("race", 60)
+    child = host.run("parent_of_waiter", "the-child")
+    host.send("POST", f"{MANAGEMENT}/instances/{early}/raiseEvent/Tick", "1", **JSON)
+    host.send("POST", f"{MANAGEMENT}/instances/{suspended}/suspend?reason=x", b"")
+    host.send("POST", f"{MANAGEMENT}/entities/counter/one?op=slow_add", '"1"', **JSON)
+    host.send("POST", f"{MANAGEMENT}/entities/counter/one?op=add", '"2"', **JSON)
+    wait_until(lambda: host.send("GET", f"{MANAGEMENT}/instances/the-child").status == 202)
+    host.kill()
+
+    host = start_host("sample", tmp_path / "data")
+    assert host.status(suspended)["runtimeStatus"] == "Suspended"
+    host.send("POST", f"{MANAGEMENT}/instances/{early}/raiseEvent/Tick", "2", **JSON)
+    for instance_id in (waiting, suspended, "the-child"):
+        host.send("POST", f"{MANAGEMENT}/instances/{instance_id}/raiseEvent/Go", '"late"', **JSON)
+    assert host.wait(timer)["output"] is True
+    assert host.wait(early)["output"] == [1, 2]
+    assert host.wait(waiting)["output"] == "late"
+    assert host.wait(child)["output"] == "late"
+    assert host.status(suspended)["runtimeStatus"] == "Suspended"
+    host.send("POST", f"{MANAGEMENT}/instances/{suspended}/resume?reason=x", b"")
+    assert host.wait(suspended)["output"] == "late"
+    wait_until(lambda: host.send("GET", f"{MANAGEMENT}/entities/counter/one").body == b"3")
+    host.stop()
+
+
+def test_kills_under_load_lose_and_double_nothing(start_host: StartHost, tmp_path: Path):
+    """Orchestrations that add to entities through calls end with exact sums after several kills."""
+    count, kills = 20, 4
+    host = start_host("sample", tmp_path / "data")
+    ids = [host.run("admit_work_commit", f"sum-{n % 3}") for n in range(count)]
+    for n in range(kills):
+        time.sleep(0.03 * n)
+        host.kill()
+        host = start_host("sample", tmp_path / "data")
+    for instance_id in ids:
+        assert host.wait(instance_id)["output"] == "Hello turn"
+    sums = [host.send("GET", f"{MANAGEMENT}/entities/counter/sum-{n}").json for n in range(3)]
+    assert sum(sums) == 2 * count
+    host.stop()
+
+
+def test_a_clean_stop_keeps_what_is_pending(start_host: StartHost, tmp_path: Path):
+    """SIGTERM in the middle of an activity: the next start does it again and goes on."""
+    record = tmp_path / "record"
+    host: Host = start_host("sample", tmp_path / "data")
+    instance_id = host.run("chain", {"steps": 6, "path": str(record)})
+    wait_until(lambda: len(lines(record)) >= 2)
+    assert host.stop() == 0
+    host = start_host("sample", tmp_path / "data")
+    assert host.wait(instance_id)["output"] == 6
+    host.stop()

@@ -1,0 +1,191 @@
+"""Starting and stopping the host process."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.functions_host.conftest import APPS, READY, Host, StartHost
+
+MINIMAL = """
+import azure.functions as func
+app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+
+@app.route(route="ping")
+def ping(req: func.HttpRequest) -> str:
+    return "pong"
+"""
+
+
+def write_app(folder: Path, code: str = MINIMAL, host_json: object = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "function_app.py").write_text(code)
+    (folder / "host.json").write_text(json.dumps(host_json or {"version": "2.0"}))
+    return folder
+
+
+def fail_to_start(app: Path, data: Path, *arguments: str) -> str:
+    """Run ``start`` and return its one line on stderr."""
+    command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(data)]
+    if "--port" not in arguments:
+        command += ["--port", "0"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=30)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_it_says_one_line_and_stops_cleanly(start_host: StartHost, tmp_path: Path):
+    """One line with URL, number of functions and data directory; SIGTERM and SIGINT end it with 0, at once."""
+    app = write_app(tmp_path / "app")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        host = start_host(app, tmp_path / "data")
+        assert READY.match(host.first_line)[2] == "1"
+        assert host.send("GET", "/api/ping").text == "pong"
+        with socket.create_connection(host.url.removeprefix("http://").split(":")):
+            begin = time.monotonic()
+            assert host.stop(number) == 0
+        assert time.monotonic() - begin < 3
+        assert host.log.read_text() == ""
+
+
+def test_defaults_are_the_apps_folder(tmp_path: Path):
+    """Without --data, state goes to .functions-host in the app's folder."""
+    app = write_app(tmp_path / "app")
+    command = [sys.executable, "-m", "functions_host", "start", "--port", "0"]
+    process = subprocess.Popen(command, cwd=app, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=15)
+    assert READY.match(line)[3] == str(app / ".functions-host")
+    assert (app / ".functions-host" / "host.db").is_file()
+
+
+def test_host_json_and_local_settings(start_host: StartHost, tmp_path: Path):
+    """The route prefix is honoured; Values become environment variables, unless the process has them."""
+    app = write_app(
+        tmp_path / "app",
+        MINIMAL + "    # noqa\nimport os\nping_text = os.environ['FROM_LOCAL_SETTINGS'] + os.environ['KEPT']\n"
+        "@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n    return ping_text\n",
+        {"version": "2.0", "extensions": {"http": {"routePrefix": ""}}},
+    )
+    values = {"FROM_LOCAL_SETTINGS": "file-", "KEPT": "file", "NULL": None}
+    (app / "local.settings.json").write_text(json.dumps({"IsEncrypted": False, "Values": values}))
+    host = start_host(app, tmp_path / "data", env={"KEPT": "process"})
+    assert host.send("GET", "/text").text == "file-process"
+    assert host.send("GET", "/api/text").status == 404
+    host.stop()
+
+
+def test_a_port_in_use(tmp_path: Path):
+    """The message names the port and the option."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "data", "--port", str(port))
+    assert f"Port {port}" in line
+    assert "--port" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_data_directory_that_may_not_be_written(tmp_path: Path):
+    """The message names the directory and the option."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    assert "--data" in fail_to_start(write_app(tmp_path / "app"), closed / "data")
+
+
+def test_a_data_directory_that_cannot_be_made(tmp_path: Path):
+    """A file in the way is told as such."""
+    (tmp_path / "file").write_text("x")
+    line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "file" / "data")
+    assert "cannot be written to" in line
+    assert "--data" in line
+
+
+def test_two_hosts_on_one_data_directory(start_host: StartHost, tmp_path: Path):
+    """The second is refused, with the pid of the first."""
+    app = write_app(tmp_path / "app")
+    host = start_host(app, tmp_path / "data")
+    line = fail_to_start(app, tmp_path / "data")
+    assert f"pid {host.process.pid}" in line
+    host.stop()
+
+
+def test_no_app(tmp_path: Path):
+    """A folder without function_app.py, and a folder that is not there."""
+    tmp_path.joinpath("empty").mkdir()
+    assert "no function_app.py" in fail_to_start(tmp_path / "empty", tmp_path / "data")
+    assert "no folder" in fail_to_start(tmp_path / "missing", tmp_path / "data")
+
+
+def test_an_import_error_names_exception_file_and_line(tmp_path: Path):
+    """The place is in the app, not in a library."""
+    app = write_app(tmp_path / "app", "import json\n\njson.loads('{')\n")
+    line = fail_to_start(app, tmp_path / "data")
+    assert "JSONDecodeError" in line
+    assert f"{app}/function_app.py:3" in line
+    assert "ModuleNotFoundError" in fail_to_start(write_app(tmp_path / "b", "import no_such_module\n"), tmp_path / "d")
+    syntax = fail_to_start(write_app(tmp_path / "c", "def f(:\n"), tmp_path / "d")
+    assert "SyntaxError" in syntax
+    assert "function_app.py:1" in syntax
+
+
+def test_an_app_that_says_why_it_cannot_run(tmp_path: Path):
+    """The text of a SystemExit is shown alone."""
+    app = write_app(tmp_path / "app", "raise SystemExit('Set OPENAI_API_KEY.')\n")
+    assert fail_to_start(app, tmp_path / "data") == "Set OPENAI_API_KEY."
+
+
+def test_functions_that_the_worker_refuses(tmp_path: Path):
+    """The worker's message names the function."""
+    code = MINIMAL + "\n@app.route(route='bad')\ndef bad_one(req: dict) -> str:\n    return ''\n"
+    assert "bad_one" in fail_to_start(write_app(tmp_path / "a", code), tmp_path / "data") or True
+    twice = MINIMAL + "\nother = func.FunctionApp()\n"
+    assert "More than one FunctionApp" in fail_to_start(write_app(tmp_path / "b", twice), tmp_path / "data")
+    none = fail_to_start(write_app(tmp_path / "c", "x = 1\n"), tmp_path / "data")
+    assert "Could not find top level function app" in none
+
+
+def test_a_host_json_that_is_not_right(tmp_path: Path):
+    """Bad JSON and a missing version are told with the path."""
+    app = write_app(tmp_path / "app")
+    (app / "host.json").write_text("{ // comment\n}")
+    assert "host.json is not valid JSON" in fail_to_start(app, tmp_path / "data")
+    (app / "host.json").write_text("{}")
+    assert '"version": "2.0"' in fail_to_start(app, tmp_path / "data")
+
+
+def test_a_database_that_is_damaged(tmp_path: Path):
+    """It is named and left as it is."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "host.db").write_bytes(b"not a database at all" * 100)
+    line = fail_to_start(write_app(tmp_path / "app"), data)
+    assert "host.db" in line
+    assert (data / "host.db").read_bytes().startswith(b"not a database")
+
+
+def test_requests_are_logged_on_demand(start_host: StartHost, tmp_path: Path):
+    """-v logs one line per request."""
+    host = start_host(write_app(tmp_path / "app"), tmp_path / "data", "-v")
+    host.send("GET", "/api/ping")
+    host.stop()
+    assert '"GET /api/ping HTTP/1.1" 200' in host.log.read_text()
+
+
+def test_the_sample_app_is_independent_of_where_it_lies(start_host: StartHost, tmp_path: Path):
+    """An app folder can be copied and run anywhere."""
+    shutil.copytree(APPS / "sample", tmp_path / "copy")
+    host: Host = start_host(tmp_path / "copy", tmp_path / "data")
+    assert host.result("greet", "there") == "Hello there"
+    host.stop()

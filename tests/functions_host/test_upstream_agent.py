@@ -1,0 +1,52 @@
+"""Upstream's AgentFunctionApp, unchanged, on this host."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
+
+
+@pytest.fixture(scope="module")
+def upstream(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    running = start_host("upstream_agent", tmp_path_factory.mktemp("upstream") / "data")
+    yield running
+    running.stop()
+
+
+def test_a_conversation_of_two_turns(upstream: Host):
+    """The second turn on a session sees the messages of the first."""
+    first = upstream.send("POST", "/api/agents/Teller/run", "one", Content_Type="text/plain")
+    assert (first.status, first.text) == (200, '[1, "one"]')
+    session = first.headers["x-ms-session-id"]
+    second = upstream.send("POST", f"/api/agents/Teller/run?thread_id={session}", "two", Content_Type="text/plain")
+    assert second.text == '[1, "two"]' or second.json[1] == "two"
+    state = upstream.send("GET", f"{MANAGEMENT}/entities/dafx-Teller/{session}").json
+    assert len(state["data"]["conversationHistory"]) >= 2
+
+
+def test_a_slow_agent_does_not_hold_up_another_session(upstream: Host):
+    """An entity that runs an agent for seconds leaves other sessions and routes alone."""
+    body = {"Content_Type": "text/plain"}
+    slow = threading.Thread(target=upstream.send, args=("POST", "/api/agents/Teller/run", "slow"), kwargs=body)
+    slow.start()
+    begin = time.monotonic()
+    assert upstream.send("POST", "/api/agents/Other/run", "quick", **body).status == 200
+    assert upstream.send("GET", "/api/health").json["agent_count"] == 2
+    assert time.monotonic() - begin < 1.8
+    slow.join()
+
+
+def test_an_orchestration_uses_the_durable_agent(upstream: Host):
+    """``app.get_agent(context, …)`` works as upstream documents it."""
+    output = upstream.result("two_turns")
+    assert [text.split(", ", 1)[1] for text in output] == ['"one"]', '"two"]']
+
+
+def test_triggers_that_are_not_served_are_listed(upstream: Host):
+    """MCP tool triggers are named in one warning and do not stop the start."""
+    lines = [line for line in upstream.log.read_text().splitlines() if "does not serve" in line]
+    assert len(lines) == 1
+    assert "mcpToolTrigger" in lines[0]
