@@ -19,7 +19,7 @@ _QUOTED = re.compile(r"\"([^\"]*)\"|(?<!\w)'((?:[^']|(?<=\w)'(?=\w))*)'(?!\w)|â€
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 _SMALL_WORDS = frozenset({"get", "set", "the", "do", "run", "make", "find", "fetch", "lookup", "tool"})
 _LOOKS_BACK = re.compile(
-    r"\b(earlier|before|previous(ly)?|so far|remember|did (i|you|we|it)|have (i|you|we)|was|were|again)\b",
+    r"\b(earlier|before|previous(ly)?|so far|remember|did (i|you|we|it)|have (i|you|we)|was|were)\b",
     re.IGNORECASE,
 )
 _QUESTION = re.compile(
@@ -36,8 +36,8 @@ class Call:
 
 
 def looks_back(text: str) -> bool:
-    """Tell whether a sentence asks about what was said or done before."""
-    return bool(_LOOKS_BACK.search(text))
+    """Tell whether a sentence, apart from what it quotes, asks about what was said or done before."""
+    return bool(_LOOKS_BACK.search(_QUOTED.sub(" ", text)))
 
 
 def is_question(text: str) -> bool:

@@ -44,6 +44,7 @@ class Journal:
             "status": None,
             "error": None,
             "response_id": None,
+            "output": None,
             "events": None,
             "ended": None,
             "milliseconds_streaming": None,
@@ -58,7 +59,7 @@ class Journal:
             entry: what `open` returned.
             ended: `complete`, `refused`, `broken` on purpose, or `disconnected` by the client.
             milliseconds: from the arrival of the request to the last byte.
-            seen: `status`, `error`, `response_id`, `events`.
+            seen: `status`, `error`, `response_id`, `output` (the final items), `events`.
         """
         entry.update(seen, ended=ended, milliseconds_streaming=round(milliseconds, 3))
         if self.file:

@@ -1,4 +1,18 @@
-"""Plans that a test posts: which requests they answer, and their steps, one model call each."""
+"""Plans that a test posts: which requests they answer, and their steps, one model call each.
+
+A plan is `{"when": {...}, "times": 1, "steps": [...]}`; the first plan that matches and is not over answers. A step is
+one of these, or an `items` list of the first four for answers that mix them in an order of their own:
+
+- `{"reasoning": text}`: thought before what follows; encrypted if the request includes it, or by `encrypted`.
+- `{"code": text, "logs": text, "image": true}`: a hosted code run.
+- `{"text": text, "files": [names], "citation": true, "phase": name}`: a message that cites the files.
+- `{"calls": [{"name": name, "arguments": object or exact string}]}`: parallel function calls.
+- `{"recording": name, "new_ids": false}`: recorded traffic.
+- `{"error": {"status": 429, "code": c, "message": m, "retry_after": seconds}}`: an HTTP error.
+
+The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `break_after_events`; its ending:
+`fail: {"code": c, "message": m}`, `incomplete: reason`; and `usage` numbers.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +25,20 @@ from practice_model.reading import Reading
 from practice_model.recordings import Recordings
 
 STEP_KEYS = frozenset(
-    {"recording", "new_ids", "text", "phase", "reasoning", "calls", "code", "logs", "image", "files", "citation"}
+    {
+        "recording",
+        "new_ids",
+        "text",
+        "phase",
+        "reasoning",
+        "encrypted",
+        "calls",
+        "code",
+        "logs",
+        "image",
+        "files",
+        "citation",
+    }
     | {"items", "chunk_characters", "delay_milliseconds", "break_after_events", "error", "fail", "incomplete", "usage"}
 )
 _WHEN_KEYS = frozenset({"user_text", "agent", "model"})
@@ -48,8 +75,8 @@ class Plan:
         when = cast("dict[str, str]", given.get("when") or {})
         steps = cast("list[Json]", given.get("steps") or [])
         unknown = (set(given) - {"when", "times", "steps"}) | (set(when) - _WHEN_KEYS)
-        for step in steps:
-            unknown |= set(step) - STEP_KEYS
+        for part in [*steps, *(item for step in steps for item in cast("list[Json]", step.get("items") or []))]:
+            unknown |= set(part) - STEP_KEYS
         if unknown:
             raise PlanError(f"Unknown keys in the plan: {sorted(unknown)!r}.")
         if not steps:
@@ -133,7 +160,7 @@ def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> 
     """Return the items of one part in the recorded order: reasoning, code, text, calls."""
     output: list[Json] = []
     if "reasoning" in part:
-        encrypted = reading.includes("reasoning.encrypted_content")
+        encrypted = bool(part.get("encrypted", reading.includes("reasoning.encrypted_content")))
         output.append(reasoning(mint, part["reasoning"], encrypted=encrypted))
     if "code" in part:
         wanted = reading.includes("code_interpreter_call.outputs")

@@ -76,10 +76,10 @@ class Player:
 
 
 def wants_analysis(reading: Reading) -> bool:
-    """Tell whether the request asks for code to run: the tool is there, and this is no question about the past."""
-    if not reading.offers("code_interpreter") or derive.looks_back(reading.user_text):
-        return False
-    return not (reading.assistant_texts and derive.is_question(reading.user_text))
+    """Tell whether the request asks for code to run: the tool is there, and this is no question about earlier turns."""
+    text = reading.user_text
+    follows_up = bool(reading.assistant_texts) and (derive.is_question(text) or derive.looks_back(text))
+    return reading.offers("code_interpreter") and not follows_up
 
 
 def tell_results(results: list[ToolResult], reading: Reading) -> str:

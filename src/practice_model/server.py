@@ -3,6 +3,9 @@
 How a request flows: `create_response` notes it in the journal, asks `rules` whether the live API would take it, asks
 `play` for the answer, builds the response object, has `grammar` turn it into events, remembers it in the store and
 sends it.
+
+For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (GET, DELETE), `/practice/recordings`
+(GET) and `/practice/containers/expire` (POST). They need no key.
 """
 
 import asyncio
@@ -103,7 +106,7 @@ class PracticeModel:
         try:
             answer = self.player.answer(reading)
         except PlanError as error:
-            return call.refuse(HttpError(500, str(error), "practice_plan", kind="server_error"))
+            return call.refuse(HttpError(400, str(error), "practice_plan"))
         if isinstance(answer, HttpError):
             return call.refuse(answer)
         return await self._deliver(answer, reading, request, call)
@@ -127,7 +130,7 @@ class PracticeModel:
             events=events,
             now=time.time(),
         )
-        call.response_id = response["id"]
+        call.response_id, call.output = response["id"], answer.items
         if reading.body.get("stream"):
             return EventStream(events, answer.delivery, request, call.ended)
         await asyncio.sleep(answer.delivery.delay_milliseconds / 1000)
@@ -226,13 +229,14 @@ class _Call:
     entry: Json
     began: float
     response_id: str | None = None
+    output: list[Json] | None = None
 
     def refuse(self, error: HttpError) -> JSONResponse:
         self._close("refused", status=error.status, error=error.body["error"])
         return _error(error)
 
     def ended(self, how: str, events: int) -> None:
-        self._close(how, status=200, response_id=self.response_id, events=events)
+        self._close(how, status=200, response_id=self.response_id, output=self.output, events=events)
 
     def _close(self, how: str, **seen: Any) -> None:
         spent = (time.perf_counter() - self.began) * 1000

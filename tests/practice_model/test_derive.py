@@ -41,6 +41,7 @@ TOOLS = {
         ("Please roll the dice", [Call("roll_dice", {})]),
         ("What did I ask you to echo before?", []),
         ("Tell me a story", []),
+        ("Please echo 'what was before' again", [Call("echo", {"message": "what was before"})]),
         ("echo 'please add 1 and 2'", [Call("echo", {"message": "please add 1 and 2"})]),
     ],
 )

@@ -33,7 +33,15 @@ def test_plans_are_taken_in_the_order_they_came(model):
 
 
 @pytest.mark.parametrize(
-    "plan", [{"steps": []}, {"steps": [{"txt": "x"}]}, {"steps": [{"text": "x"}], "where": {}}, ["x"], "{"]
+    "plan",
+    [
+        {"steps": []},
+        {"steps": [{"txt": "x"}]},
+        {"steps": [{"items": [{"txt": "x"}]}]},
+        {"steps": [{"text": "x"}], "where": {}},
+        ["x"],
+        "{",
+    ],
 )
 def test_a_plan_with_a_mistake_is_refused(model, plan):
     """Unknown keys are named; nothing is added."""
@@ -64,6 +72,13 @@ def test_code_steps_have_logs_images_files_and_citations(model):
     assert code["outputs"][1]["url"].startswith("data:image/png;base64,")
     annotation = message["content"][0]["annotations"][0]
     assert (annotation["type"], annotation["filename"]) == ("container_file_citation", "p.png")
+
+
+def test_a_plan_can_encrypt_reasoning_unasked(model):
+    """As newer models do, or leave it out although it was asked for."""
+    model.plan({"reasoning": "a", "encrypted": True}, {"reasoning": "a", "encrypted": False})
+    assert model.ask().json()["output"][0]["encrypted_content"]
+    assert "encrypted_content" not in model.ask(include=["reasoning.encrypted_content"]).json()["output"][0]
 
 
 def test_items_of_a_step_come_in_the_given_order(model):
@@ -142,5 +157,5 @@ def test_a_recording_needs_a_folder(model):
     """The answer says what is missing."""
     model.plan({"recording": "text-gpt4omini"})
     answer = model.ask()
-    assert answer.status_code == 500
+    assert answer.status_code == 400
     assert "--recordings DIR" in answer.json()["error"]["message"]

@@ -143,6 +143,14 @@ def test_a_question_after_an_analysis_is_answered_from_the_history(model):
     assert "readings in total: 42" in text_of(second)
 
 
+def test_a_first_question_is_analysed_and_a_later_one_answered(model):
+    """Words about the past make a follow-up only where there is a past."""
+    first = model.ask("Which station was warmest?", tools=[CODE]).json()
+    assert first["output"][0]["type"] == "code_interpreter_call"
+    second = model.ask("Which station was warmest?", tools=[CODE], previous_response_id=first["id"]).json()
+    assert [item["type"] for item in second["output"]] == ["message"]
+
+
 def test_reasoning_models_think_before_every_step(model):
     """One reasoning item for parallel calls, one for each code run; encrypted only if asked for."""
     wanted = {"model": "practice-reasoning-1", "include": ["reasoning.encrypted_content"]}
