@@ -28,8 +28,9 @@ try:
 except SettingError as error:
     sys.exit(str(error))
 
-bug_repro = Agent(client, "Use the tools you have.", name="BugRepro", tools=[echo], default_options={"store": False})
-arithmetic = Agent(client, "Calculate with the tool.", name="Arithmetic", tools=[calculator])
+stateless = {"store": False}
+bug_repro = Agent(client, "Use the tools you have.", name="BugRepro", tools=[echo], default_options=stateless)
+arithmetic = Agent(client, "Calculate with the tool.", name="Arithmetic", tools=[calculator], default_options=stateless)
 analyst = Agent(
     client,
     "Answer by running Python code.",

@@ -133,6 +133,19 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
     return entry
 
 
+def response_id_of(entry: Mapping[str, Any]) -> str | None:
+    """Find the provider's id of a stored response. Guarantee: pure.
+
+    Args:
+        entry: of any type.
+
+    Returns:
+        The id, or None when the entry is no response of ours or the provider gave none.
+    """
+    extension = cast("dict[str, Any]", entry.get("extensionData") or {})
+    return cast("dict[str, Any]", extension.get(EXTENSION) or {}).get("responseId")
+
+
 def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """Read the messages of entries, in order.
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import azure.functions as func
 
+from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.state import encode_stats
 from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.durable.run import AgentRunner, utc_now
@@ -234,6 +235,7 @@ def _session_view(agent: str, session_id: str, session: Session) -> dict[str, An
         for entry in session.entries
         for message in cast("list[dict[str, Any]]", entry.get("messages") or [])
     ]
+    response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in session.entries}
     return {
         "agent": agent,
         "session_id": session_id,
@@ -248,6 +250,7 @@ def _session_view(agent: str, session_id: str, session: Session) -> dict[str, An
                 "status": receipt.status,
                 "ended_at": receipt.ended_at,
                 "error": receipt.error,
+                "response_id": response_ids.get(receipt.turn_id),
                 "stats": encode_stats(receipt.stats) if receipt.stats else None,
             }
             for receipt in session.receipts
