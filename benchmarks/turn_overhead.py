@@ -1,0 +1,235 @@
+"""Measure what a host adds to a turn: `.venv/bin/python benchmarks/turn_overhead.py [--turns N] [--upstream-turns N]`.
+
+Both apps run on the embedded host, with the same agents (`agents.py`) and the same practice model, one after the
+other on the same machine. Two workloads:
+
+- ``instant``: an agent that answers at once without a model. Request to answer is host time.
+- ``echo``: the tool conversation of BugRepro, two model calls a turn, with the practice model over HTTP. Host time is
+  request to answer less the time inside the agent (client, model, tool); ``less model`` takes off the time that the
+  practice model itself took, so the framework's agent and client count as host there.
+
+Each is held with a new session for every turn, and as one session that grows. The clock runs in this process, over a
+connection that stays open. Nothing is asserted about times.
+"""
+
+import argparse
+import http.client
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+from agents import MILLISECONDS_FILE
+
+from durable_agent_host.cli.processes import Process
+
+HERE = Path(__file__).resolve().parent
+WARM_UP_TURNS = 3
+
+
+Answer = tuple[int, bytes, float]
+
+
+def send(connection: http.client.HTTPConnection, method: str, path: str, body: str | None = None) -> Answer:
+    """Send a request; give the status, the body and the milliseconds from request to answer."""
+    began = time.perf_counter()
+    headers = {"content-type": "text/plain"} if body is not None else {}
+    connection.request(method, path, body and body.encode(), headers)
+    answer = connection.getresponse()
+    content = answer.read()
+    return answer.status, content, (time.perf_counter() - began) * 1000
+
+
+def connected(url: str) -> AbstractContextManager[http.client.HTTPConnection]:
+    """Open a connection that stays open as long as the context."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection.connect()
+    return closing(connection)
+
+
+@dataclass
+class Turns:
+    """Milliseconds of one workload's turns, each list in order."""
+
+    whole: list[float] = field(default_factory=list[float])
+    agent: list[float] = field(default_factory=list[float])
+    model: list[float] = field(default_factory=list[float])
+    state_bytes: int = 0
+
+    @property
+    def host(self) -> list[float]:
+        """Request to answer, less the time inside the agent."""
+        return [whole - agent for whole, agent in zip(self.whole, self.agent, strict=True)]
+
+    @property
+    def less_model(self) -> list[float]:
+        """Request to answer, less the time that the practice model took."""
+        return [whole - model for whole, model in zip(self.whole, self.model, strict=True)]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is said to which agent, and whether every turn begins a session."""
+
+    name: str
+    agent: str
+    message: Callable[[int], str]
+    is_one_session: bool
+
+
+WORKLOADS = tuple(
+    Workload(f"{name}, {'one session' if one_session else 'new sessions'}", agent, message, one_session)
+    for name, agent, message in (
+        ("instant", "Instant", lambda number: f"Question number {number}"),
+        ("echo", "BugRepro", lambda number: f"Please echo 'hello number {number}'"),
+    )
+    for one_session in (False, True)
+)
+
+
+class AppUnderTest:
+    """One app on the embedded host.
+
+    Args:
+        name: of its folder in ``apps``.
+        model: the practice model.
+        folder: for its data.
+    """
+
+    def __init__(self, name: str, model: Process, folder: Path) -> None:
+        self._milliseconds = folder / f"{name}.milliseconds"
+        self._milliseconds.touch()
+        settings = {
+            "OPENAI_API_KEY": "practice",
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_MODEL": "practice",
+            MILLISECONDS_FILE: str(self._milliseconds),
+        }
+        arguments = ["start", "--app", str(HERE / "apps" / name), "--port", "0", "--data", str(folder / name)]
+        self.process = Process.start("functions_host", arguments, settings, without=("AZURE_OPENAI_ENDPOINT",))
+        self._model = model
+
+    def measure(self, workload: Workload, turns: int) -> Turns:
+        """Hold a workload's turns, after a few that do not count."""
+        with connected(self.process.url) as host:
+            self._hold(host, workload, WARM_UP_TURNS)
+            return self._hold(host, workload, turns)
+
+    def _hold(self, host: http.client.HTTPConnection, workload: Workload, turns: int) -> Turns:
+        measured = Turns()
+        session_id = uuid.uuid4().hex
+        for number in range(1, turns + 1):
+            if not workload.is_one_session:
+                session_id = uuid.uuid4().hex
+            self._ask_model("DELETE")
+            seen = len(self._agent_milliseconds())
+            path = f"/api/agents/{workload.agent}/run?thread_id={session_id}"
+            answer = send(host, "POST", path, workload.message(number))
+            _check(path, answer)
+            measured.whole.append(answer[2])
+            measured.agent.append(sum(self._agent_milliseconds()[seen:]))
+            measured.model.append(sum(request["milliseconds_streaming"] for request in self._ask_model("GET")))
+        path = f"/runtime/webhooks/durabletask/entities/dafx-{workload.agent.lower()}/{session_id}"
+        state = json.loads(_check(path, send(host, "GET", path)))
+        measured.state_bytes = len(json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode())
+        return measured
+
+    def _agent_milliseconds(self) -> list[float]:
+        return [float(line) for line in self._milliseconds.read_text().splitlines()]
+
+    def _ask_model(self, method: str) -> Any:
+        with connected(self._model.url) as model:
+            return json.loads(_check("/practice/requests", send(model, method, "/practice/requests")))
+
+
+def _check(path: str, answer: Answer) -> bytes:
+    status, body, _ = answer
+    if status != 200:
+        sys.exit(f"{path} was answered with {status}: {body.decode(errors='replace')}")
+    return body
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Give the smallest value that at least so many percent of the values do not exceed."""
+    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
+
+
+def rows(workload: Workload, name: str, turns: Turns, base: Turns | None) -> list[tuple[str, ...]]:
+    """Give a workload's lines of the table: host time, and for agents with a model the time less the model's."""
+    measures = [("host", turns.host, base and base.host)]
+    if max(turns.model) > 0:
+        measures.append(("less model", turns.less_model, base and base.less_model))
+    return [
+        (
+            workload.name,
+            name,
+            what,
+            f"{len(values)}",
+            f"{median(values):,.1f}",
+            f"{percentile(values, 99):,.1f}",
+            f"{median(values) / median(against):.4f}" if against else "",
+            f"{turns.state_bytes:,}" if workload.is_one_session else "",
+            f"{turns.state_bytes / len(values):,.0f}" if workload.is_one_session else "",
+        )
+        for what, values, against in measures
+    ]
+
+
+def print_table(lines: Sequence[tuple[str, ...]]) -> None:
+    """Print aligned columns, texts to the left and numbers to the right."""
+    names = ("workload", "app", "time", "turns", "p50 ms", "p99 ms", "p50 to upstream's", "state bytes", "per turn")
+    widths = [max(len(line[n]) for line in (names, *lines)) for n in range(len(names))]
+    for line in (names, *lines):
+        cells = [
+            cell.ljust(width) if n < 3 else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure both apps and print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Host time per turn, next to upstream's.")
+    parser.add_argument("--turns", type=int, default=50, help="per workload (default: %(default)s)")
+    parser.add_argument("--upstream-turns", type=int, default=10, help="it takes 1 s a turn (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    counts = {"ours": options.turns, "upstream": options.upstream_turns}
+    if min(counts.values()) < 1:
+        parser.error("at least one turn is needed")
+    began = time.perf_counter()
+    lines: list[tuple[str, ...]] = []
+    with tempfile.TemporaryDirectory(prefix="turn-overhead-") as folder:
+        started: list[Process] = []
+        try:
+            started.append(model := Process.start("practice_model", ["--port", "0"]))
+            apps: dict[str, AppUnderTest] = {}
+            for name in counts:
+                apps[name] = AppUnderTest(name, model, Path(folder))
+                started.append(apps[name].process)
+            for workload in WORKLOADS:
+                found = {name: app.measure(workload, counts[name]) for name, app in apps.items()}
+                lines += rows(workload, "ours", found["ours"], found["upstream"])
+                lines += rows(workload, "upstream", found["upstream"], None)
+        finally:
+            for process in started:
+                process.stop()
+    print_table(lines)
+    print(
+        f"\nLoad of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; "
+        f"{WARM_UP_TURNS} turns of warm-up before each line; took {time.perf_counter() - began:.0f} s."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
