@@ -31,10 +31,12 @@ class Answer:
 
     @property
     def text(self) -> str:
+        """The body as text."""
         return self.body.decode()
 
     @property
     def json(self) -> Any:
+        """The body as JSON."""
         return json.loads(self.body)
 
 
@@ -78,6 +80,7 @@ class Host:
         self.url = ready[1] if ready else ""
 
     def send(self, method: str, path: str, body: bytes | str | None = None, **headers: str) -> Answer:
+        """Send a request to this host; ``_`` in header names stands for ``-``."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return send(method, self.url + path, body, named)
 
@@ -89,6 +92,7 @@ class Host:
         return answer.json["id"]
 
     def status(self, instance_id: str, query: str = "") -> Any:
+        """Read the status of an instance."""
         return self.send("GET", f"{MANAGEMENT}/instances/{instance_id}{query}").json
 
     def wait(self, instance_id: str) -> Any:
@@ -103,9 +107,11 @@ class Host:
         return status["output"]
 
     def kill(self) -> None:
+        """End the process with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
+        """End the process with a signal; returns its exit status."""
         return self._end(number)
 
     def _end(self, number: int) -> int:

@@ -8,7 +8,9 @@ from tests.functions_host.conftest import Host
 
 def test_a_request_reaches_the_function_with_route_query_headers_and_body(host: Host):
     """Method, URL, query, route parameters, headers and body arrive as they were sent."""
-    answer = host.send("PATCH", "/api/echo/word/7?a=1&a=2&empty=", b"12345", X_Custom="Grüße".encode().decode("latin-1"))
+    answer = host.send(
+        "PATCH", "/api/echo/word/7?a=1&a=2&empty=", b"12345", X_Custom="Grüße".encode().decode("latin-1")
+    )
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-answer"] == "yes"

@@ -93,7 +93,9 @@ def test_a_failed_activity_raises_the_hosts_text(host: Host):
 def test_an_uncaught_failure_fails_the_instance(host: Host):
     """Output names the orchestrator and the reason."""
     status = host.wait(host.run("activity_fails_uncaught"))
-    prefix = "Orchestrator function 'activity_fails_uncaught' failed: Activity function 'explode' failed:  ValueError: boom"
+    prefix = (
+        "Orchestrator function 'activity_fails_uncaught' failed: Activity function 'explode' failed:  ValueError: boom"
+    )
     assert status["runtimeStatus"] == "Failed"
     assert status["output"].startswith(prefix)
 

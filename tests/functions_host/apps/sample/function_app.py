@@ -1,4 +1,5 @@
 """A small app for the tests of the host: HTTP functions, orchestrators, activities, an entity."""
+# ruff: noqa: BLE001 - the SDK raises plain exceptions to orchestrators
 
 import json
 import os
@@ -99,7 +100,7 @@ async def use_client(req: func.HttpRequest, client: df.DurableOrchestrationClien
         return func.HttpResponse(json.dumps({"raised": str(error)}))
     if isinstance(result, list):
         result = [status.to_json() for status in result]
-    elif isinstance(result, df.DurableOrchestrationStatus):
+    elif hasattr(result, "runtime_status"):
         result = result.to_json() | {"historyEvents": getattr(result, "historyEvents", None)} if result else None
     elif hasattr(result, "entity_exists"):
         result = [result.entity_exists, result.entity_state]
@@ -350,6 +351,7 @@ def counter(context):
         raise ValueError(context.get_input())
     elif context.operation_name == "forget":
         context.destruct_on_exit()
+        return
     context.set_result(total)
 
 

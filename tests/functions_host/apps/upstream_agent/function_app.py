@@ -1,4 +1,5 @@
 """Upstream's host extension with agents that need no model: they tell what they were given."""
+# ruff: noqa: D102 - the methods are those of SupportsAgentRun
 
 import asyncio
 import json
