@@ -1,7 +1,6 @@
 """Load an app's ``function_app.py`` and index its functions with Microsoft's own worker library."""
 
 import importlib
-import importlib.util
 import json
 import os
 import sys
@@ -58,18 +57,6 @@ class AppFunction:
     def is_served(self) -> bool:
         """Say whether this host runs functions of this kind."""
         return self.trigger in _SERVED_TRIGGERS
-
-
-def require_runtime() -> None:
-    """Check that the worker library is there.
-
-    Raises:
-        StartupError: it is not installed.
-    """
-    if importlib.util.find_spec("azure_functions_runtime") is None:
-        raise StartupError(
-            "The package azure-functions-runtime is not installed; run: pip install 'durable-agent-host[host]'"
-        )
 
 
 def load_app(app_dir: Path) -> tuple[AppFunction, ...]:

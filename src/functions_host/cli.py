@@ -1,6 +1,7 @@
 """The command line: ``python -m functions_host start``."""
 
 import argparse
+import importlib.util
 import logging
 import os
 import sys
@@ -9,6 +10,12 @@ from pathlib import Path
 
 _DEFAULT_PORT = 7071
 _REQUIRED_PYTHON = (3, 13)
+_REQUIRED_PACKAGES = {
+    "azure_functions_runtime": "azure-functions-runtime",
+    "azure.functions": "azure-functions",
+    "uvicorn": "uvicorn",
+    "starlette": "starlette",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,10 +41,15 @@ def run_start(options: argparse.Namespace) -> int:
         version = ".".join(str(part) for part in sys.version_info[:3])
         print(f"Error: Python 3.13 or later is needed, this is {version}; make the environment anew.", file=sys.stderr)
         return 1
+    missing = [name for module, name in _REQUIRED_PACKAGES.items() if not _is_installed(module)]
+    if missing:
+        names = ", ".join(missing)
+        print(f"Error: Not installed: {names}; run: pip install 'durable-agent-host[host]'", file=sys.stderr)
+        return 1
     level = logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("azure.functions").setLevel(logging.WARNING)
-    from functions_host.errors import StartupError  # noqa: PLC0415 - after the check of the Python version
+    from functions_host.errors import StartupError  # noqa: PLC0415 - after the checks
     from functions_host.host import StartOptions, run_host  # noqa: PLC0415
 
     app_dir = options.app.resolve()
@@ -52,6 +64,13 @@ def run_start(options: argparse.Namespace) -> int:
             print(error.code, file=sys.stderr)
         return 1
     return 0
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def exit_now(status: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from functions_host.app_loader import AppFunction, load_app, require_runtime
+from functions_host.app_loader import AppFunction, load_app
 from functions_host.data_dir import DATABASE_NAME, claim_data_dir
 from functions_host.engine.sqlite import SqliteStore, StoreVersionError
 from functions_host.engine.task_hub import TaskHub
@@ -43,7 +43,6 @@ def run_host(options: StartOptions) -> None:
     Raises:
         StartupError: it cannot start.
     """
-    require_runtime()
     if not options.app_dir.is_dir():
         raise StartupError(f"There is no folder {options.app_dir}; pass the app's folder with --app DIR.")
     lock = claim_data_dir(options.data_dir)

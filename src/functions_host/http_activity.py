@@ -7,17 +7,21 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from functions_host.engine.functions import Raised, Returned
 
 _TIMEOUT_SECONDS = 100.0
+# Not the loop's own pool, which a stop of the host would wait for.
+_threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="call-http")
 
 
 async def run_http_activity(request_json: str) -> Returned | Raised:
     """Send the request that an orchestrator asked for; every HTTP status is a result."""
     try:
-        return Returned(await asyncio.to_thread(_send, cast("dict[str, Any]", json.loads(request_json))))
+        wanted = cast("dict[str, Any]", json.loads(request_json))
+        return Returned(await asyncio.get_running_loop().run_in_executor(_threads, _send, wanted))
     except (OSError, ValueError) as error:
         return Raised("HttpRequestException", str(error))
 

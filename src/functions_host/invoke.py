@@ -111,6 +111,8 @@ class Invoker:
             ok, returned, _, text, trace = await self._native.invocation_request_native(
                 uuid.uuid4().hex, function.function_id, inputs, {}
             )
+        except SystemExit as error:  # of the function, not of the host
+            return Invocation(raised=Raised("SystemExit", str(error)))
         finally:
             _current_failure.reset(token)
         if ok:

@@ -77,6 +77,7 @@ class ManagementApi:
             ("POST", "instances/{id}/suspend", self._suspend),
             ("POST", "instances/{id}/resume", self._resume),
             ("POST", "instances/{id}/restart", self._restart),
+            ("POST", "instances/{id}/rewind", self._rewind),
             ("GET", "entities/{name?}", self._list_entities),
             ("GET", "entities/{name}/{key}", self._read_entity),
             ("POST", "entities/{name}/{key}", self._signal_entity),
@@ -174,6 +175,11 @@ class ManagementApi:
     def _restart(self, call: Call) -> Response:
         with_new_id = call.flag("restartWithNewInstanceId", True)
         return self._check_status(call, self._hub.restart(call.path["id"], with_new_id=with_new_id))
+
+    def _rewind(self, call: Call) -> Response:
+        self._hub.find(call.path["id"])
+        message = "This host cannot rewind instances yet; use restart to run the orchestration again."
+        return _problem(501, TaskHubError(message))
 
     # --- entities ----------------------------------------------------------------------------
 

@@ -146,6 +146,33 @@ def test_an_app_that_says_why_it_cannot_run(tmp_path: Path):
     assert fail_to_start(app, tmp_path / "data") == "Set OPENAI_API_KEY."
 
 
+def test_missing_packages_are_told_with_the_command_that_installs_them(tmp_path: Path):
+    """Without the host extra, the message says what to install."""
+    code = (
+        "import sys; sys.modules['azure_functions_runtime'] = None; from functions_host.cli import main; "
+        f"sys.exit(main(['start', '--app', {str(tmp_path)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "azure-functions-runtime" in done.stderr
+    assert "pip install 'durable-agent-host[host]'" in done.stderr
+
+
+OLDER_PYTHONS = [path for path in ("/usr/bin/python3.12", "/usr/bin/python3.11") if Path(path).exists()]
+
+
+@pytest.mark.skipif(not OLDER_PYTHONS, reason="no older Python on this machine")
+def test_an_older_python_is_told(tmp_path: Path):
+    """The check comes before anything that an older Python cannot read."""
+    source = str(Path(__file__).parents[2] / "src")
+    command = [OLDER_PYTHONS[0], "-m", "functions_host", "start", "--app", str(tmp_path)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=30, env={**os.environ, "PYTHONPATH": source}
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: Python 3.13 or later is needed")
+
+
 def test_functions_that_the_worker_refuses(tmp_path: Path):
     """The worker's message names the function."""
     code = MINIMAL + "\n@app.route(route='bad')\ndef bad_one(req: dict) -> str:\n    return ''\n"
@@ -173,6 +200,31 @@ def test_a_database_that_is_damaged(tmp_path: Path):
     line = fail_to_start(write_app(tmp_path / "app"), data)
     assert "host.db" in line
     assert (data / "host.db").read_bytes().startswith(b"not a database")
+
+
+def test_a_stop_does_not_wait_for_running_functions(start_host: StartHost, tmp_path: Path):
+    """A function that runs for long is abandoned after a short grace; the exit status is 0."""
+    code = (
+        MINIMAL + "\nimport time\n@app.route(route='long')\ndef long(req: func.HttpRequest) -> str:\n"
+        "    time.sleep(30)\n    return ''\n"
+    )
+    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
+    address = host.url.removeprefix("http://").split(":")
+    with socket.create_connection(address) as connection:
+        connection.sendall(b"GET /api/long HTTP/1.1\r\nHost: x\r\n\r\n")
+        time.sleep(0.2)
+        begin = time.monotonic()
+        assert host.stop() == 0
+    assert time.monotonic() - begin < 4
+
+
+def test_a_function_that_exits_does_not_end_the_host(start_host: StartHost, tmp_path: Path):
+    """``sys.exit`` in a function is a failed invocation."""
+    code = MINIMAL + "\n@app.route(route='exit')\ndef leave(req: func.HttpRequest) -> str:\n    raise SystemExit(3)\n"
+    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
+    assert host.send("GET", "/api/exit").status == 500
+    assert host.send("GET", "/api/ping").text == "pong"
+    host.stop()
 
 
 def test_requests_are_logged_on_demand(start_host: StartHost, tmp_path: Path):

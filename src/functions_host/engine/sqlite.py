@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from functions_host.engine.checkpoints import Checkpointer
 from functions_host.engine.decide import ActivityWork
 from functions_host.engine.events import Caller, Operation, Status
 from functions_host.engine.records import (
@@ -101,14 +102,17 @@ class SqliteStore:
         execute("PRAGMA synchronous=NORMAL")
         execute("PRAGMA foreign_keys=OFF")
         execute("PRAGMA cache_size=-16384")
+        execute("PRAGMA wal_autocheckpoint=20000")  # a safety net; the checkpointer comes much earlier
         version = execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             self.connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
         elif version != SCHEMA_VERSION:
             raise StoreVersionError(f"{path} has schema version {version}, this host reads {SCHEMA_VERSION}")
+        self._checkpointer = Checkpointer(path)
 
     def close(self) -> None:
         """Close the file, its write-ahead log folded in."""
+        self._checkpointer.stop()
         self.connection.close()
 
     @contextmanager
@@ -121,6 +125,7 @@ class SqliteStore:
             self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
+        self._checkpointer.count_commit()
 
     # --- instances ---------------------------------------------------------------------------
 
