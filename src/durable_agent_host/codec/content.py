@@ -10,7 +10,9 @@ The arguments of a function call are JSON text on the wire and an object in upst
 letter: when compact or spaced dumping of the object gives the same text, only the form is noted, else the text itself.
 """
 
+import copy
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast, get_args
 
@@ -56,9 +58,9 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
         The same value in dictionaries, lists, texts, numbers, booleans and None.
 
     Raises:
-        CorruptStateError: a value of another type, which could not be read back.
+        CorruptStateError: a value of another type, or no finite number, which could not be read back.
     """
-    if value is None or isinstance(value, str | bool | int | float):
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, Content):
         return encode_content(value)
@@ -70,18 +72,23 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
     if callable(dump := getattr(value, "model_dump", None)):
         return plain_json(dump(mode="json"), path=path)
     raise CorruptStateError(
-        f"{path} holds a {type(value).__name__}, which JSON cannot: return text, numbers, lists or dictionaries"
+        f"{path} holds {value if isinstance(value, float) else f'a {type(value).__name__}'}, which JSON cannot: "
+        "return text, finite numbers, lists or dictionaries"
     )
 
 
 def _framework_dict(content: Content) -> dict[str, Any]:
-    """Take the framework's own dictionary, with the text of exceptions, which `to_dict` replaces by a fixed marker."""
+    """Take the framework's own dictionary, with the text of exceptions, which `to_dict` replaces by a fixed marker.
+
+    The contents in a list under ``output`` stay as the framework writes them: there it reads back only its own exact
+    form as a content, ``Content._from_serialized_value``.
+    """
     fields = content.to_dict()
     if content.exception is not None:
         fields["exception"] = content.exception
     if not fields.get("additional_properties"):
         fields.pop("additional_properties", None)
-    for name in ("inputs", "outputs", "items", "output"):
+    for name in ("inputs", "outputs", "items"):
         nested = getattr(content, name)
         if isinstance(nested, list):
             fields[name] = [
@@ -155,7 +162,8 @@ def _decode_function_call(wire: Mapping[str, Any]) -> dict[str, Any]:
 def _parse_object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
-    except ValueError:
+        json.dumps(value, allow_nan=False)  # Python reads NaN and 1e999, and they are no JSON for the store
+    except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
@@ -276,12 +284,13 @@ def decode_content(wire: Mapping[str, Any]) -> Content:
     Returns:
         A new content that shares nothing with the argument.
     """
-    content_type = _TYPE_BY_WIRE_TYPE.get(wire.get("$type", ""))
+    wire = copy.deepcopy(dict(wire))
+    content_type = _TYPE_BY_WIRE_TYPE.get(str(wire.get("$type")))
     try:
         if content_type is not None:
             return Content.from_dict({"type": content_type, **CONTENT_CODECS[content_type].decode(wire)})
         if wire.get("$type") == "unknown" and isinstance(inner := wire.get("content"), dict) and "type" in inner:
             return Content.from_dict(cast("dict[str, Any]", inner))
-    except (TypeError, ValueError, KeyError):
+    except (TypeError, ValueError, KeyError, AttributeError):
         pass
-    return Content("text", text="", additional_properties={OPAQUE: dict(wire)})
+    return Content("text", text="", additional_properties={OPAQUE: wire})

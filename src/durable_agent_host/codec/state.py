@@ -45,18 +45,23 @@ def decode_session(state: Any) -> Session:
     entries: Any = cast("dict[str, Any]", data).get("conversationHistory") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", entries)):
         raise CorruptStateError("the stored session has no conversationHistory of entries; nothing was changed")
-    ours = _extension(document)
-    if (extension_version := ours.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
-        raise UnknownSchemaVersionError(f"{version}+{EXTENSION}.{extension_version}")
-    return Session(
-        entries=tuple(cast("list[dict[str, Any]]", entries)),
-        agent_session=ours.get("agentSession"),
-        running=ours.get("running"),
-        queue=tuple(ours.get("queue") or ()),
-        receipts=tuple(_decode_receipt(receipt) for receipt in ours.get("receipts") or ()),
-        schema_version=version,
-        document=document,
-    )
+    try:
+        ours = _extension(document)
+        if (extension_version := ours.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
+            raise UnknownSchemaVersionError(f"{version}+{EXTENSION}.{extension_version}")
+        return Session(
+            entries=tuple(cast("list[dict[str, Any]]", entries)),
+            agent_session=ours.get("agentSession"),
+            running=ours.get("running"),
+            queue=tuple(ours.get("queue") or ()),
+            receipts=tuple(_decode_receipt(receipt) for receipt in ours.get("receipts") or ()),
+            schema_version=version,
+            document=document,
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CorruptStateError(
+            f"the stored session's {EXTENSION} has no shape ({error}); nothing was changed"
+        ) from None
 
 
 def encode_session(session: Session) -> dict[str, Any]:

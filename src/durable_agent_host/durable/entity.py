@@ -109,6 +109,8 @@ class DurableAgentEntity:
             session, payload["turn_id"], payload["policy"], max_queued_turns=self.settings.max_queued_turns
         )
         result: dict[str, Any] = {"status": admission.status, "running": admission.running}
+        if admission.status == "queued":
+            result["next"] = changed.queue[0]
         if admission.receipt:
             entry = response_of(session, payload["turn_id"])
             result |= {

@@ -4,6 +4,7 @@ The durable package carries the steps out; here is only their order, so that it 
 """
 
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -68,6 +69,8 @@ def _admit(request: TurnRequest) -> Generator[Step, Any, dict[str, Any]]:
     ask = AskSession("admit", {"turn_id": request.turn_id, "policy": request.policy})
     admission = yield ask
     while admission["status"] == "queued":
+        if admission["running"] is None:
+            yield from _wake(admission["next"])  # whoever was to wake it is gone, or about to: twice is harmless
         yield WaitForGrant()
         admission = yield ask
     return admission
@@ -81,8 +84,10 @@ def _run(request: TurnRequest) -> Generator[Step, Any, dict[str, Any]]:
 
 
 def _wake(turn_id: str | None) -> Generator[Step, Any]:
-    while turn_id and not (yield WakeTurn(turn_id)):
-        turn_id = cast("dict[str, Any]", (yield AskSession("leave", {"turn_id": turn_id}))).get("next")
+    """Wake the turn that waits first. What fails here is no failure of this turn; the next one to ask tries again."""
+    with suppress(Exception):
+        while turn_id and not (yield WakeTurn(turn_id)):
+            turn_id = cast("dict[str, Any]", (yield AskSession("leave", {"turn_id": turn_id}))).get("next")
 
 
 def _failure(request: TurnRequest, error: Exception) -> TurnOutcome:
