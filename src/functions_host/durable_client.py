@@ -4,14 +4,16 @@ Source: spec section 6.1.
 """
 
 import json
+from urllib.parse import quote
 
 WEBHOOK_PATH = "/runtime/webhooks/durabletask"
 _PLACEHOLDER = "INSTANCEID"
+_SAFE_IN_PATHS = "@:!$&'()*+,;="
 
 
 def management_urls(base: str, instance_id: str, query: str) -> dict[str, str]:
     """List the URLs that manage one instance."""
-    instance = f"{base}/instances/{instance_id}"
+    instance = f"{base}/instances/{quote(instance_id, safe=_SAFE_IN_PATHS)}"
     return {
         "id": instance_id,
         "statusQueryGetUri": f"{instance}?{query}",

@@ -14,6 +14,13 @@ from starlette.responses import Response
 from functions_host.invoke import Datum
 
 
+def full_url(request: Request) -> str:
+    """Write the URL of a request as it was sent, escapes included."""
+    path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return f"{request.url.scheme}://{request.url.netloc}{path}{'?' if query else ''}{query}"
+
+
 def read_request(request: Request, route_values: Mapping[str, str], body: bytes) -> Datum:
     """Turn a request into the value that an HTTP trigger's parameter is decoded from."""
     headers: dict[str, str] = {}
@@ -25,7 +32,7 @@ def read_request(request: Request, route_values: Mapping[str, str], body: bytes)
             query[name] = f"{query[name]},{value}" if name in query else value
     value = {
         "method": Datum(request.method, "string"),
-        "url": Datum(str(request.url), "string"),
+        "url": Datum(full_url(request), "string"),
         "headers": _texts(headers),
         "query": _texts(query),
         "params": _texts(route_values),

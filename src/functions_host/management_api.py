@@ -26,6 +26,7 @@ from functions_host.engine.task_hub import (
     TaskHub,
     TaskHubError,
 )
+from functions_host.http_triggers import full_url
 from functions_host.routing import RouteTable
 
 _STATUS_OF_ERROR: dict[type[TaskHubError], int] = {
@@ -130,8 +131,7 @@ class ManagementApi:
         if record.is_terminal:
             failed = record.status == "Failed" and call.flag("returnInternalServerErrorOnFailure")
             return _json(500 if failed else 200, body)
-        url = call.request.url
-        return _json(202, body, {"Location": str(url), "Retry-After": "5"})
+        return _json(202, body, {"Location": full_url(call.request), "Retry-After": "5"})
 
     def _list(self, call: Call) -> Response:
         wanted = _read_filter(call)

@@ -31,6 +31,11 @@ def test_routes_follow_their_templates(host: Host):
     assert host.send("GET", "/api/page/about").text == "about"
 
 
+def test_the_url_keeps_its_escapes(host: Host):
+    """The function sees the URL as the caller wrote it."""
+    assert host.send("GET", "/api/echo/word?q=a%20b").json["url"].endswith("/api/echo/word?q=a%20b")
+
+
 def test_an_unknown_route_is_an_empty_404(host: Host):
     """What no function serves, by path or by method, is 404 without a body."""
     for method, path in (("GET", "/api/nothing"), ("GET", "/"), ("DELETE", "/api/mirror")):

@@ -4,6 +4,7 @@ import json
 import time
 import uuid
 from typing import Any
+from urllib.parse import quote
 
 from tests.functions_host.conftest import MANAGEMENT, Host, send, wait_until
 
@@ -60,6 +61,16 @@ def test_bad_instance_ids_are_refused(host: Host):
     """Ids that the extension refuses are refused."""
     for bad in ("@x", "a%23b", "x" * 101):
         assert host.send("POST", f"{MANAGEMENT}/orchestrators/greet/{bad}").status == 400
+
+
+def test_ids_with_letters_of_any_alphabet(host: Host):
+    """They are escaped in URLs and headers, and found again."""
+    name = f"größe {uuid.uuid4().hex[:6]} 日"
+    answer = host.send("POST", f"{MANAGEMENT}/orchestrators/race/{quote(name)}", '"60"')
+    assert (answer.status, answer.json["id"]) == (202, name)
+    assert send("GET", answer.headers["location"]).json["instanceId"] == name
+    call(host, "raise_event", name, "Go", 1)
+    assert call(host, "get_status", name)["instanceId"] == name
 
 
 def test_events_from_the_client_arrive_as_json_text(host: Host):

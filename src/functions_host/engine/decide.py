@@ -11,7 +11,6 @@ Guarantee: pure.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from uuid import UUID, uuid5
 
 from functions_host.engine.events import (
     Action,
@@ -39,8 +38,6 @@ from functions_host.engine.events import (
 )
 from functions_host.engine.ledger import Ledger, OpenTask
 from functions_host.engine.sdk_wire import HTTP_ACTIVITY, encode_text
-
-_REQUEST_IDS = UUID("6f1d7a52-3c0e-5f5e-9d0b-3f6f3c1f8a11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +315,7 @@ class _Draft:
         task_id = self.next_id
         caller = None
         if isinstance(action, CallEntity):
-            request_id = str(uuid5(_REQUEST_IDS, f"{self.generation.execution_id}/{task_id}"))
+            request_id = f"{self.generation.execution_id}:{task_id}"
             caller = Caller(self.generation.instance_id, self.generation.execution_id, task_id, request_id)
             self._add(EntityCalled(task_id, action.entity_id, action.operation, request_id, input_json))
         else:
