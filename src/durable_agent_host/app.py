@@ -108,7 +108,7 @@ class DurableAgentApp(AgentFunctionApp):
         Args:
             agent: of the framework, or anything with its ``run`` and a ``name``.
             callback: told of every update of this agent.
-            enable_http_endpoint: reachable by HTTP; the app's setting when left out.
+            enable_http_endpoint: reachable by HTTP; when left out, the app's setting, and not for a workflow's agents.
             enable_mcp_tool_trigger: an MCP tool; the app's setting when left out.
             entity_id: another name than the agent's own, as upstream's workflows use it.
 
@@ -127,6 +127,8 @@ class DurableAgentApp(AgentFunctionApp):
                 f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: "
                 "rename one"
             )
+        if entity_id is not None and enable_http_endpoint is None:
+            enable_http_endpoint = False
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
     def _setup_agent_functions(

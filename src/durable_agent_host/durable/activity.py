@@ -13,7 +13,8 @@ from durable_agent_host.durable.orchestrator import GRANT_EVENT
 from durable_agent_host.durable.run import AgentRunner, utc_now
 from durable_agent_host.errors import StateError, TurnError, error_details
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.model.turn import TurnOutcome
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 
 async def run_agent_turn(
@@ -41,16 +42,25 @@ async def run_agent_turn(
     runner = runners.get(request.agent)
     if runner is None:
         raise TurnError(f"the app has no agent {request.agent!r} any more")
-    state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
     try:
-        session = decode_session(state.entity_state)
+        session = await _granted_session(request, client)
     except StateError as error:
         failed = TurnOutcome(request.turn_id, "failed", error=error_details(error), ended_at=utc_now())
         return encode_turn_outcome(failed)
-    if session.running != request.turn_id:
-        raise TurnError(f"turn {request.turn_id} does not hold its session, {session.running or 'no turn'} does")
     outcome = await asyncio.wrap_future(submit(runner.run(session, request)))
     return encode_turn_outcome(outcome)
+
+
+async def _granted_session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
+    """Read the session; a store that serves reads from a copy may show the grant a moment late."""
+    for pause in (0.05, 0.2, 0.8, 3.0, None):
+        state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
+        session = decode_session(state.entity_state)
+        if session.running == request.turn_id:
+            return session
+        if pause is not None:
+            await asyncio.sleep(pause)
+    raise TurnError(f"turn {request.turn_id} does not hold its session, {session.running or 'no turn'} does")
 
 
 async def wake_agent_turn(turn_id: str, client: DurableOrchestrationClient) -> bool:

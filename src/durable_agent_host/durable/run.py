@@ -17,12 +17,15 @@ from agent_framework import (
     RawAgent,
     SupportsAgentRun,
 )
-from jsonschema import ValidationError, validate
+from jsonschema import SchemaError, ValidationError, validate
+from jsonschema.exceptions import UnknownType
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
 from durable_agent_host.codec.content import decode_usage, encode_content, plain_json
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.durable.listener import TurnListener
-from durable_agent_host.errors import InvalidAnswerError, TurnError, error_details
+from durable_agent_host.errors import InvalidAnswerError, RequestError, TurnError, error_details
 from durable_agent_host.history.provider import DurableSession, TranscriptProvider
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
@@ -214,10 +217,11 @@ def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidAnswerError: the answer is not JSON, or does not fit the schema; says where.
+        RequestError: the schema is none, or refers to another document; nothing is fetched.
     """
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidAnswerError(f"the model's answer is not JSON, as response_format asks: {error}") from None
     schema: Any = response_format
     if response_format.get("type") == "json_schema":
@@ -226,7 +230,11 @@ def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
     if response_format.get("type") == "json_object" or not isinstance(schema, dict):
         return
     try:
-        validate(value, cast("dict[str, Any]", schema))
+        validate(value, cast("dict[str, Any]", schema), registry=Registry())
+    except (SchemaError, UnknownType, Unresolvable) as error:
+        raise RequestError(
+            f"response_format is no JSON schema that can be used: {str(error).partition(chr(10))[0]}"
+        ) from None
     except ValidationError as error:
         raise InvalidAnswerError(
             f"the model's answer does not fit response_format: {error.message} at {error.json_path}"
