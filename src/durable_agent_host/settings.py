@@ -39,13 +39,13 @@ class Settings:
             The settings, with defaults for what is not set.
 
         Raises:
-            SettingError: a value is not a number above zero.
+            SettingError: a value is not a number above zero, or a count is no whole number.
         """
         return cls(
             wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
-            max_request_bytes=int(_number(environment, "MAX_REQUEST_BYTES", cls.max_request_bytes)),
-            max_queued_turns=int(_number(environment, "MAX_QUEUED_TURNS", cls.max_queued_turns)),
-            max_receipts=int(_number(environment, "MAX_RECEIPTS", cls.max_receipts)),
+            max_request_bytes=_count(environment, "MAX_REQUEST_BYTES", cls.max_request_bytes),
+            max_queued_turns=_count(environment, "MAX_QUEUED_TURNS", cls.max_queued_turns),
+            max_receipts=_count(environment, "MAX_RECEIPTS", cls.max_receipts),
         )
 
 
@@ -60,3 +60,10 @@ def _number(environment: Mapping[str, str], field: str, default: float) -> float
     if not 0 < value < float("inf"):
         raise SettingError(f"{PREFIX}{field} is {text!r}; set it to a number above 0, or leave it out for {default:g}")
     return value
+
+
+def _count(environment: Mapping[str, str], field: str, default: int) -> int:
+    value = _number(environment, field, default)
+    if value != int(value):
+        raise SettingError(f"{PREFIX}{field} is {value:g}; set it to a whole number, or leave it out for {default}")
+    return int(value)

@@ -230,7 +230,7 @@ def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
     if response_format.get("type") == "json_object" or not isinstance(schema, dict):
         return
     try:
-        validate(value, cast("dict[str, Any]", schema), registry=Registry())
+        validate(value, cast("dict[str, Any]", schema), registry=cast("Any", Registry)())
     except (SchemaError, UnknownType, Unresolvable) as error:
         raise RequestError(
             f"response_format is no JSON schema that can be used: {str(error).partition(chr(10))[0]}"

@@ -97,7 +97,7 @@ def _text(body: bytes) -> str:
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(_text(body))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise RequestError('the body is JSON, but not an object: send {"message": "…"}')

@@ -21,6 +21,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
 )
 
 _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
+    "RequestError": HTTPStatus.BAD_REQUEST,
     "TurnRejectedError": HTTPStatus.CONFLICT,
     "QueueFullError": HTTPStatus.TOO_MANY_REQUESTS,
     "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
@@ -94,7 +95,7 @@ def problem_of_outcome(
         members: further members of the problem.
 
     Returns:
-        409, 429 with ``Retry-After``, or 502.
+        400, 409, 429 with ``Retry-After``, or 502.
     """
     status = _STATUS_OF_OUTCOME.get(str(failure.get("type")), HTTPStatus.BAD_GATEWAY)
     retry_after = failure.get("retry_after_seconds")

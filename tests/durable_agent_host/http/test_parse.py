@@ -1,0 +1,261 @@
+"""Requests to values, and the rules that they break."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.errors import RequestError, RequestTooLargeError
+from durable_agent_host.http.parse import parse_run
+
+JSON = {"Content-Type": "application/json"}
+
+
+def parse(body, headers=None, max_bytes=10_000, **params):
+    """Parse a call: a text as text, anything else as JSON."""
+    if isinstance(body, bytes):
+        return parse_run(body, headers or {}, params, max_bytes=max_bytes)
+    if isinstance(body, str):
+        return parse_run(body.encode(), headers or {"content-type": "text/plain"}, params, max_bytes=max_bytes)
+    return parse_run(json.dumps(body).encode(), {**JSON, **(headers or {})}, params, max_bytes=max_bytes)
+
+
+def test_a_text_is_a_message():
+    """A plain text is the message, without the blanks around it; the answer is text too."""
+    call = parse("  hello\n")
+    assert (call.message, call.wants_json, call.wait, call.policy) == ("hello", False, True, "queue")
+    assert (call.session_id, call.idempotency_key, call.enable_tool_calls) == (None, None, True)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/json", "Application/JSON; charset=utf-8", "application/vnd.x+json"]
+)
+def test_json_is_told_by_the_content_type(content_type):
+    """A body is JSON when its content type says so, in any case and with parameters; the answer is JSON then."""
+    call = parse_run(b'{"message": "hi"}', {"CONTENT-TYPE": content_type}, {}, max_bytes=99)
+    assert (call.message, call.wants_json) == ("hi", True)
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [("application/json", True), ("text/html, application/json;q=0.9", True), ("text/plain", False), ("*/*", False)],
+)
+def test_accept_chooses_the_form_of_the_answer(accept, wanted):
+    """A text message is answered as JSON when the client accepts that."""
+    assert parse("hi", {"accept": accept}).wants_json is wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("", "message"),
+        ("  \n", "message"),
+        ({}, "message"),
+        ({"message": None}, "Message is required"),
+        ({"message": ""}, "Message is required"),
+        ({"message": " \t"}, "blank"),
+        ({"message": {"text": "hi"}}, "an object"),
+        ({"message": ["hi"]}, "a list"),
+        ({"message": 5}, "a number"),
+        ({"message": 1.5}, "a number"),
+        ({"message": True}, "true or false"),
+        (["hi"], "not an object"),
+        (5, "not an object"),
+        (None, "not an object"),
+    ],
+)
+def test_a_body_without_a_message_is_refused(body, reason):
+    """What is no text is no message, and the error names what came."""
+    with pytest.raises(RequestError, match=reason):
+        parse(body)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"", b"{'message': 'hi'}", b'{"message": "hi"} trailing', b"\xff\xfe", b"[" * 9999, b'"hi"']
+)
+def test_bad_json_is_refused(body):
+    """A body that is no JSON is the client's mistake, and the error says so."""
+    with pytest.raises(RequestError):
+        parse_run(body, JSON, {}, max_bytes=100_000)
+
+
+def test_a_text_that_is_not_utf_8_is_refused():
+    """A body in another encoding is not guessed at."""
+    with pytest.raises(RequestError, match="UTF-8"):
+        parse(b"caf\xe9", {"content-type": "text/plain"})
+
+
+def test_half_a_character_is_refused():
+    """A lone surrogate is no text that a store could keep."""
+    with pytest.raises(RequestError, match="surrogate"):
+        parse_run(b'{"message": "\\ud83d"}', JSON, {}, max_bytes=99)
+
+
+def test_a_large_body_is_refused_with_the_setting_that_allows_it():
+    """A body over the limit is refused before it is parsed; one at the limit is not."""
+    assert parse("x" * 100, max_bytes=100).message == "x" * 100
+    with pytest.raises(RequestTooLargeError, match="DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"):
+        parse("x" * 101, max_bytes=100)
+
+
+@pytest.mark.parametrize("name", ["session_id", "thread_id"])
+def test_the_session_is_named_in_body_or_query(name):
+    """A session id comes under either name and in either place; the same id may come more than once."""
+    assert parse({"message": "hi", name: "s-1"}).session_id == "s-1"
+    assert parse("hi", **{name: "s-1"}).session_id == "s-1"
+    assert parse({"message": "hi", "thread_id": "s-1", "session_id": "s-1"}, **{name: "s-1"}).session_id == "s-1"
+
+
+@pytest.mark.parametrize(
+    ("body", "params"),
+    [
+        ({"session_id": "a", "thread_id": "b"}, {}),
+        ({"session_id": "a"}, {"session_id": "b"}),
+        ({"thread_id": "a"}, {"session_id": "b"}),
+        ({}, {"session_id": "a", "thread_id": "b"}),
+    ],
+)
+def test_two_different_sessions_are_refused(body, params):
+    """Two ids that differ are not resolved by chance."""
+    with pytest.raises(RequestError, match=r"Conflicting.*'[ab]'.*'[ab]'.*send one"):
+        parse({"message": "hi"} | body, **params)
+
+
+def test_a_blank_session_id_is_none():
+    """An empty id in the query begins a new session, as leaving it out does."""
+    assert parse("hi", session_id="").session_id is None
+    assert parse({"message": "hi", "thread_id": None}).session_id is None
+
+
+@pytest.mark.parametrize("value", [5, ["a"], {"a": 1}, True])
+def test_a_session_id_that_is_no_text_is_refused(value):
+    """A session id is a text."""
+    with pytest.raises(RequestError, match="'session_id'"):
+        parse({"message": "hi", "session_id": value})
+
+
+@pytest.mark.parametrize("role", ["system", "banana", "assistant", "tool", "User", "", 5])
+def test_only_users_begin_a_turn(role):
+    """Any other role is refused by name."""
+    with pytest.raises(RequestError, match=r"'role' is .*'user'"):
+        parse({"message": "hi", "role": role})
+    assert parse({"message": "hi", "role": "user"}).message == "hi"
+
+
+@pytest.mark.parametrize("value", ["json", ["a"], 5, {}, True])
+def test_a_response_format_is_a_schema(value):
+    """What is no schema is refused."""
+    with pytest.raises(RequestError, match=r"'response_format'.*JSON schema"):
+        parse({"message": "hi", "response_format": value})
+
+
+def test_a_response_format_names_no_class():
+    """A request cannot name a Python class to be imported."""
+    named = {"__response_schema_type__": "pydantic_model", "module": "os", "qualname": "system"}
+    with pytest.raises(RequestError, match="Python class"):
+        parse({"message": "hi", "response_format": named})
+
+
+@pytest.mark.parametrize("policy", ["queue", "reject"])
+def test_known_policies_are_taken(policy):
+    """The policies are queue and reject."""
+    assert parse({"message": "hi", "policy": policy}).policy == policy
+
+
+@pytest.mark.parametrize("policy", ["interrupt!", "", None, 5, ["queue"], {}])
+def test_unknown_policies_are_refused(policy):
+    """Another policy is refused by name."""
+    with pytest.raises(RequestError, match=r"'policy' is .*'queue'"):
+        parse({"message": "hi", "policy": policy})
+
+
+@pytest.mark.parametrize(
+    ("value", "waits"), [("false", False), ("0", False), ("No", False), ("true", True), ("ON", True)]
+)
+def test_waiting_is_chosen_by_header_query_or_body(value, waits):
+    """Whether to wait is asked in three places; the header goes first."""
+    assert parse("hi", {"X-MS-Wait-For-Response": value}).wait is waits
+    assert parse("hi", wait_for_response=value).wait is waits
+    assert parse({"message": "hi", "wait_for_response": waits}).wait is waits
+    assert parse({"message": "hi", "wait_for_response": not waits}, {"x-ms-wait-for-response": value}).wait is waits
+
+
+@pytest.mark.parametrize("value", ["perhaps", 5, 0, [], {}])
+def test_a_flag_is_true_or_false(value):
+    """A flag of another kind is refused by its name."""
+    for name in ("enable_tool_calls", "wait_for_response"):
+        with pytest.raises(RequestError, match=name):
+            parse({"message": "hi", name: value})
+
+
+def test_tool_calls_are_switched_off():
+    """enable_tool_calls false is taken in JSON and as a text."""
+    assert parse({"message": "hi", "enable_tool_calls": False}).enable_tool_calls is False
+    assert parse({"message": "hi", "enable_tool_calls": "false"}).enable_tool_calls is False
+
+
+@pytest.mark.parametrize("key", ["", "  ", "x" * 256])
+def test_an_unusable_idempotency_key_is_refused(key):
+    """A key is 1 to 255 characters."""
+    with pytest.raises(RequestError, match="Idempotency-Key"):
+        parse("hi", {"Idempotency-Key": key})
+
+
+def test_the_hash_tells_what_is_asked():
+    """A retry has the same hash however it is written; another request has another."""
+    asked = {"message": "hi", "session_id": "s", "enable_tool_calls": True, "policy": "queue"}
+    first = parse(asked)
+    retry = parse(dict(reversed(asked.items())), {"idempotency-key": "k", "x-ms-wait-for-response": "false"})
+    assert retry.request_hash == first.request_hash == parse("hi", session_id="s").request_hash
+    others = [
+        {"message": "ho"},
+        {"session_id": "t"},
+        {"enable_tool_calls": False},
+        {"response_format": {"type": "object"}},
+    ]
+    hashes = {parse(asked | other).request_hash for other in others} | {first.request_hash}
+    assert len(hashes) == len(others) + 1
+
+
+@given(st.binary(max_size=60), st.sampled_from(["application/json", "text/plain", ""]))
+def test_any_body_is_a_call_or_a_request_error(body, content_type):
+    """Whatever comes in, it is understood or refused in words; nothing else is raised."""
+    try:
+        assert parse_run(body, {"content-type": content_type}, {}, max_bytes=50).message
+    except RequestError as error:
+        assert str(error)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "message",
+                        "session_id",
+                        "thread_id",
+                        "role",
+                        "policy",
+                        "response_format",
+                        "enable_tool_calls",
+                        "x",
+                    ]
+                ),
+                inner,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_any_json_is_a_call_or_a_request_error(value):
+    """Whatever JSON comes in, it is understood or refused in words; nothing else is raised."""
+    try:
+        call = parse_run(json.dumps(value).encode(), JSON, {}, max_bytes=10_000)
+    except RequestError as error:
+        assert str(error)
+    else:
+        assert call.message.strip()

@@ -1,0 +1,47 @@
+"""Settings from the environment."""
+
+import dataclasses
+import json
+
+import pytest
+
+from durable_agent_host.errors import SettingError
+from durable_agent_host.settings import PREFIX, Settings
+from tests.kit import ROOT
+
+NAMES = [field.name for field in dataclasses.fields(Settings)]
+
+
+def test_without_settings_the_defaults_hold():
+    """An empty environment gives the documented defaults; blanks count as not set."""
+    assert Settings.from_environment({}) == Settings()
+    assert Settings.from_environment({PREFIX + "WAIT_SECONDS": " "}) == Settings()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_has_its_variable(name):
+    """Each field is read from the variable of its name, and keeps its type."""
+    read = Settings.from_environment({PREFIX + name.upper(): "7"})
+    assert dataclasses.asdict(read) == dataclasses.asdict(Settings()) | {name: 7}
+    assert type(getattr(read, name)) is type(getattr(Settings(), name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf", "1,5", "0x10"])
+def test_a_value_without_meaning_is_refused_by_name(name, value):
+    """The error names the variable, the value and what to set."""
+    with pytest.raises(SettingError, match=rf"{PREFIX}{name.upper()} is '{value}'; set it to a number above 0"):
+        Settings.from_environment({PREFIX + name.upper(): value})
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if isinstance(getattr(Settings(), name), int)])
+def test_counts_are_whole_numbers_above_zero(name):
+    """A count between 0 and 1 is not rounded down to none."""
+    with pytest.raises(SettingError, match=name.upper()):
+        Settings.from_environment({PREFIX + name.upper(): "0.5"})
+
+
+def test_the_sample_names_every_setting():
+    """local.settings.sample.json has every variable that the code reads."""
+    sample = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
+    assert {PREFIX + name.upper() for name in NAMES} <= set(sample)
