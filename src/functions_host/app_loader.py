@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ _DURABLE_TRIGGERS = {
     "entityTrigger": "entityName",
 }
 _SERVED_TRIGGERS = {"httpTrigger", *_DURABLE_TRIGGERS}
+_REMEMBERED_TIMES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def load_app(app_dir: Path) -> tuple[AppFunction, ...]:
     os.chdir(app_dir)
     sys.path.insert(0, str(app_dir))
     _import_app(app_dir, Path(script).stem)
+    _remember_parsed_times()
     functions = tuple(_describe(metadata) for metadata in _index(app_dir, script))
     _refuse_http_streaming()
     return tuple(function for function in functions if not is_disabled(function.name))
@@ -83,6 +86,18 @@ def _import_app(app_dir: Path, module_name: str) -> None:
     except Exception as error:
         place = _find_place(error, app_dir)
         raise StartupError(f"The app cannot be imported: {type(error).__name__}: {error} ({place}).") from error
+
+
+def _remember_parsed_times() -> None:
+    """Let the SDK remember the times that it has parsed.
+
+    On every replay it parses the time of every event again, which took a third of an episode. The
+    parser stays the SDK's own; its results cannot change once made.
+    """
+    history_event: Any = sys.modules.get("azure.durable_functions.models.history.HistoryEvent")
+    parse = getattr(history_event, "dt_parse", None)
+    if parse is not None:
+        history_event.dt_parse = lru_cache(_REMEMBERED_TIMES)(parse)
 
 
 def _find_place(error: Exception, app_dir: Path) -> str:
