@@ -1,0 +1,206 @@
+"""What the repository promises beside its code: settings, requirements, and what is deployed."""
+
+import fnmatch
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.house.source import ROOT, modules, tracked_files
+
+FUNCTIONS_SETTINGS = {
+    "FUNCTIONS_WORKER_RUNTIME",
+    "AzureWebJobsStorage",
+    "TASKHUB_NAME",
+    "DURABLE_TASK_SCHEDULER_CONNECTION_STRING",
+}
+"""Settings of the Functions host and of host.json, which our code does not read."""
+
+READ_BUT_NOT_OFFERED = {
+    # Another name of AZURE_OPENAI_DEPLOYMENT that the framework's own samples use.
+    "AZURE_OPENAI_MODEL",
+}
+
+SETTING = re.compile(r'"((?:AZURE_OPENAI|OPENAI)_[A-Z_]+)"')
+
+
+def _sample_settings() -> set[str]:
+    return set(json.loads((ROOT / "local.settings.sample.json").read_text())["Values"])
+
+
+def _read_settings() -> set[str]:
+    from dataclasses import fields
+
+    from durable_agent_host.settings import PREFIX, Settings
+
+    ours = {PREFIX + field.name.upper() for field in fields(Settings)}
+    providers = (SETTING.findall(module.text) for module in modules("durable_agent_host.providers"))
+    return ours.union(*providers)
+
+
+def _pins() -> dict[str, Requirement]:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    return {pin.name: pin for pin in pins}
+
+
+def _project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def _deployed_files() -> list[str]:
+    """What ``func azure functionapp publish`` would upload: ``.funcignore`` has the rules of ``.gitignore``."""
+    rules = [line for line in (ROOT / ".funcignore").read_text().splitlines() if line and not line.startswith("#")]
+    return [name for name in tracked_files() if not _is_ignored(name, rules)]
+
+
+def _is_ignored(name: str, rules: list[str]) -> bool:
+    is_ignored = False
+    for rule in rules:
+        pattern = rule.removeprefix("!").rstrip("/")
+        parts = name.split("/")
+        above = ["/".join(parts[:count]) for count in range(1, len(parts) + (not rule.endswith("/")))]
+        if any(fnmatch.fnmatchcase(path if "/" in pattern else path.rpartition("/")[2], pattern) for path in above):
+            is_ignored = not rule.startswith("!")
+    return is_ignored
+
+
+def test_function_app_is_short():
+    """The function app is agents and one line; what it does is in the package."""
+    assert len((ROOT / "function_app.py").read_text().splitlines()) <= 40
+
+
+def test_sample_settings_are_what_the_code_reads():
+    """Every setting that the code reads is in the sample, and the sample has no other."""
+    assert _sample_settings() - FUNCTIONS_SETTINGS == _read_settings() - READ_BUT_NOT_OFFERED
+
+
+def test_sample_settings_are_the_defaults():
+    """Copying the sample changes nothing but what is filled in."""
+    from durable_agent_host.settings import Settings
+
+    values = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
+    assert Settings.from_environment(values) == Settings()
+
+
+def test_host_settings_are_in_the_sample():
+    """What host.json takes from the environment is in the sample."""
+    host = (ROOT / "host.json").read_text()
+    connection = json.loads(host)["extensions"]["durableTask"]["storageProvider"]["connectionStringName"]
+    assert {*re.findall(r"%(\w+)%", host), connection} <= _sample_settings()
+
+
+def test_settings_are_in_the_readme():
+    """Every setting of ours is explained."""
+    readme = (ROOT / "README.md").read_text()
+    assert not [name for name in _sample_settings() - FUNCTIONS_SETTINGS if name not in readme]
+
+
+def test_routes_are_in_the_readme():
+    """Every route is explained, and none that is not there."""
+    from durable_agent_host.http.routes import ROUTES
+
+    readme = (ROOT / "README.md").read_text()
+    shown = set(re.findall(r"`(GET|POST|PUT|DELETE|PATCH) (/api/[^`]*)`", readme))
+    assert shown == {(route.method, f"/api/{route.template}") for route in ROUTES}
+
+
+def test_files_that_the_readme_names_are_there():
+    """The table of what to change where leads somewhere."""
+    readme = (ROOT / "README.md").read_text()
+    named = set(re.findall(r"`((?:src|tests|scripts|benchmarks)/[\w./-]+)`", readme))
+    assert named
+    assert not [name for name in sorted(named) if not (ROOT / name).exists()]
+
+
+def test_requirements_are_pinned_and_installed():
+    """What is tested here is what is deployed."""
+    for name, pin in _pins().items():
+        assert re.fullmatch(r"==[^*,]+", str(pin.specifier)), f"{name} is not pinned"
+        assert pin.specifier.contains(version(name), prereleases=True), f"{pin} is asked for, {version(name)} is here"
+
+
+def test_requirements_fit_the_project():
+    """The pins and pyproject.toml name the same packages, and the pins are in its ranges."""
+    ranges = {one.name: one for one in map(Requirement, _project()["dependencies"])}
+    pins = _pins()
+    assert ranges.keys() == pins.keys()
+    for name, pin in pins.items():
+        pinned = str(pin.specifier).removeprefix("==")
+        assert ranges[name].specifier.contains(pinned, prereleases=True), f"{pin} is outside of {ranges[name]}"
+
+
+def test_version_is_one():
+    """The project's version and the changelog's newest are the same."""
+    newest = re.search(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert newest[1] == _project()["version"]
+
+
+@pytest.mark.parametrize("left_out", ["src/functions_host", "src/practice_model", "tests", "benchmarks", "scripts"])
+def test_what_is_for_this_machine_is_not_deployed(left_out):
+    """The embedded host, the practice model and the tests stay at home."""
+    assert not [name for name in _deployed_files() if name.startswith(left_out + "/")]
+
+
+def test_what_a_deployed_app_needs_is_deployed():
+    """The app, its host settings, its requirements and the whole package are uploaded."""
+    package = {module.path.relative_to(ROOT).as_posix() for module in modules("durable_agent_host")}
+    assert {"function_app.py", "host.json", "requirements.txt", *package} <= set(_deployed_files())
+
+
+NAME_FUNCTIONS = """
+import json, sys
+root, app = sys.argv[1:]
+sys.path[:] = [app, *(path for path in sys.path if not path.startswith(root) or "site-packages" in path)]
+import function_app, durable_agent_host
+names = [function.get_function_name() for function in function_app.app.get_functions()]
+foreign = [name for name in sys.modules if name.partition(".")[0] in ("functions_host", "practice_model", "tests")]
+print(json.dumps([names, foreign, durable_agent_host.__file__]))
+"""
+
+
+def test_a_deployed_app_can_be_imported(tmp_path):
+    """What is uploaded is an app: it loads with nothing of ours but what is in it, and names its functions."""
+    for name in _deployed_files():
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    environment |= {"OPENAI_API_KEY": "none", "OPENAI_MODEL": "none"}
+    done = subprocess.run(
+        [sys.executable, "-c", NAME_FUNCTIONS, str(ROOT), str(tmp_path)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names, foreign, package = json.loads(done.stdout.splitlines()[-1])
+    assert {"agent_turn", "run_agent_turn", "http-run", "dafx-BugRepro", "dafx-Analyst"} <= set(names)
+    assert not foreign
+    assert Path(package).is_relative_to(tmp_path)
+
+
+MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home|Users|root|work|workspace)/[\w.]|[A-Z]:\\\\?Users\\")
+
+
+def test_no_file_names_a_place_on_one_machine():
+    """The project stands on any machine: no tracked file names a folder of someone's home."""
+    named: list[str] = []
+    for name in tracked_files():
+        content = (ROOT / name).read_bytes()
+        if b"\0" not in content and name != "tests/house/test_repository.py":
+            found = MACHINE_PATH.search(content)
+            if found:
+                named.append(f"{name}: {content[max(0, found.start() - 20) : found.end() + 20]!r}")
+    assert not named
