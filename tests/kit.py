@@ -7,8 +7,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,17 @@ class Running:
     process: subprocess.Popen[str]
     url: str
     output: list[str] = field(default_factory=list)
+    reader: threading.Thread | None = None
 
     def kill(self) -> None:
         """End it with SIGKILL, as a crash does."""
         self.process.kill()
         self.process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        if self.reader:
+            self.reader.join()
 
     def stop(self) -> int:
         """End it with SIGTERM and give its exit status."""
@@ -44,8 +51,7 @@ class Running:
         try:
             return self.process.wait(15)
         finally:
-            if self.process.poll() is None:
-                self.kill()
+            self.kill()
 
 
 def start_process(arguments: list[str], env: dict[str, str] | None = None, cwd: Path = ROOT) -> Running:
@@ -68,24 +74,26 @@ def start_process(arguments: list[str], env: dict[str, str] | None = None, cwd: 
         line = process.stdout.readline()
         output.append(line)
         if "ready" in line and (found := re.search(r"http://\S+?(?=[\s)]|$)", line)):
-            _drain(process, output)
-            return Running(process, found[0].rstrip("/"), output)
+            return Running(process, found[0].rstrip("/"), output, _drain(process, output))
         if not line:
             break
     process.kill()
     process.wait()
+    process.stdout.close()
     raise StartError("".join(output))
 
 
-def _drain(process: subprocess.Popen[str], output: list[str]) -> None:
+def _drain(process: subprocess.Popen[str], output: list[str]) -> threading.Thread:
     """Read the rest of the output in a thread, so that the process never blocks on a full pipe."""
-    import threading
 
     def read() -> None:
-        with contextlib.suppress(ValueError):
-            output.extend(process.stdout or ())
+        assert process.stdout is not None
+        with process.stdout:
+            output.extend(process.stdout)
 
-    threading.Thread(target=read, daemon=True).start()
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    return reader
 
 
 def clean_environment() -> dict[str, str]:
@@ -128,7 +136,7 @@ def start_model(*, recordings: Path | None = None, port: int = 0) -> PracticeMod
     """Start a practice model."""
     more = ["--recordings", str(recordings)] if recordings else []
     running = start_process(["-m", "practice_model", "--port", str(port), *more])
-    return PracticeModel(running.process, running.url, running.output)
+    return PracticeModel(running.process, running.url, running.output, running.reader)
 
 
 @dataclass
@@ -154,6 +162,57 @@ class AgentHost(Running):
         """Get a path after ``/api``."""
         return requests.get(f"{self.url}/api{path}", timeout=60)
 
+    def post(self, path: str, body: bytes, **headers: str) -> requests.Response:
+        """Post bytes to a path after ``/api``; ``_`` in header names stands for ``-``."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return requests.post(f"{self.url}/api{path}", data=body, headers=named, timeout=120)
+
+    def turn(self, answer: requests.Response) -> dict[str, Any]:
+        """Read the turn that an answer of `run` belongs to, by its headers."""
+        agent = answer.request.path_url.split("/")[3]
+        headers = answer.headers
+        return self.get(f"/agents/{agent}/sessions/{headers['x-ms-session-id']}/turns/{headers['x-ms-turn-id']}").json()
+
+    def end_of_turn(self, url: str) -> dict[str, Any]:
+        """Ask for a turn until it has ended."""
+
+        def ended() -> dict[str, Any] | None:
+            answer = requests.get(url, timeout=60)
+            return answer.json() if answer.ok and answer.json()["status"] != "running" else None
+
+        return wait_until(ended)
+
+    @property
+    def management(self) -> str:
+        """Where the management routes of the Durable Task extension begin."""
+        return f"{self.url}/runtime/webhooks/durabletask"
+
+    def signal(self, agent: str, session_id: str, operation: str, body: Any) -> None:
+        """Signal the entity of a session."""
+        url = f"{self.management}/entities/dafx-{agent}/{session_id}"
+        assert requests.post(url, params={"op": operation}, json=body, timeout=60).ok
+
+    def state(self, agent: str, session_id: str) -> dict[str, Any] | None:
+        """Read the state of a session's entity as it is stored."""
+        answer = requests.get(f"{self.management}/entities/dafx-{agent}/{session_id}", timeout=60)
+        return answer.json() if answer.ok else None
+
+    def put_state(self, agent: str, session_id: str, state: Any) -> None:
+        """Store a state through the operation ``put`` of the lab's entity."""
+        self.signal(agent, session_id, "put", state)
+        wait_until(lambda: self.state(agent, session_id) == state)
+
+    def orchestrate(self, name: str, value: Any) -> dict[str, Any]:
+        """Run an orchestration to its end; gives its status."""
+        started = requests.post(f"{self.management}/orchestrators/{name}", json=value, timeout=60).json()
+        ended = {"Completed", "Failed", "Terminated"}
+
+        def status() -> dict[str, Any] | None:
+            now = requests.get(f"{self.management}/instances/{started['id']}", timeout=60).json()
+            return now if now["runtimeStatus"] in ended else None
+
+        return wait_until(status)
+
     def session(self, agent: str, session_id: str) -> dict[str, Any]:
         """Read a conversation."""
         answer = self.get(f"/agents/{agent}/sessions/{session_id}")
@@ -167,7 +226,16 @@ def start_host(data: Path, model: Running | None, *, app: Path = ROOT, port: int
     running = start_process(
         ["-m", "functions_host", "start", "--app", str(app), "--port", str(port), "--data", str(data)], settings
     )
-    return AgentHost(running.process, running.url, running.output)
+    return AgentHost(running.process, running.url, running.output, running.reader)
+
+
+def wait_until[T](look: Callable[[], T], seconds: float = 60) -> T:
+    """Look again and again until something true is seen."""
+    deadline = time.monotonic() + seconds
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain; last seen: {seen!r}"
+        time.sleep(0.02)
+    return seen
 
 
 @contextlib.contextmanager
@@ -178,3 +246,17 @@ def hosted(data: Path, model: Running | None, *, app: Path = ROOT, **env: str) -
         yield host
     finally:
         host.stop()
+
+
+class Lives:
+    """A host on one data directory that can crash and come back."""
+
+    def __init__(self, data: Path, model: Running | None, *, app: Path = ROOT, **env: str) -> None:
+        self._start = lambda: start_host(data, model, app=app, **env)
+        self.host = self._start()
+
+    def crash(self) -> AgentHost:
+        """Kill the host with SIGKILL and start it again on the same data."""
+        self.host.kill()
+        self.host = self._start()
+        return self.host

@@ -1,0 +1,76 @@
+"""Processes that the scenarios share: a practice model, the project's own app, and the lab."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_model
+
+LAB = Path(__file__).parent / "apps" / "lab"
+
+
+@pytest.fixture(scope="session")
+def practice_model() -> Iterator[PracticeModel]:
+    """A practice model for the whole run."""
+    running = start_model()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def model(practice_model: PracticeModel) -> PracticeModel:
+    """The practice model, with nothing scripted and nothing received."""
+    practice_model.forget()
+    return practice_model
+
+
+@pytest.fixture(scope="session")
+def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    with hosted(tmp_path_factory.mktemp("host"), practice_model) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ledger") / "ledger.txt"
+
+
+@pytest.fixture(scope="session")
+def _lab(practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    with hosted(tmp_path_factory.mktemp("lab"), practice_model, app=LAB, LEDGER=str(_ledger)) as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(_ledger: Path) -> Path:
+    """The file to which the lab's tool writes its charges, empty."""
+    _ledger.write_text("")
+    return _ledger
+
+
+@pytest.fixture
+def host(_host: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host with the project's own app."""
+    return _host
+
+
+@pytest.fixture
+def lab(_lab: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host with the lab's app."""
+    return _lab
+
+
+@pytest.fixture
+def lives(model: PracticeModel, tmp_path: Path) -> Iterator[Callable[..., Lives]]:
+    """Hosts that can crash, each on a data directory of its own."""
+    started: list[Lives] = []
+
+    def start(app: Path = LAB, **env: str) -> Lives:
+        folder = tmp_path / str(len(started))
+        started.append(Lives(folder, model, app=app, LEDGER=str(tmp_path / "ledger.txt"), **env))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.host.kill()

@@ -1,0 +1,237 @@
+"""What a user meets when something is wrong: a clear sentence with the right status, and never a second run."""
+
+import json
+import re
+
+import pytest
+import requests
+
+from tests.durable_agent_host.conftest import LAB
+from tests.kit import ROOT, AgentHost, PracticeModel, start_host
+
+
+def problem(answer, status):
+    """Check that an answer is a problem of a status; gives its sentence."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].startswith("application/problem+json")
+    body = answer.json()
+    assert body["status"] == status
+    assert body["error"] == body["detail"]
+    assert "Traceback" not in answer.text
+    assert "/src/" not in answer.text
+    return body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "reason"),
+    [
+        (b"", "text/plain", "Message is required"),
+        (b"  ", "text/plain", "blank|required"),
+        (b"caf\xe9", "text/plain", "UTF-8"),
+        (b"{", "application/json", "not valid JSON"),
+        (b"\xff\xfe", "application/json", "UTF-8"),
+        (b"[1]", "application/json", "not an object"),
+        (b"{}", "application/json", "Message is required"),
+        (b'{"message": {"text": "hi"}}', "application/json", "'message' is an object"),
+        (b'{"message": "hi", "role": "system"}', "application/json", "'role' is 'system'"),
+        (b'{"message": "hi", "role": "banana"}', "application/json", "'role' is 'banana'"),
+        (b'{"message": "hi", "session_id": "a", "thread_id": "b"}', "application/json", "Conflicting"),
+        (b'{"message": "hi", "session_id": "a/b"}', "application/json", "'/'"),
+        (b'{"message": "hi", "session_id": "a#b"}', "application/json", "'#'"),
+        (b'{"message": "hi", "session_id": "a\\u0007b"}', "application/json", "x07"),
+        (b'{"message": "hi", "policy": "rush"}', "application/json", "'policy' is 'rush'"),
+        (b'{"message": "hi", "response_format": "json"}', "application/json", "'response_format'"),
+        (b'{"message": "hi", "session_id": "' + b"x" * 5000 + b'"}', "application/json", "5000 characters"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(lab: AgentHost, model, body, content_type, reason):
+    """A malformed request is a 400 that names the rule, and no model is called."""
+    assert re.search(reason, problem(lab.post("/agents/Kept/run", body, content_type=content_type), 400))
+    assert model.requests() == []
+
+
+def test_a_session_id_in_the_query_keeps_the_rules(lab: AgentHost):
+    """The query's session id is held to the same rules, and may not contradict the body's."""
+    problem(lab.run("Instant", "hi", session_id="a/b"), 400)
+    problem(lab.run("Instant", {"message": "hi", "session_id": "a"}, thread_id="b"), 400)
+    assert lab.run("Instant", {"message": "hi", "session_id": "a"}, thread_id="a").status_code == 200
+
+
+def test_a_body_that_is_too_large_is_refused(lab: AgentHost):
+    """A body over the limit is a 413 that names the setting."""
+    assert "MAX_REQUEST_BYTES" in problem(lab.run("Instant", "x" * (4 * 1024 * 1024 + 1)), 413)
+
+
+def test_what_does_not_exist_is_a_404(lab: AgentHost):
+    """Unknown agents, sessions and turns are named; the hosted agents are listed."""
+    assert "Instant" in problem(lab.run("Nobody", "hi"), 404)
+    problem(lab.get("/agents/Nobody/sessions/s"), 404)
+    problem(lab.get("/agents/Instant/sessions/never-begun"), 404)
+    problem(lab.get("/agents/Instant/sessions/s/turns/none"), 404)
+    answer = lab.run("Instant", "hi")
+    turn = answer.headers["x-ms-turn-id"]
+    problem(lab.get(f"/agents/Instant/sessions/another/turns/{turn}"), 404)
+    problem(lab.get(f"/agents/Kept/sessions/{answer.headers['x-ms-session-id']}/turns/{turn}"), 404)
+
+
+def test_an_agent_that_raises_is_a_502_with_the_reason(lab: AgentHost):
+    """A turn whose agent raised is never a success: the status, the turn and the session say that it failed."""
+    answer = lab.run("Raising", {"message": "magic"})
+    assert "ValueError: cannot do magic" in problem(answer, 502)
+    assert answer.json()["turn_id"] == answer.headers["x-ms-turn-id"]
+    turn = lab.turn(answer)
+    assert (turn["status"], turn["response"]) == ("failed", None)
+    assert "cannot do magic" in turn["error"]["message"]
+    session = lab.session("Raising", answer.headers["x-ms-session-id"])
+    assert session["messages"] == []
+    assert session["running_turn_id"] is None
+    again = lab.run("Raising", "work", thread_id=session["session_id"])
+    assert (again.status_code, again.text) == (200, "worked, 1 seen")
+
+
+def test_a_failed_turn_in_text_mode_does_not_echo_the_message(lab: AgentHost):
+    """A text client gets the problem, and never its own words as the answer."""
+    answer = lab.run("Raising", "my very own words")
+    assert answer.status_code == 502
+    assert answer.text != "my very own words"
+    problem(answer, 502)
+
+
+def test_an_endpoint_that_cannot_be_reached_is_named(lab: AgentHost):
+    """The sentence names the endpoint and the setting to check."""
+    detail = problem(lab.run("Unreachable", "hi"), 502)
+    assert "127.0.0.1:9" in detail
+    assert "OPENAI_BASE_URL" in detail
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "calls"),
+    [
+        ({"status": 401, "code": "invalid_api_key", "message": "Incorrect API key provided"}, "OPENAI_API_KEY", 1),
+        ({"status": 403, "message": "No access"}, "key may use this model", 1),
+        ({"status": 404, "code": "model_not_found", "message": "no such model"}, "OPENAI_MODEL", 1),
+        ({"status": 400, "code": "model_not_found", "message": "no such model"}, "OPENAI_MODEL", 1),
+        ({"status": 400, "message": "bad item"}, "bad item", 1),
+        ({"status": 429, "message": "slow down", "retry_after": 0.05}, "429: slow down", 3),
+        ({"status": 500, "message": "oops", "retry_after": 0.05}, "500: oops", 3),
+    ],
+)
+def test_what_the_models_service_refuses_is_explained(lab: AgentHost, model: PracticeModel, error, reason, calls):
+    """A refused call is a 502 with the service's words and what to check; only the SDK's own retries call it again."""
+    model.plan({"error": error}, times=None)
+    assert reason in problem(lab.run("Kept", "hi"), 502)
+    assert len(model.requests()) == calls
+
+
+def test_a_model_that_does_not_exist_is_named(lives, model):
+    """A wrong model name in the settings is answered with the name and the setting."""
+    life = lives(ROOT, OPENAI_MODEL="no-such-model")
+    answer = life.host.run("BugRepro", "hi")
+    if answer.status_code == 200:
+        model.plan(
+            {"error": {"status": 404, "code": "model_not_found", "message": "The model 'no-such-model' does not exist"}}
+        )
+        answer = life.host.run("BugRepro", "hi")
+    detail = problem(answer, 502)
+    assert "no-such-model" in detail
+    assert "OPENAI_MODEL" in detail
+
+
+def test_a_wrong_key_is_told(model: PracticeModel, lives):
+    """A service that refuses the key is a 502 that names the key's setting, and shows no key."""
+    model.plan({"error": {"status": 401, "code": "invalid_api_key", "message": "Incorrect API key provided"}})
+    answer = lives(ROOT, OPENAI_API_KEY="sk-wrong-key").host.run("BugRepro", "hi")
+    assert "OPENAI_API_KEY" in problem(answer, 502)
+    assert "sk-wrong-key" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ({"text": "Charged it all.", "break_after_events": 4}, ""),
+        ({"text": "Charged", "fail": {"code": "server_error", "message": "the model broke"}}, "the model broke"),
+        ({"error": {"status": 400, "message": "no more"}}, "no more"),
+    ],
+)
+def test_a_stream_that_breaks_runs_no_tool_twice(lab: AgentHost, model: PracticeModel, ledger, ending, reason):
+    """After a tool has run, a broken answer fails the turn: two model calls, one charge, no silent second run."""
+    model.plan({"calls": [{"name": "charge", "arguments": {"amount": 12.5}}]}, ending)
+    answer = lab.run("Ledger", {"message": "Charge me"})
+    assert reason in problem(answer, 502)
+    assert len(model.requests()) == 2
+    assert ledger.read_text() == "12.5\n"
+    assert lab.session("Ledger", answer.headers["x-ms-session-id"])["messages"] == []
+
+
+def test_errors_carry_the_headers_of_their_turn(lab: AgentHost):
+    """A turn that failed names its session and turn in the headers."""
+    headers = lab.run("Raising", "x", thread_id="s-1").headers
+    assert headers["x-ms-session-id"] == headers["x-ms-thread-id"] == "s-1"
+    assert headers["x-ms-turn-id"]
+
+
+def test_an_app_without_a_model_does_not_start(tmp_path):
+    """Without a setting the start fails with one sentence that names what to set."""
+    from tests.kit import StartError
+
+    with pytest.raises(StartError) as failed:
+        start_host(tmp_path / "data", None)
+    said = str(failed.value)
+    assert "OPENAI_API_KEY" in said
+    assert "AZURE_OPENAI_ENDPOINT" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"OPENAI_API_KEY": "k"}, "OPENAI_MODEL"),
+        ({"AZURE_OPENAI_ENDPOINT": "https://x.openai.azure.com"}, "AZURE_OPENAI_DEPLOYMENT"),
+        ({"OPENAI_API_KEY": "k", "OPENAI_MODEL": "m", "DURABLE_AGENT_HOST_WAIT_SECONDS": "soon"}, "WAIT_SECONDS"),
+    ],
+)
+def test_a_setting_that_is_missing_or_wrong_is_named_at_start(tmp_path, settings, named):
+    """The start says which setting is missing or has no meaning."""
+    from tests.kit import StartError
+
+    with pytest.raises(StartError) as failed:
+        start_host(tmp_path / "data", None, **settings)
+    assert named in str(failed.value)
+    assert "Traceback" not in str(failed.value)
+
+
+def test_health_is_open_and_tells_how_many_agents(lab: AgentHost):
+    """Health needs no key, and asks the store."""
+    answer = lab.get("/health")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "healthy", "agent_count": 7}
+
+
+def test_hosted_agents_are_listed(lab: AgentHost):
+    """The list names every agent with the URL to run it."""
+    agents = {agent["name"]: agent for agent in lab.get("/agents").json()["agents"]}
+    assert {"Instant", "Ledger", "Kept"} <= set(agents)
+    answer = requests.post(agents["Instant"]["run_url"], data="hi", timeout=30)
+    assert (answer.status_code, answer.text) == (200, "1: hi")
+
+
+def test_no_user_content_is_logged(lives):
+    """What users and models say is not in the host's log."""
+    life = lives(LAB)
+    life.host.run("Instant", {"message": "the secret word is mandrill"})
+    life.host.run("Raising", {"message": "the secret word is mandrill"})
+    life.host.stop()
+    assert "mandrill" not in "".join(life.host.output)
+
+
+def test_answers_are_json_without_surprises(lab: AgentHost):
+    """A JSON answer has upstream's fields and ours."""
+    answer = lab.run("Kept", {"message": "hi"})
+    body = answer.json()
+    assert json.loads(answer.text) == body
+    assert body["status"] == "success"
+    assert body["message"] == "hi"
+    assert body["message_count"] == 2
+    assert body["session_id"] == body["thread_id"] == answer.headers["x-ms-session-id"]
+    assert body["turn_id"] == body["correlation_id"] == answer.headers["x-ms-turn-id"]
+    assert body["usage"]["total_token_count"] > 0

@@ -1,0 +1,248 @@
+"""Turns over HTTP: waited for or not, one after the other, each once."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tests.kit import AgentHost, PracticeModel, wait_until
+
+SLOW = {"chunk_characters": 5, "delay_milliseconds": 40}
+
+
+def test_an_instant_agent_answers_in_text(lab: AgentHost):
+    """An agent without a model answers; a text client gets the bare text, and session and turn in the headers."""
+    answer = lab.run("Instant", "hello")
+    assert (answer.status_code, answer.text) == (200, "1: hello")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["x-ms-session-id"] == answer.headers["x-ms-thread-id"]
+    again = lab.run("Instant", "again", thread_id=answer.headers["x-ms-thread-id"])
+    assert again.text == "3: again"
+    assert again.headers["x-ms-thread-id"] == answer.headers["x-ms-thread-id"]
+    assert again.headers["x-ms-turn-id"] != answer.headers["x-ms-turn-id"]
+
+
+def test_json_answers_carry_the_headers_too(lab: AgentHost):
+    """A JSON client finds session and turn in the headers, the body and the reads."""
+    answer = lab.run("Instant", {"message": "hello", "session_id": "json-1"})
+    assert answer.headers["x-ms-session-id"] == answer.headers["x-ms-thread-id"] == "json-1"
+    assert answer.headers["x-ms-turn-id"] == answer.json()["turn_id"]
+    for path in (
+        "/agents/Instant/sessions/json-1",
+        f"/agents/Instant/sessions/json-1/turns/{answer.json()['turn_id']}",
+    ):
+        assert lab.get(path).headers["x-ms-session-id"] == "json-1"
+
+
+def test_the_agents_name_is_found_in_any_case(lab: AgentHost):
+    """A name in other letters is the same agent with the same sessions."""
+    lab.run("Instant", {"message": "hello", "session_id": "case-1"})
+    assert lab.run("INSTANT", {"message": "again", "session_id": "case-1"}).json()["response"] == "3: again"
+
+
+def test_without_waiting_the_answer_is_fetched_later(lab: AgentHost, model: PracticeModel):
+    """A client that does not wait gets 202 with the turn's URL at once, and the answer there."""
+    model.plan({"text": "A slow answer.", **SLOW})
+    answer = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
+    assert answer.status_code == 202, answer.text
+    body = answer.json()
+    assert body["status"] == "accepted"
+    assert answer.headers["Location"] == body["turn_url"]
+    assert answer.headers["x-ms-turn-id"] == body["turn_id"]
+    assert requests.get(body["turn_url"], timeout=30).json()["status"] == "running"
+    turn = lab.end_of_turn(body["turn_url"])
+    assert (turn["status"], turn["response"], turn["message_count"]) == ("completed", "A slow answer.", 2)
+    assert turn["usage"]["total_token_count"] > 0
+    session = requests.get(body["session_url"], timeout=30).json()
+    assert [turn["turn_id"] for turn in session["turns"]] == [body["turn_id"]]
+
+
+@pytest.mark.parametrize("place", ["query", "body"])
+def test_not_waiting_is_asked_in_query_and_body_too(lab: AgentHost, place):
+    """Upstream's clients ask in the body or the query."""
+    body = {"message": "hi"} | ({"wait_for_response": False} if place == "body" else {})
+    params = {"wait_for_response": "false"} if place == "query" else {}
+    answer = lab.run("Instant", body, **params)
+    assert answer.status_code == 202
+    assert lab.end_of_turn(answer.json()["turn_url"])["response"] == "1: hi"
+
+
+def test_a_turn_that_outlasts_the_wait_is_a_504_and_goes_on(lives, model: PracticeModel):
+    """When the wait is over the client gets 504 with the turn's URL, the same turn goes on, and its answer is there."""
+    host = lives(DURABLE_AGENT_HOST_WAIT_SECONDS="0.3").host
+    model.plan({"text": "A slow answer, at last.", **SLOW})
+    answer = host.run("Kept", {"message": "hi"})
+    assert answer.status_code == 504, answer.text
+    assert answer.headers["content-type"].startswith("application/problem+json")
+    body = answer.json()
+    assert answer.headers["Location"] == body["turn_url"]
+    assert body["turn_id"] == answer.headers["x-ms-turn-id"]
+    assert "still running" in body["detail"]
+    turn = host.end_of_turn(body["turn_url"])
+    assert (turn["status"], turn["response"]) == ("completed", "A slow answer, at last.")
+    assert len(model.requests()) == 1
+
+
+def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: PracticeModel):
+    """Turns that come while one runs wait, and run in the order of their arrival; each sees the ones before."""
+    model.plan({"text": "slow", **SLOW}, {"text": "second"}, {"text": "third"}, {"text": "fourth"})
+    session = f"s-{uuid4().hex}"
+    started = []
+    for number in range(4):
+        headers = {"x-ms-wait-for-response": "false"}
+        answer = lab.run("Ledger", {"message": f"message {number}", "session_id": session}, headers=headers)
+        assert answer.status_code == 202
+        started.append(answer.json())
+        if number:
+            wait_until(lambda: len(lab.session("Ledger", session)["queued_turn_ids"]) == number)  # noqa: B023
+    ended = [lab.end_of_turn(turn["turn_url"]) for turn in started]
+    assert [turn["response"] for turn in ended] == ["slow", "second", "third", "fourth"]
+    assert [turn["message_count"] for turn in ended] == [2, 4, 6, 8]
+    texts = [
+        content["text"] for message in lab.session("Ledger", session)["messages"] for content in message["contents"]
+    ]
+    assert texts == ["message 0", "slow", "message 1", "second", "message 2", "third", "message 3", "fourth"]
+    assert [len(request["body"]["input"]) for request in model.requests()] == [1, 3, 5, 7]
+
+
+def test_many_clients_of_one_session_all_get_their_answers(lab: AgentHost, model: PracticeModel):
+    """Turns that arrive at once never overlap, and none is lost."""
+    session = f"s-{uuid4().hex}"
+
+    def ask(number):
+        return lab.run("Ledger", {"message": f"message {number}", "session_id": session})
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, range(8)))
+    assert [answer.status_code for answer in answers] == [200] * 8
+    assert sorted(answer.json()["message_count"] for answer in answers) == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert sorted(len(request["body"]["input"]) for request in model.requests()) == [1, 3, 5, 7, 9, 11, 13, 15]
+    session_now = lab.session("Ledger", session)
+    assert (session_now["running_turn_id"], session_now["queued_turn_ids"]) == (None, [])
+
+
+def test_a_busy_session_rejects_when_asked_to(lab: AgentHost, model: PracticeModel):
+    """Policy reject is a 409 that names the running turn; nothing of it is stored."""
+    model.plan({"text": "A slow answer.", **SLOW})
+    first = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"}).json()
+    wait_until(model.requests)
+    answer = lab.run("Kept", {"message": "now!", "session_id": first["session_id"], "policy": "reject"})
+    assert answer.status_code == 409, answer.text
+    assert first["turn_id"] in answer.json()["detail"]
+    assert lab.turn(answer)["status"] == "rejected"
+    assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
+    assert "now!" not in json.dumps(lab.session("Kept", first["session_id"]))
+    free = lab.run("Kept", {"message": "now!", "session_id": first["session_id"], "policy": "reject"})
+    assert free.status_code == 200
+
+
+def test_a_full_queue_says_when_to_come_back(lives, model: PracticeModel):
+    """When too many turns wait, the next one is a 429 with Retry-After."""
+    host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
+    model.plan({"text": "A slow answer.", **SLOW})
+    later = {"x-ms-wait-for-response": "false"}
+    first = host.run("Kept", {"message": "1"}, headers=later).json()
+    wait_until(model.requests)
+    host.run("Kept", {"message": "2", "session_id": first["session_id"]}, headers=later)
+    wait_until(lambda: host.session("Kept", first["session_id"])["queued_turn_ids"])
+    answer = host.run("Kept", {"message": "3", "session_id": first["session_id"]})
+    assert answer.status_code == 429, answer.text
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_a_retry_with_the_same_key_is_the_same_turn(lab: AgentHost, model: PracticeModel):
+    """The same key and body give the same turn and answer, one model call, one entry; another agent's key is its own."""
+    key = {"Idempotency-Key": uuid4().hex}
+    first, second = (lab.run("Ledger", {"message": 'charge with {"amount": 1.5}'}, headers=key) for _ in range(2))
+    assert first.status_code == second.status_code == 200
+    assert second.json() == first.json()
+    assert second.headers["x-ms-turn-id"] == first.headers["x-ms-turn-id"]
+    assert len(model.requests()) == 2
+    assert lab.session("Ledger", first.json()["session_id"])["message_count"] == 2
+    other = lab.run("Kept", {"message": "hi"}, headers=key)
+    assert other.status_code == 200
+    assert other.json()["turn_id"] != first.json()["turn_id"]
+
+
+def test_the_same_key_with_another_body_is_refused(lab: AgentHost, model: PracticeModel):
+    """A key that comes back with another request is a 422, and nothing runs."""
+    key = {"Idempotency-Key": uuid4().hex}
+    lab.run("Kept", {"message": "hi", "session_id": "key-1"}, headers=key)
+    answer = lab.run("Kept", {"message": "ho", "session_id": "key-1"}, headers=key)
+    assert answer.status_code == 422, answer.text
+    assert key["Idempotency-Key"] in answer.json()["detail"]
+    assert len(model.requests()) == 1
+
+
+def test_retries_at_the_same_time_are_one_turn(lab: AgentHost, model: PracticeModel, ledger):
+    """A key that arrives several times at once runs its tools once, and everyone gets the answer."""
+    body, key = {"message": 'charge with {"amount": 2.5}'}, {"Idempotency-Key": uuid4().hex}
+    with ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(lambda _: lab.run("Ledger", body, headers=key), range(5)))
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert len({answer.text for answer in answers}) == 1
+    assert ledger.read_text() == "2.5\n"
+
+
+def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: PracticeModel):
+    """A retry with the key of a turn that failed is told how it failed, and does not run it again."""
+    model.plan({"error": {"status": 400, "message": "refused once"}})
+    key = {"Idempotency-Key": uuid4().hex}
+    first, second = (lab.run("Kept", {"message": "hi"}, headers=key) for _ in range(2))
+    assert first.status_code == second.status_code == 502
+    assert first.json() == second.json()
+    assert len(model.requests()) == 1
+
+
+def test_a_schema_in_the_body_shapes_the_answer(lab: AgentHost, model: PracticeModel):
+    """The schema reaches the model, and an answer that fits it is given."""
+    schema = {
+        "type": "object",
+        "title": "City",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    model.plan({"text": '{"city": "Oslo"}'})
+    answer = lab.run("Kept", {"message": "Which city?", "response_format": schema})
+    assert answer.status_code == 200, answer.text
+    assert json.loads(answer.json()["response"]) == {"city": "Oslo"}
+    sent = model.requests()[0]["body"]["text"]["format"]
+    assert sent["type"] == "json_schema"
+    assert sent["schema"]["properties"] == schema["properties"]
+
+
+@pytest.mark.parametrize("text", ['{"city": 5}', "Oslo"])
+def test_an_answer_that_does_not_fit_the_schema_fails_the_turn(lab: AgentHost, model: PracticeModel, text):
+    """An answer that breaks the schema is a 502 that says where, and no part of the conversation."""
+    schema = {"type": "object", "title": "City", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    model.plan({"text": text})
+    answer = lab.run("Kept", {"message": "Which city?", "response_format": schema})
+    assert answer.status_code == 502, answer.text
+    assert "response_format" in answer.json()["detail"]
+    assert lab.session("Kept", answer.json()["session_id"])["messages"] == []
+
+
+def test_switched_off_tools_are_not_offered(lab: AgentHost, model: PracticeModel, ledger):
+    """enable_tool_calls false offers the model no tool and runs none; the next turn has them again."""
+    body = {"message": 'charge with {"amount": 3.5}'}
+    answer = lab.run("Ledger", body | {"enable_tool_calls": False})
+    assert answer.status_code == 200, answer.text
+    assert not model.requests()[0]["body"].get("tools")
+    assert ledger.read_text() == ""
+    again = lab.run("Ledger", body | {"session_id": answer.json()["session_id"]})
+    assert again.status_code == 200, again.text
+    assert [tool["name"] for tool in model.requests()[-1]["body"]["tools"]] == ["charge"]
+    assert ledger.read_text() == "3.5\n"
+
+
+def test_sessions_do_not_wait_for_each_other(lab: AgentHost, model: PracticeModel):
+    """A slow turn of one session holds up no other session."""
+    model.plan({"text": "A slow answer.", **SLOW})
+    first = lab.run("Kept", {"message": "slow"}, headers={"x-ms-wait-for-response": "false"}).json()
+    wait_until(model.requests)
+    assert lab.run("Kept", {"message": "quick"}).status_code == 200
+    assert requests.get(first["turn_url"], timeout=30).json()["status"] == "running"
+    assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
