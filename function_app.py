@@ -31,11 +31,6 @@ except SettingError as error:
 stateless = {"store": False}
 bug_repro = Agent(client, "Use the tools you have.", name="BugRepro", tools=[echo], default_options=stateless)
 arithmetic = Agent(client, "Calculate with the tool.", name="Arithmetic", tools=[calculator], default_options=stateless)
-analyst = Agent(
-    client,
-    "Answer by running Python code.",
-    name="Analyst",
-    tools=[client.get_code_interpreter_tool()],
-    default_options={"include": ["code_interpreter_call.outputs"]},
-)
+python, outputs = client.get_code_interpreter_tool(), {"include": ["code_interpreter_call.outputs"]}
+analyst = Agent(client, "Answer by running Python code.", name="Analyst", tools=[python], default_options=outputs)
 app = DurableAgentApp(agents=[bug_repro, arithmetic, analyst])

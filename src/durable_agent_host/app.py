@@ -18,6 +18,7 @@ from durable_agent_host.durable.wakeups import Wakeups
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.handlers import Host
 from durable_agent_host.http.routes import ROUTES
+from durable_agent_host.providers import openai
 from durable_agent_host.settings import Settings
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class DurableAgentApp(AgentFunctionApp):
         self.settings = settings or Settings.from_environment()
         self._entity_class = entity_class
         self._runners: dict[str, AgentRunner] = {}
-        self._public: set[str] = set()
+        self._public: dict[str, str | None] = {}
         self._wakeups = Wakeups()
         super().__init__(
             agents=agents,
@@ -81,7 +82,7 @@ class DurableAgentApp(AgentFunctionApp):
         )
         functions_app = cast("DFApp", self)
         register_turn_functions(functions_app, self._runners, self._wakeups)
-        host = Host(runners=self._runners, public=self._public, settings=self.settings)
+        host = Host(agents=self._public, settings=self.settings)
         for route in ROUTES:
             if enable_health_check if route.is_health else enable_http_endpoints:
                 register_route(
@@ -140,13 +141,13 @@ class DurableAgentApp(AgentFunctionApp):
         enable_mcp_tool_trigger: bool,
     ) -> None:
         if enable_http_endpoint:
-            self._public.add(agent_name)
+            self._public[agent_name] = getattr(agent, "description", None)
         super()._setup_agent_functions(agent, agent_name, callback, False, enable_mcp_tool_trigger)
 
     def _setup_agent_entity(
         self, agent: SupportsAgentRun, agent_name: str, callback: AgentResponseCallbackProtocol | None
     ) -> None:
-        runner = AgentRunner(agent_name, agent, listener=TurnListener(callback))
+        runner = AgentRunner(agent_name, agent, openai, listener=TurnListener(callback))
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
 

@@ -27,16 +27,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
 
-MORE_ALLOWED = {
-    # The runner asks the one adapter that there is; with a second, the app will hand adapters in.
-    ("durable_agent_host.durable.run", "durable_agent_host.providers.openai"),
-}
-
-HTTP_MAY_USE_OF_DURABLE = {
-    "durable_agent_host.durable.client",
-    # Handlers list agents by their runner, and stamp a request with the same clock.
-    "durable_agent_host.durable.run",
-}
+HTTP_MAY_USE_OF_DURABLE = {"durable_agent_host.durable.client"}
 
 PURE = (
     *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),
@@ -99,10 +90,7 @@ def test_rooms_import_in_one_direction():
         assert module.room in ALLOWED_ROOMS, f"{module.name}: say in ALLOWED_ROOMS what {module.room} may import"
         for found in module.imports_from("durable_agent_host"):
             room = (*found.module.split("."), "")[1]
-            if (
-                room not in ALLOWED_ROOMS[module.room] | {module.room}
-                and (module.name, found.module) not in MORE_ALLOWED
-            ):
+            if room not in ALLOWED_ROOMS[module.room] | {module.room}:
                 wrong += places(module, [found])
     assert not wrong
 
@@ -123,7 +111,6 @@ def test_exceptions_are_used():
     """An exception that nothing needs any more is taken off the list."""
     used = {(module.name, found.module) for module in modules() for found in module.imports}
     http = {target for name, target in used if is_below(name, "durable_agent_host.http")}
-    assert used >= MORE_ALLOWED
     assert http >= HTTP_MAY_USE_OF_DURABLE
 
 

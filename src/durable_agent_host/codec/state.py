@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
@@ -12,6 +12,7 @@ from durable_agent_host.model.turn import TurnStats
 
 EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
+_STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
 _OURS: Final = ("version", "agentSession", "running", "queue", "receipts")
 
 
@@ -128,7 +129,7 @@ def encode_stats(stats: TurnStats) -> dict[str, Any]:
     Returns:
         Field names to numbers.
     """
-    return asdict(stats)
+    return {name: getattr(stats, name) for name in _STATS_FIELDS}
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
@@ -140,4 +141,4 @@ def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
     Returns:
         The stats.
     """
-    return TurnStats(**{field.name: wire[field.name] for field in fields(TurnStats) if field.name in wire})
+    return TurnStats(**{name: wire[name] for name in _STATS_FIELDS if name in wire})

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from durable_agent_host.codec.state import decode_stats
+from durable_agent_host.codec.state import decode_stats, encode_stats
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _REQUEST_FIELDS = frozenset(field.name for field in fields(TurnRequest))
@@ -45,7 +45,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         A dictionary that JSON can hold, by the names of `TurnOutcome`.
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
-    return wire | {"entries": list(outcome.entries), "stats": asdict(outcome.stats)}
+    return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 
 def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:

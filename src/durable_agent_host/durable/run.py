@@ -3,10 +3,10 @@
 import copy
 import json
 import time
-from collections.abc import AsyncIterable, Awaitable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from agent_framework import (
     AgentResponse,
@@ -25,12 +25,11 @@ from referencing.exceptions import Unresolvable
 from durable_agent_host.codec.content import decode_usage, encode_content, plain_json
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.durable.listener import TurnListener
-from durable_agent_host.errors import InvalidAnswerError, RequestError, TurnError, error_details
+from durable_agent_host.errors import InvalidAnswerError, ProviderError, RequestError, TurnError, error_details
 from durable_agent_host.history.provider import DurableSession, TranscriptProvider
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.providers import openai
-from durable_agent_host.turns.fold import fold_updates
+from durable_agent_host.turns.fold import HostedCalls, fold_updates
 from durable_agent_host.turns.transcript import replay_messages
 
 
@@ -39,18 +38,34 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat()
 
 
+class ProviderAdapter(Protocol):
+    """What a module of `durable_agent_host.providers` gives to the run of a turn."""
+
+    def hosted_calls(self, updates: Iterable[AgentResponseUpdate], /) -> HostedCalls:
+        """Read the finished hosted code executions from live updates."""
+        ...
+
+    def explain_error(self, error: BaseException, /) -> ProviderError | None:
+        """Say in a sentence why a call of the model failed, or None when it was something else."""
+        ...
+
+
 class AgentRunner:
     """Runs one agent's turns; holds no conversation.
 
     Args:
         name: the registered name.
         agent: of the framework, or anything with its ``run``.
+        provider: what only the model provider's clients know.
         listener: told of every update while it streams, and of the response.
     """
 
-    def __init__(self, name: str, agent: SupportsAgentRun, *, listener: TurnListener | None = None) -> None:
+    def __init__(
+        self, name: str, agent: SupportsAgentRun, provider: ProviderAdapter, *, listener: TurnListener | None = None
+    ) -> None:
         self.name = name
         self.agent = agent
+        self._provider = provider
         self._listener = listener or TurnListener(None)
         self._hosted, self._owns_history = _hosted_copy(agent)
 
@@ -71,17 +86,17 @@ class AgentRunner:
         try:
             updates, agent_session = await self._stream(session, request)
             milliseconds = (time.perf_counter() - started) * 1000
-            response = fold_updates(updates, openai.hosted_calls(updates))
+            response = fold_updates(updates, self._provider.hosted_calls(updates))
             await self._listener.on_response(request, response)
-            stats = TurnStats(chunks_streamed=len(updates), agent_milliseconds=milliseconds)
+            stats = TurnStats(chunks_streamed=len(updates), agent_milliseconds=round(milliseconds, 1))
             return _completed(session, request, response, agent_session, _weigh(updates, response, stats))
         except Exception as error:  # noqa: BLE001 - the activity is an edge: the failure is recorded in the outcome
-            reason = openai.explain_error(error) or error
+            reason = self._provider.explain_error(error) or error
             return TurnOutcome(
                 turn_id=request.turn_id,
                 status="failed",
                 error=error_details(reason),
-                stats=TurnStats(agent_milliseconds=(time.perf_counter() - started) * 1000),
+                stats=TurnStats(agent_milliseconds=round((time.perf_counter() - started) * 1000, 1)),
                 request_hash=request.request_hash,
                 ended_at=utc_now(),
             )

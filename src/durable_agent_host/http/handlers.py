@@ -5,6 +5,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import wraps
 from http import HTTPStatus
 from typing import Any, cast
@@ -15,7 +16,6 @@ import azure.functions as func
 from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.state import encode_stats
 from durable_agent_host.durable.client import TurnClient
-from durable_agent_host.durable.run import AgentRunner, utc_now
 from durable_agent_host.errors import DurableAgentHostError, IdempotencyKeyReusedError, NotFoundError, TurnTimedOutError
 from durable_agent_host.http.parse import RunCall, parse_run
 from durable_agent_host.http.problems import problem, problem_of_error, problem_of_outcome
@@ -32,13 +32,11 @@ class Host:
     """What every handler needs.
 
     Attributes:
-        runners: agents by name.
-        public: names that are reachable by HTTP.
+        agents: descriptions of the agents that are reachable by HTTP, by name; a live view.
         settings: bounds and waits.
     """
 
-    runners: Mapping[str, AgentRunner]
-    public: set[str]
+    agents: Mapping[str, str | None]
     settings: Settings
 
     def agent(self, name: str) -> str:
@@ -47,10 +45,10 @@ class Host:
         Raises:
             NotFoundError: there is none that is reachable by HTTP.
         """
-        for known in self.public:
+        for known in self.agents:
             if known.casefold() == name.casefold():
                 return known
-        hosted = ", ".join(sorted(self.public)) or "none"
+        hosted = ", ".join(sorted(self.agents)) or "none"
         raise NotFoundError(f"there is no agent {name!r} here; hosted are: {hosted}")
 
 
@@ -116,10 +114,10 @@ async def list_agents(host: Host, req: func.HttpRequest, client: TurnClient) -> 
     agents = [
         {
             "name": name,
-            "description": getattr(host.runners[name].agent, "description", None),
+            "description": description,
             "run_url": f"{base}/agents/{quote(name)}/run",
         }
-        for name in sorted(host.public)
+        for name, description in sorted(host.agents.items())
     ]
     return _json(HTTPStatus.OK, {"agents": agents}, {})
 
@@ -135,7 +133,7 @@ async def health(host: Host, req: func.HttpRequest, client: TurnClient) -> func.
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE, "the durable store does not answer: see the host's log", healthy=False
         )
-    return _json(HTTPStatus.OK, {"status": "healthy", "agent_count": len(host.runners)}, {})
+    return _json(HTTPStatus.OK, {"status": "healthy", "agent_count": len(host.agents)}, {})
 
 
 @_answered
@@ -173,7 +171,7 @@ def _turn_request(agent: str, call: RunCall) -> TurnRequest:
         response_format=call.response_format,
         enable_tool_calls=call.enable_tool_calls,
         policy=call.policy,
-        created_at=utc_now(),
+        created_at=datetime.now(UTC).isoformat(),
         request_hash=call.request_hash,
     )
 
