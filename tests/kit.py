@@ -1,6 +1,7 @@
 """What tests share: real processes of the practice model and of the embedded host, and how to talk to them."""
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -190,7 +191,7 @@ class AgentHost(Running):
     def signal(self, agent: str, session_id: str, operation: str, body: Any) -> None:
         """Signal the entity of a session."""
         url = f"{self.management}/entities/dafx-{agent}/{session_id}"
-        assert requests.post(url, params={"op": operation}, json=body, timeout=60).ok
+        assert requests.post(url, params={"op": operation}, json=json.dumps(body), timeout=60).ok
 
     def state(self, agent: str, session_id: str) -> dict[str, Any] | None:
         """Read the state of a session's entity as it is stored."""
@@ -229,7 +230,7 @@ def start_host(data: Path, model: Running | None, *, app: Path = ROOT, port: int
     return AgentHost(running.process, running.url, running.output, running.reader)
 
 
-def wait_until[T](look: Callable[[], T], seconds: float = 60) -> T:
+def wait_until[T](look: Callable[[], T], seconds: float = 20) -> T:
     """Look again and again until something true is seen."""
     deadline = time.monotonic() + seconds
     while not (seen := look()):

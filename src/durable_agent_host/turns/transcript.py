@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from agent_framework import Message
 
+from durable_agent_host.codec.content import OPAQUE
 from durable_agent_host.codec.message import decode_messages
 
 
@@ -18,14 +19,18 @@ def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
 
     Returns:
         New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
-        question and error: the model never answered them.
+        question and error: the model never answered them. Contents that nobody here understands are left out too; the
+        stored entries keep them.
 
     Raises:
         CorruptStateError: an entry cannot be read.
     """
     kept = list(entries)
     failed = {entry.get("correlationId") for entry in kept if _is_failure(entry)}
-    return decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed)
+    messages = decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed)
+    for message in messages:
+        message.contents = [content for content in message.contents if OPAQUE not in content.additional_properties]
+    return [message for message in messages if message.contents]
 
 
 def _is_failure(entry: Mapping[str, Any]) -> bool:

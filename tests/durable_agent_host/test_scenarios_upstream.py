@@ -1,0 +1,138 @@
+"""Living with upstream: its stored sessions, its readers, and orchestrations that were written against it."""
+
+import copy
+import json
+from uuid import uuid4
+
+import pytest
+import requests
+from agent_framework_durabletask import DurableAgentState
+
+from tests.durable_agent_host.golden import golden
+from tests.kit import AgentHost, PracticeModel
+
+
+def test_a_session_that_upstream_stored_is_carried_on(lab: AgentHost, model: PracticeModel):
+    """The model sees the turns that upstream stored, and upstream's entries stay as they were."""
+    stored = golden("session-upstream-1.1")
+    lab.put_state("Ledger", "upstream", stored)
+    answer = lab.run("Ledger", {"message": "What did I say before?", "session_id": "upstream"})
+    assert answer.status_code == 200, answer.text
+    assert "hello world" in answer.json()["response"]
+    assert answer.json()["message_count"] == 4
+    call = next(item for item in model.requests()[0]["body"]["input"] if item["type"] == "function_call")
+    assert (call["call_id"], call["arguments"]) == ("call_1", '{"text": "hello world"}')
+    state = lab.state("Ledger", "upstream")
+    assert state["data"]["conversationHistory"][:2] == stored["data"]["conversationHistory"]
+
+
+def test_what_we_store_is_read_by_upstream(lab: AgentHost):
+    """Upstream's own class reads the entity's state and finds the answer by the turn's id."""
+    answer = lab.run("Ledger", {"message": 'charge with {"amount": 4}'})
+    state = DurableAgentState.from_dict(lab.state("Ledger", answer.json()["session_id"]))
+    found = state.try_get_agent_response(answer.json()["turn_id"])
+    assert found.text == answer.json()["response"]
+    assert state.message_count == answer.json()["message_count"]
+    assert found.usage_details["total_token_count"] == answer.json()["usage"]["total_token_count"]
+
+
+UNREADABLE = {
+    "no version": {"data": {"conversationHistory": [{"$type": "request", "messages": []}]}},
+    "newer version": golden("session-v1") | {"schemaVersion": "2.0.0"},
+    "unknown entry": {
+        "schemaVersion": "1.1.0",
+        "data": {"conversationHistory": [{"$type": "summary", "correlationId": "x", "text": "of it all"}]},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_session_that_cannot_be_read_is_refused_and_kept(lab: AgentHost, model: PracticeModel, kind):
+    """A session of a newer or unknown kind is a 409 in words, no model is called, and its conversation is untouched."""
+    stored, session = UNREADABLE[kind], f"s-{uuid4().hex}"
+    lab.put_state("Ledger", session, stored)
+    for _ in range(2):
+        answer = lab.run("Ledger", {"message": "hi", "session_id": session})
+        assert answer.status_code == 409, answer.text
+        assert "nothing was changed" in answer.json()["detail"]
+    assert model.requests() == []
+    now = lab.state("Ledger", session)
+    assert now["data"]["conversationHistory"] == stored["data"]["conversationHistory"]
+    if kind != "unknown entry":
+        assert now == stored
+        read = lab.get(f"/agents/Ledger/sessions/{session}")
+        assert read.status_code == 409
+
+
+def test_what_we_do_not_know_is_kept(lab: AgentHost, model: PracticeModel):
+    """Unknown fields and contents of a session stay in place when a turn is added, and are not sent to the model."""
+    stored = copy.deepcopy(golden("session-v1-unknown-parts"))
+    del stored["data"]["conversationHistory"][1]  # the entry of an unknown type, which is refused
+    ours = stored["data"]["extensionData"]["durableAgentHost"]
+    for name in ("running", "queue", "agentSession"):
+        del ours[name]
+    session = f"s-{uuid4().hex}"
+    lab.put_state("Instant", session, stored)
+    answer = lab.run("Instant", {"message": "hi", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    now = lab.state("Instant", session)
+    assert now["data"]["conversationHistory"][:2] == stored["data"]["conversationHistory"]
+    assert now["data"]["extensionData"]["durableAgentHost"]["pinned"] == ["seg-1"]
+    assert (now["x-newer"], now["data"]["tomorrow"]) == (True, {"a": [1]})
+    plain = copy.deepcopy(golden("session-upstream-1.1"))
+    plain["data"]["conversationHistory"][0]["messages"][0]["contents"].append({"$type": "hologram", "depth": 3})
+    lab.put_state("Ledger", session, plain)
+    answer = lab.run("Ledger", {"message": "hi", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    first = model.requests()[0]["body"]["input"][0]
+    assert first["content"] == [{"type": "input_text", "text": "Please echo 'hello world'"}]
+    history = lab.state("Ledger", session)["data"]["conversationHistory"]
+    assert history[:2] == plain["data"]["conversationHistory"]
+
+
+def test_an_orchestration_written_against_upstream_runs_the_agent(lab: AgentHost):
+    """get_agent in an orchestration gives the answers, within one session."""
+    status = lab.orchestrate("ask", {"agent": "Instant", "messages": ["one", "two"]})
+    assert status["runtimeStatus"] == "Completed", status
+    assert status["output"] == ["1: one", "3: two"]
+
+
+def test_an_orchestration_sees_that_the_agent_failed(lab: AgentHost):
+    """A failed agent fails the call of the orchestration, with the reason."""
+    status = lab.orchestrate("ask", {"agent": "Raising", "messages": ["work", "magic"]})
+    assert status["runtimeStatus"] == "Failed", status
+    assert "cannot do magic" in json.dumps(status["output"])
+
+
+def test_an_orchestration_and_clients_share_a_session(lab: AgentHost):
+    """What an orchestration asked is part of the session that HTTP reads and carries on."""
+    lab.orchestrate("ask", {"agent": "Raising", "messages": ["work"]})
+    entities = requests.get(f"{lab.management}/entities/dafx-Raising", timeout=30).json()
+    keys = [entity["entityId"]["key"] for entity in entities]
+    counts = [lab.run("Raising", {"message": "work", "session_id": key}).json()["message_count"] for key in keys[-1:]]
+    assert counts == [4] or counts == [2]
+
+
+def test_the_operation_run_executes_one_turn_per_correlation_id(lab: AgentHost, model: PracticeModel):
+    """The same correlation id delivered twice runs once."""
+    session = f"s-{uuid4().hex}"
+    payload = {"message": "hi", "correlationId": "corr-1", "created_at": "2026-11-21T05:44:58+00:00"}
+    for _ in range(2):
+        lab.signal("Kept", session, "run", payload)
+    lab.signal("Kept", session, "run", payload | {"correlationId": "corr-2", "message": "last"})
+    from tests.kit import wait_until
+
+    wait_until(lambda: "corr-2" in json.dumps(lab.state("Kept", session)))
+    entries = lab.state("Kept", session)["data"]["conversationHistory"]
+    assert [entry["correlationId"] for entry in entries] == ["corr-1", "corr-1", "corr-2", "corr-2"]
+    assert len(model.requests()) == 2
+
+
+def test_a_reset_clears_the_conversation(lab: AgentHost):
+    """Upstream's operation reset empties the session, and the next turn begins anew."""
+    lab.run("Instant", {"message": "one", "session_id": "reset-1"})
+    lab.signal("Instant", "reset-1", "reset", None)
+    from tests.kit import wait_until
+
+    wait_until(lambda: not lab.state("Instant", "reset-1")["data"]["conversationHistory"])
+    assert lab.run("Instant", {"message": "two", "session_id": "reset-1"}).json()["response"] == "1: two"
