@@ -103,17 +103,20 @@ class SessionOfTurns(RuleBasedStateMachine):
 
     @invariant()
     def each_turn_runs_once(self):
+        """No turn is granted twice, and no two hold the session."""
         assert len(self.granted) == len(set(self.granted))
         assert set(self.ended) <= set(self.granted)
         assert len(self.granted) - len(self.ended) == (self.session.running is not None)
 
     @invariant()
     def nobody_waits_twice(self):
+        """Who runs or has ended does not wait."""
         assert len(self.session.queue) == len(set(self.session.queue))
         assert not set(self.session.queue) & {*self.ended, self.session.running}
 
     @invariant()
     def waiting_turns_run_in_the_order_of_their_arrival(self):
+        """First come, first served."""
         ran = [turn_id for turn_id in self.granted if turn_id in self.arrived and turn_id not in self.left]
         waited = [turn_id for turn_id in self.arrived if turn_id in ran and turn_id not in self.left]
         assert ran == waited

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import pairwise
 
 import pytest
 from agent_framework import Agent, AgentResponseUpdate, Content
@@ -32,7 +33,7 @@ HOSTED = {
 def pieces(text, cuts):
     """Cut a text at some places."""
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(places)]
 
 
 def stream(code_cuts, text_cuts):

@@ -25,6 +25,7 @@ class Drive:
         self.end = None
 
     def expect(self, step, result=None):
+        """Check the step at hand, and go on with its result."""
         assert self.step == step
         try:
             self.step = self.plan.throw(result) if isinstance(result, Exception) else self.plan.send(result)

@@ -89,7 +89,7 @@ app = DurableAgentApp(
 
 
 @app.orchestration_trigger(context_name="context")
-def ask(context):  # noqa: ANN001, ANN201 - as a user of upstream writes it
+def ask(context):
     """Run an agent twice in one session, as an orchestration written against upstream does."""
     asked = context.get_input()
     agent = app.get_agent(context, asked["agent"])

@@ -1,0 +1,80 @@
+"""What an app refuses when it is put together."""
+
+import pytest
+from agent_framework import Agent
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.errors import RegistrationError, SettingError
+from durable_agent_host.settings import Settings
+
+
+class Silent:
+    """An agent with a name and nothing else."""
+
+    def __init__(self, name):
+        self.name = self.id = name
+        self.description = None
+
+    def run(self, *args, **kwargs):
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(("first", "second"), [("Echo", "Echo"), ("Echo", "echo"), ("straße", "Echo")])
+def test_two_agents_of_one_name_are_refused(first, second):
+    """Names that Durable Functions cannot tell apart keep the app from starting, and both are named."""
+    with pytest.raises(RegistrationError, match="name"):
+        DurableAgentApp(agents=[Silent(first), Silent(second)])
+
+
+def test_the_two_names_are_in_the_sentence():
+    """The sentence has both names and the way out."""
+    with pytest.raises(RegistrationError, match=r"'Echo' and 'ECHO'.*rename one"):
+        DurableAgentApp(agents=[Silent("Echo"), Silent("ECHO")])
+
+
+@pytest.mark.parametrize("name", [None, "", " ", "my agent", "a/b", "größe", "x" * 121, 5])
+def test_an_agent_without_a_usable_name_is_refused(name):
+    """A name that no function can have is refused, and the sentence says which names can be."""
+    with pytest.raises(RegistrationError, match=r"letters, digits, '_' and '-'"):
+        DurableAgentApp(agents=[Silent(name)])
+
+
+def test_a_setting_without_meaning_keeps_the_app_from_starting(monkeypatch):
+    """A wrong setting is told at start, and not in the middle of a turn."""
+    monkeypatch.setenv("DURABLE_AGENT_HOST_WAIT_SECONDS", "soon")
+    with pytest.raises(SettingError, match="WAIT_SECONDS"):
+        DurableAgentApp(agents=[Silent("Echo")])
+
+
+def functions_of(app):
+    """Name the functions of an app."""
+    return {function.get_function_name() for function in app.get_functions()}
+
+
+def test_the_functions_of_an_app():
+    """An app has the turn's functions, an entity for each agent under upstream's name, and the routes."""
+    names = functions_of(DurableAgentApp(agents=[Silent("Echo"), Silent("Other")], settings=Settings()))
+    assert {"agent_turn", "run_agent_turn", "wake_agent_turn", "dafx-Echo", "dafx-Other"} <= names
+    assert {"http-run", "http-agents", "http-session", "http-turn", "http-health"} <= names
+
+
+def test_without_http_only_health_is_left():
+    """An app without HTTP endpoints has no route to an agent."""
+    app = DurableAgentApp(agents=[Silent("Echo")], enable_http_endpoints=False, settings=Settings())
+    assert {name for name in functions_of(app) if name.startswith("http-")} == {"http-health"}
+
+
+def test_without_health_there_is_no_health_route():
+    """The health route can be left out."""
+    app = DurableAgentApp(agents=[Silent("Echo")], enable_health_check=False, settings=Settings())
+    assert "http-health" not in functions_of(app)
+
+
+def test_hosting_an_agent_leaves_it_as_it_was():
+    """The developer's own agent gets no provider of ours."""
+    from agent_framework_openai import OpenAIChatClient
+
+    agent = Agent(OpenAIChatClient(model="m", api_key="k"), name="Mine")
+    before = list(agent.context_providers)
+    DurableAgentApp(agents=[agent], settings=Settings())
+    assert list(agent.context_providers) == before
