@@ -124,7 +124,7 @@ def test_sequential_tool_rounds_of_a_reasoning_model_can_be_continued(lives, mod
 
 
 def test_a_service_that_keeps_the_conversation_is_continued(lives, model):
-    """Where the service keeps the conversation, the next turn names its last response and sends the new message only."""
+    """Where the service keeps the conversation, the next turn names its last response and sends only the message."""
     life = lives()
     first = life.host.run("Kept", {"message": "My name is Ada"})
     second = life.crash().run("Kept", {"message": "And yours?", "session_id": first.json()["session_id"]})

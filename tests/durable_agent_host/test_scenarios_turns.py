@@ -153,7 +153,7 @@ def test_a_full_queue_says_when_to_come_back(lives, model: PracticeModel):
 
 
 def test_a_retry_with_the_same_key_is_the_same_turn(lab: AgentHost, model: PracticeModel):
-    """The same key and body give the same turn and answer, one model call, one entry; another agent's key is its own."""
+    """The same key and body give the same turn and answer, one run, one entry; another agent's key is its own."""
     key = {"Idempotency-Key": uuid4().hex}
     first, second = (lab.run("Ledger", {"message": 'charge with {"amount": 1.5}'}, headers=key) for _ in range(2))
     assert first.status_code == second.status_code == 200
