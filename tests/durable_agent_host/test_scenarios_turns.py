@@ -246,3 +246,17 @@ def test_sessions_do_not_wait_for_each_other(lab: AgentHost, model: PracticeMode
     assert lab.run("Kept", {"message": "quick"}).status_code == 200
     assert requests.get(first["turn_url"], timeout=30).json()["status"] == "running"
     assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
+
+
+def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, model: PracticeModel):
+    """When an operator terminates a running turn, the next turn of the session runs, and the conversation is whole."""
+    model.plan({"text": "A slow answer. " * 20, **SLOW})
+    first = lab.run("Ledger", {"message": "slow"}, headers={"x-ms-wait-for-response": "false"}).json()
+    wait_until(model.requests)
+    assert requests.post(f"{lab.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
+    assert lab.end_of_turn(first["turn_url"])["status"] == "failed"
+    answer = lab.run("Ledger", {"message": "next", "session_id": first["session_id"]})
+    assert answer.status_code == 200, answer.text
+    session = lab.session("Ledger", first["session_id"])
+    assert [turn["status"] for turn in session["turns"]] == ["failed", "completed"]
+    assert session["message_count"] == 2

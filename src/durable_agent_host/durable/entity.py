@@ -33,7 +33,7 @@ from durable_agent_host.settings import Settings
 from durable_agent_host.turns.admission import (
     commit_outcome,
     decide_admission,
-    leave_queue,
+    leave_session,
     reset_session,
     response_of,
 )
@@ -129,7 +129,7 @@ class DurableAgentEntity:
         return changed, {"next": following, "message_count": len(changed.entries)}
 
     def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
-        changed, following = leave_queue(session, payload["turn_id"])
+        changed, following = leave_session(session, payload["turn_id"], max_receipts=self.settings.max_receipts)
         return changed, {"next": following}
 
     def _reset(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:

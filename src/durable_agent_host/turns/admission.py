@@ -100,18 +100,27 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, max_receipts: int)
     return session, waiting
 
 
-def leave_queue(session: Session, turn_id: str) -> tuple[Session, str | None]:
-    """Take a turn that cannot be woken out of the queue.
+def leave_session(session: Session, turn_id: str, *, max_receipts: int) -> tuple[Session, str | None]:
+    """Take a turn whose orchestration is gone out of the session, where it waits or runs.
+
+    A turn that ran gets a receipt, so that a commit of it that comes late changes nothing.
 
     Guarantee: pure; idempotent.
 
     Args:
         session: as it is.
         turn_id: the turn whose orchestration is gone.
+        max_receipts: how many receipts are kept.
 
     Returns:
         The session as it is to be stored, and the turn that is to be woken instead, or None.
     """
+    if session.running == turn_id:
+        error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
+        session, following = commit_outcome(
+            session, TurnOutcome(turn_id, "failed", error=error), max_receipts=max_receipts
+        )
+        return session, following
     queue = tuple(waiting for waiting in session.queue if waiting != turn_id)
     return replace(session, queue=queue), queue[0] if queue and session.running is None else None
 

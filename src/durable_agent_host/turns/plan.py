@@ -69,8 +69,8 @@ def _admit(request: TurnRequest) -> Generator[Step, Any, dict[str, Any]]:
     ask = AskSession("admit", {"turn_id": request.turn_id, "policy": request.policy})
     admission = yield ask
     while admission["status"] == "queued":
-        if admission["running"] is None:
-            yield from _wake(admission["next"])  # whoever was to wake it is gone, or about to: twice is harmless
+        # Whoever holds the session, or was to wake the first of the queue, may be gone; to wake twice is harmless.
+        yield from _wake(admission["running"] or admission["next"])
         yield WaitForGrant()
         admission = yield ask
     return admission

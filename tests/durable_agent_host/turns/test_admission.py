@@ -13,7 +13,7 @@ from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.turns.admission import (
     commit_outcome,
     decide_admission,
-    leave_queue,
+    leave_session,
     reset_session,
     response_of,
 )
@@ -97,7 +97,7 @@ class SessionOfTurns(RuleBasedStateMachine):
     def leave(self, data):
         """A turn whose orchestration is gone leaves the queue."""
         turn_id = data.draw(st.sampled_from(self.session.queue))
-        self.session, following = leave_queue(self.session, turn_id)
+        self.session, following = leave_session(self.session, turn_id, max_receipts=50)
         assert following == (self.session.queue[0] if self.session.queue and self.session.running is None else None)
         self.left.append(turn_id)
 
@@ -205,12 +205,25 @@ def test_receipts_are_a_bounded_window(bound, turns):
     assert [receipt.turn_id for receipt in session.receipts] == [f"t{n}" for n in range(turns)][-bound:]
 
 
+def leave(session, turn_id):
+    return leave_session(session, turn_id, max_receipts=5)
+
+
 def test_leaving_wakes_the_next_only_when_nobody_runs():
     """Who leaves the queue does not wake anybody while a turn runs."""
-    assert leave_queue(Session(queue=("a", "b")), "a") == (Session(queue=("b",)), "b")
-    assert leave_queue(Session(running="x", queue=("a", "b")), "a") == (Session(running="x", queue=("b",)), None)
-    assert leave_queue(Session(queue=("a",)), "a") == (Session(), None)
-    assert leave_queue(Session(), "a") == (Session(), None)
+    assert leave(Session(queue=("a", "b")), "a") == (Session(queue=("b",)), "b")
+    assert leave(Session(running="x", queue=("a", "b")), "a") == (Session(running="x", queue=("b",)), None)
+    assert leave(Session(queue=("a",)), "a") == (Session(), None)
+    assert leave(Session(), "a") == (Session(), None)
+
+
+def test_a_turn_that_is_gone_frees_the_session_for_good():
+    """A running turn that was ended from outside gets a receipt; its late commit changes nothing."""
+    session, following = leave(Session(entries=entries("z"), running="a", queue=("b",)), "a")
+    assert (session.running, session.queue, following) == (None, ("b",), "b")
+    assert session.receipts[-1].status == "failed"
+    assert commit_outcome(session, completed("a"), max_receipts=5) == (session, "b")
+    assert leave(session, "a") == (session, "b")
 
 
 def test_reset_keeps_receipts_and_queue():

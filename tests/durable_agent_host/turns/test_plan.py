@@ -62,7 +62,9 @@ def test_the_steps_are_the_same_on_replay():
 def test_a_queued_turn_waits_and_asks_again():
     """A turn that waits is woken, asks again, and may be woken too early."""
     queued = {"status": "queued", "running": "turn-0", "next": "turn-1"}
-    drive = Drive().expect(ADMIT, queued).expect(WaitForGrant()).expect(ADMIT, queued).expect(WaitForGrant())
+    drive = Drive()
+    for _ in range(2):
+        drive.expect(ADMIT, queued).expect(WakeTurn("turn-0"), True).expect(WaitForGrant())
     drive.expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME).expect(AskSession("commit", OUTCOME), committed())
     assert drive.end["status"] == "completed"
 
@@ -72,6 +74,14 @@ def test_the_next_turn_is_woken_after_the_commit():
     drive = Drive().expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME)
     drive.expect(AskSession("commit", OUTCOME), committed(next="turn-2")).expect(WakeTurn("turn-2"), True)
     assert drive.end["status"] == "completed"
+
+
+def test_a_turn_that_waits_for_one_that_is_gone_frees_the_session():
+    """When the turn that holds the session is gone, the one that waits has it taken out, and is woken itself."""
+    drive = Drive().expect(ADMIT, {"status": "queued", "running": "turn-0", "next": "turn-1"})
+    drive.expect(WakeTurn("turn-0"), False).expect(AskSession("leave", {"turn_id": "turn-0"}), {"next": "turn-1"})
+    drive.expect(WakeTurn("turn-1"), True).expect(WaitForGrant()).expect(ADMIT, GRANTED)
+    assert drive.step == RunAgent()
 
 
 def test_a_turn_that_waits_for_nobody_wakes_the_first_of_the_queue():
