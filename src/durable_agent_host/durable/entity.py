@@ -138,12 +138,12 @@ class DurableAgentEntity:
 
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         request = read_run_request(self.runner.name, str(context.entity_key), payload)
-        if session.running is not None:
+        receipt = session.receipt_of(request.turn_id)
+        if receipt is None and session.running is not None:
             raise TurnRejectedError(
                 f"the session is busy with turn {session.running}: call it again when that has ended",
                 running_turn_id=session.running,
             )
-        receipt = session.receipt_of(request.turn_id)
         if receipt is None:
             outcome = submit(self.runner.run(session, request)).result()
             session, _ = commit_outcome(session, outcome, max_receipts=self.settings.max_receipts)

@@ -17,15 +17,12 @@ from agent_framework import (
     RawAgent,
     SupportsAgentRun,
 )
-from jsonschema import SchemaError, ValidationError, validate
-from jsonschema.exceptions import UnknownType
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
+from durable_agent_host.codec.answer import check_answer
 from durable_agent_host.codec.content import decode_usage, encode_content, plain_json
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.durable.listener import TurnListener
-from durable_agent_host.errors import InvalidAnswerError, ProviderError, RequestError, TurnError, error_details
+from durable_agent_host.errors import ProviderError, TurnError, error_details
 from durable_agent_host.history.provider import DurableSession, TranscriptProvider
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
@@ -219,38 +216,3 @@ def _weigh(updates: list[AgentResponseUpdate], response: AgentResponse[Any], sta
 
 def _size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
-
-
-def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
-    """Hold an answer against the format that was asked for.
-
-    Guarantee: pure.
-
-    Args:
-        text: the model's answer.
-        response_format: a JSON schema, bare or as ``{"type": "json_schema", "json_schema": {"schema": …}}``.
-
-    Raises:
-        InvalidAnswerError: the answer is not JSON, or does not fit the schema; says where.
-        RequestError: the schema is none, or refers to another document; nothing is fetched.
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidAnswerError(f"the model's answer is not JSON, as response_format asks: {error}") from None
-    schema: Any = response_format
-    if response_format.get("type") == "json_schema":
-        section = cast("dict[str, Any]", response_format.get("json_schema", response_format))
-        schema = section.get("schema")
-    if response_format.get("type") == "json_object" or not isinstance(schema, dict):
-        return
-    try:
-        validate(value, cast("dict[str, Any]", schema), registry=cast("Any", Registry)())
-    except (SchemaError, UnknownType, Unresolvable) as error:
-        raise RequestError(
-            f"response_format is no JSON schema that can be used: {str(error).partition(chr(10))[0]}"
-        ) from None
-    except ValidationError as error:
-        raise InvalidAnswerError(
-            f"the model's answer does not fit response_format: {error.message} at {error.json_path}"
-        ) from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.answer import check_response_format
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Policy
@@ -148,6 +149,7 @@ def _response_format(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     schema = cast("dict[str, Any]", value)
     if "__response_schema_type__" in schema:
         raise RequestError("'response_format' names a Python class: give its JSON schema instead")
+    check_response_format(schema)
     return schema
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from durable_agent_host.durable.run import check_answer
+from durable_agent_host.codec.answer import check_answer
 from durable_agent_host.errors import InvalidAnswerError, RequestError
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
