@@ -59,7 +59,7 @@ HOMES = {
     "agent_framework_openai": ("durable_agent_host.providers.openai",),
     "openai": ("durable_agent_host.providers.openai",),
     "azure.identity": ("durable_agent_host.providers.openai",),
-    "jsonschema": ("durable_agent_host.durable.run",),
+    "jsonschema": ("durable_agent_host.codec.answer",),
     "azure_functions_runtime": ("functions_host.app_loader", "functions_host.invoke"),
     "sqlite3": ("functions_host.engine.sqlite", "functions_host.engine.checkpoints", "functions_host.host"),
     "uvicorn": ("functions_host.http_server", "practice_model.__main__"),
