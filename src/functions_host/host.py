@@ -17,7 +17,8 @@ from functions_host.engine.task_hub import TaskHub
 from functions_host.engine.worker import Worker
 from functions_host.errors import StartupError
 from functions_host.http_server import HostApp, HostServer, open_listener
-from functions_host.invoke import AppDurableFunctions, Invoker
+from functions_host.durable_functions import AppDurableFunctions
+from functions_host.invoke import Invoker
 from functions_host.management_api import ManagementApi
 from functions_host.settings import HostSettings, apply_local_settings, prepare_environment, read_host_settings
 
@@ -88,8 +89,11 @@ async def _serve(
     invoker = Invoker()
     invoker.start(limits.activities + limits.orchestrators + limits.entities + _HTTP_THREADS)
     origin = f"http://{_shown_host(options.host)}:{listener.getsockname()[1]}"
-    durable = AppDurableFunctions(functions, invoker, origin=origin, hub_name=settings.hub_name)
-    worker = Worker(store, durable, limits)
+    always_replay = os.environ.get("FUNCTIONS_HOST_ALWAYS_REPLAY", "").lower() in {"1", "true"}
+    durable = AppDurableFunctions(
+        functions, invoker, origin=origin, hub_name=settings.hub_name, always_replay=always_replay
+    )
+    worker = Worker(store, durable, limits, always_replay=always_replay)
     api = ManagementApi(TaskHub(worker), store, settings.hub_name)
     app = HostApp(
         functions,

@@ -88,6 +88,12 @@ class Invoker:
         self._thread = threading.Thread(target=self._run_loop, name="app-loop", daemon=True)
         self._thread.start()
 
+    def wrap_handle(self, function: AppFunction, wrap: Any) -> None:
+        """Put something around what the library calls for a function."""
+        registry: Any = importlib.import_module("azure_functions_runtime.handle_event")._functions._functions  # noqa: SLF001 - the runtime's registry
+        found = registry[function.function_id]
+        registry[function.function_id] = found._replace(func=wrap(found.func))
+
     def stop(self) -> None:
         """Let the app's loop end; running functions are abandoned."""
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -148,54 +154,3 @@ def client_inputs(function: AppFunction, origin: str, rpc_origin: str, hub_name:
         )
         for client in function.clients
     ]
-
-
-class AppDurableFunctions:
-    """The engine's view of an app: its durable functions by name.
-
-    Args:
-        functions: of the app; those without a durable trigger are passed over.
-        invoker: calls them.
-        origin: scheme and authority of the host, for the durable clients of activities.
-        hub_name: the task hub of clients that name none.
-    """
-
-    def __init__(self, functions: Iterable[AppFunction], invoker: Invoker, *, origin: str, hub_name: str) -> None:
-        self._invoker = invoker
-        self._origin = origin
-        self._hub_name = hub_name
-        self._by_trigger: dict[str, dict[str, AppFunction]] = {}
-        for function in functions:
-            if function.durable_name is not None:
-                self._by_trigger.setdefault(function.trigger, {})[function.durable_name.lower()] = function
-        self.catalog = Catalog(
-            orchestrators=frozenset(self._named("orchestrationTrigger")),
-            activities=frozenset(self._named("activityTrigger")),
-            entities=frozenset(self._named("entityTrigger")),
-        )
-
-    async def run_orchestrator(self, name: str, context_json: str) -> Returned | Raised:
-        """Call an orchestrator's ``handle``."""
-        return await self._run("orchestrationTrigger", name, context_json)
-
-    async def run_entity(self, name: str, batch_json: str) -> Returned | Raised:
-        """Call an entity's ``handle``."""
-        return await self._run("entityTrigger", name, batch_json)
-
-    async def run_activity(self, name: str, input_json: str) -> Returned | Raised:
-        """Call an activity; the one for HTTP requests is built in."""
-        if name == HTTP_ACTIVITY:
-            return await run_http_activity(input_json)
-        return await self._run("activityTrigger", name, input_json)
-
-    def _named(self, trigger: str) -> Mapping[str, AppFunction]:
-        return self._by_trigger.get(trigger, {})
-
-    async def _run(self, trigger: str, name: str, text: str) -> Returned | Raised:
-        function = self._named(trigger).get(name.lower())
-        if function is None:
-            kind = trigger.removesuffix("Trigger")
-            return Raised("LookupError", f"The app has no {kind} function named '{name}'.")
-        clients = client_inputs(function, self._origin, self._origin, self._hub_name)
-        result = await self._invoker.invoke(function, [(function.parameter, Datum(text, "string")), *clients])
-        return result.raised or Returned(str(result.returned.value))

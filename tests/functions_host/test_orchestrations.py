@@ -3,7 +3,18 @@
 import time
 from pathlib import Path
 
-from tests.functions_host.conftest import MANAGEMENT, Host, wait_until
+import pytest
+
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost, wait_until
+
+
+@pytest.fixture(scope="module", params=["resident", "replayed"])
+def host(request: pytest.FixtureRequest, start_host: StartHost, tmp_path_factory: pytest.TempPathFactory):
+    """The sample app, with orchestrators that stay in memory and with ones that are replayed on every step."""
+    always_replay = {"FUNCTIONS_HOST_ALWAYS_REPLAY": str(int(request.param == "replayed"))}
+    running = start_host("sample", tmp_path_factory.mktemp(request.param) / "data", env=always_replay)
+    yield running
+    running.stop()
 
 
 def test_an_activity_is_called_and_its_result_is_the_output(host: Host):

@@ -9,7 +9,7 @@ Guarantee: pure.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from functions_host.engine.events import (
@@ -32,6 +32,7 @@ from functions_host.engine.events import (
     OrchestratorAnswer,
     Scheduling,
     SignalEntity,
+    TaskRewound,
     TimerFired,
     TimerScheduled,
     WaitForEvent,
@@ -108,6 +109,8 @@ class Renewed:
 
 
 type Outcome = Completed | Failed | Renewed
+type RetriedAction = CallActivity | CallChild
+_HOLDING_KINDS = frozenset({"activity", "timer", "child"})
 
 
 @dataclass(slots=True)
@@ -121,7 +124,9 @@ class Decision:
     timers: list[TimerScheduled] = field(default_factory=list[TimerScheduled])
     cancelled_timers: list[int] = field(default_factory=list[int])
     waits: dict[str, int] = field(default_factory=dict[str, int])
+    retried: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
     outcome: Outcome | None = None
+    is_over: bool = False
     custom_status_json: str | None = None
 
 
@@ -148,6 +153,8 @@ def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[lis
             raised[arrival.name] += 1
             if ledger.waits[arrival.name] - ledger.raised[arrival.name] >= raised[arrival.name]:
                 deliver.append(index)
+        elif isinstance(arrival, TaskRewound):
+            (deliver if arrival.task_id in ledger.open else drop).append(index)
         elif arrival.task_id in ledger.open and arrival.task_id not in answered:
             answered.add(arrival.task_id)
             deliver.append(index)
@@ -161,6 +168,7 @@ def decide_episode(
     delivered: Sequence[Completion],
     answer: OrchestratorAnswer,
     *,
+    retried: Mapping[int, RetriedAction],
     catalog: Catalog,
     generation: Generation,
     now: float,
@@ -171,6 +179,8 @@ def decide_episode(
         ledger: the generation before ``delivered``; it is not changed.
         delivered: what the orchestrator was given in this episode.
         answer: what it said.
+        retried: the actions with a retry policy by their first number, as earlier decisions gave them; needed
+            with a partial answer.
         catalog: the functions that exist.
         generation: instance, execution and orchestrator name.
         now: time of the episode, for retry timers.
@@ -181,16 +191,30 @@ def decide_episode(
     decision = Decision(custom_status_json=answer.custom_status_json)
     draft = _Draft(decision, ledger, catalog, generation, ledger.next_id)
     listed = [action for action in answer.actions if not isinstance(action, WaitForEvent | ContinueAsNew)]
-    problem = _find_divergence(ledger, listed)
+    waits = Counter(action.name for action in answer.actions if isinstance(action, WaitForEvent))
+    problem = None if answer.is_partial else _find_divergence(ledger, listed)
     if problem is None:
-        draft.retry(delivered, listed, now)
-        for action in listed[len(ledger.listed) :]:
+        if answer.is_partial:
+            fresh, cancelled = listed, [number for number in answer.cancelled_timers if number in ledger.open]
+            waits += ledger.waits
+        else:
+            fresh, cancelled = listed[len(ledger.listed) :], _find_cancelled(ledger, listed)
+            retried = decision.retried = _find_retried(ledger, listed)
+        draft.retry(delivered, retried, now)
+        draft.rerun(delivered, listed)
+        for action in fresh:
             draft.schedule(action)
-        draft.cancel_timers(listed)
-        decision.waits = dict(Counter(action.name for action in answer.actions if isinstance(action, WaitForEvent)))
-        problem = draft.problem or answer.error
-    decision.outcome = _decide_outcome(answer, problem, generation)
+        decision.cancelled_timers += cancelled
+        decision.waits = dict(waits)
+        problem = draft.problem
+    decision.is_over = answer.is_done or (problem or answer.error) is not None
+    if decision.is_over and (problem or _is_renewal(answer) or not draft.is_held_open(delivered)):
+        decision.outcome = _decide_outcome(answer, problem or answer.error, generation)
     return decision
+
+
+def _is_renewal(answer: OrchestratorAnswer) -> bool:
+    return answer.error is None and bool(answer.actions) and isinstance(answer.actions[-1], ContinueAsNew)
 
 
 def _decide_outcome(answer: OrchestratorAnswer, problem: str | None, generation: Generation) -> Outcome | None:
@@ -200,6 +224,21 @@ def _decide_outcome(answer: OrchestratorAnswer, problem: str | None, generation:
         return None
     last = answer.actions[-1] if answer.actions else None
     return Renewed(last.input_json) if isinstance(last, ContinueAsNew) else Completed(answer.output_json)
+
+
+def _find_retried(ledger: Ledger, listed: Sequence[Action]) -> dict[int, RetriedAction]:
+    actions = {origin: listed[ledger.position[origin]] for origin in ledger.attempts}
+    return {origin: action for origin, action in actions.items() if isinstance(action, CallActivity | CallChild)}
+
+
+def _find_cancelled(ledger: Ledger, listed: Sequence[Action]) -> list[int]:
+    cancelled: list[int] = []
+    for task_id, task in ledger.open.items():
+        if task.kind == "timer" and task.retry_of is None:
+            action = listed[ledger.position[task_id]]
+            if isinstance(action, CreateTimer) and action.cancelled:
+                cancelled.append(task_id)
+    return cancelled
 
 
 def _describe(action: Action) -> tuple[str, str]:
@@ -240,16 +279,38 @@ class _Draft:
     next_id: int
     problem: str | None = None
 
-    def retry(self, delivered: Sequence[Completion], listed: Sequence[Action], now: float) -> None:
+    def retry(self, delivered: Sequence[Completion], retried: Mapping[int, RetriedAction], now: float) -> None:
         for event in delivered:
-            if isinstance(event, EventRaised):
+            if isinstance(event, EventRaised | TaskRewound):
                 continue
             task = self.ledger.open.get(event.task_id)
             if task is None or task.retry_of is None:
                 continue
-            action = listed[self.ledger.position[task.retry_of]]
-            if isinstance(action, CallActivity | CallChild) and action.retry is not None:
+            action = retried.get(task.retry_of)
+            if action is not None and action.retry is not None:
                 self._next_attempt(event, task, task.retry_of, action, now)
+
+    def rerun(self, delivered: Sequence[Completion], listed: Sequence[Action]) -> None:
+        """Hand out tasks again under the numbers that they have."""
+        for event in delivered:
+            if isinstance(event, TaskRewound) and (task := self.ledger.open.get(event.task_id)) is not None:
+                origin = event.task_id if task.retry_of is None else task.retry_of
+                action = listed[self.ledger.position[origin]]
+                if isinstance(action, CallActivity):
+                    self.decision.activities.append(ActivityWork(event.task_id, action.name, action.input_json))
+                elif isinstance(action, CallChild):
+                    self._start_child(event.task_id, action)
+
+    def is_held_open(self, delivered: Sequence[Completion]) -> bool:
+        """Say whether timers, activities or children are open: the extension lets an instance end only after them."""
+        done = {event.task_id for event in delivered if not isinstance(event, EventRaised | TaskRewound)}
+        done.update(self.decision.cancelled_timers)
+        if any(task.kind in _HOLDING_KINDS and number not in done for number, task in self.ledger.open.items()):
+            return True
+        return any(
+            isinstance(event, ActivityScheduled | ChildScheduled | TimerScheduled) and event.task_id not in done
+            for event in self.decision.events
+        )
 
     def _next_attempt(
         self, event: Completion, task: OpenTask, origin: int, action: CallActivity | CallChild, now: float
@@ -265,24 +326,20 @@ class _Draft:
             self._start_task(action, retry_of=origin)
 
     def schedule(self, action: Action) -> None:
+        """Give a newly listed action its number and make it work."""
         match action:
             case CallActivity() | CallChild():
+                if action.retry is not None:
+                    self.decision.retried[self.next_id] = action
                 self._start_task(action, retry_of=self.next_id if action.retry else None)
             case CreateTimer(_, True):
-                self._add(TimerScheduled(self.next_id, action.fire_at))
+                self.decision.cancelled_timers.append(self._add(TimerScheduled(self.next_id, action.fire_at)))
             case CreateTimer(fire_at):
                 self._set_timer(fire_at, retry_of=None)
             case CallEntity() | SignalEntity():
                 self._send(action)
             case _:
                 pass
-
-    def cancel_timers(self, listed: Sequence[Action]) -> None:
-        for task_id, task in self.ledger.open.items():
-            if task.kind == "timer" and task.retry_of is None:
-                action = listed[self.ledger.position[task_id]]
-                if isinstance(action, CreateTimer) and action.cancelled:
-                    self.decision.cancelled_timers.append(task_id)
 
     def _add(self, event: Scheduling) -> int:
         self.decision.events.append(event)
@@ -301,8 +358,14 @@ class _Draft:
             self.decision.activities.append(ActivityWork(task_id, action.name, action.input_json))
             return
         self._require(action.name, False, self.catalog.orchestrators, "orchestrator")
-        child_id = action.instance_id or f"{self.generation.execution_id}:{self.next_id}"
-        task_id = self._add(ChildScheduled(self.next_id, action.name, child_id, retry_of))
+        child_id = self._child_id(self.next_id, action)
+        self._start_child(self._add(ChildScheduled(self.next_id, action.name, child_id, retry_of)), action)
+
+    def _child_id(self, task_id: int, action: CallChild) -> str:
+        return action.instance_id or f"{self.generation.execution_id}:{task_id}"
+
+    def _start_child(self, task_id: int, action: CallChild) -> None:
+        child_id = self._child_id(task_id, action)
         if child_id == self.generation.instance_id or child_id.startswith("@"):
             self.problem = f"The sub-orchestration id {child_id!r} is not allowed: use another id than the parent's."
             return

@@ -5,7 +5,7 @@ Guarantee: pure, but for ids and the look at other instances, which come as argu
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from functions_host.engine import decide
 from functions_host.engine.events import (
@@ -19,6 +19,7 @@ from functions_host.engine.events import (
     ExecutionStarted,
     OrchestratorAnswer,
     Status,
+    TaskRewound,
     TimerFired,
 )
 from functions_host.engine.functions import Raised, Returned
@@ -36,8 +37,10 @@ from functions_host.engine.sdk_wire import (
     decode_orchestrator_answer,
     decode_orchestrator_failure,
     encode_event,
+    encode_events,
     encode_orchestration,
     encode_text,
+    is_replayed,
 )
 
 
@@ -51,12 +54,29 @@ class Episode:
     delivered: list[Completion]
     events: list[Event]
     texts: list[str]
+    retried: dict[int, decide.RetriedAction] = field(default_factory=dict[int, decide.RetriedAction])
+
+    shown_count: int = 0
+
+    @property
+    def needs_replay(self) -> bool:
+        """Say whether something was delivered that only a full replay can answer."""
+        return any(isinstance(event, TaskRewound) for event in self.delivered)
+
+    def encode_news(self) -> str:
+        """Write the events that a resident orchestrator has not seen."""
+        return encode_events([*self.run.replay[self.run.shown :], *self._encode_shown()])
+
+    def _encode_shown(self) -> list[str]:
+        shown = [text for event, text in zip(self.events, self.texts, strict=True) if is_replayed(event)]
+        self.shown_count = len(shown)
+        return shown
 
     def encode_context(self) -> str:
         """Write what the orchestrator is called with."""
         record = self.run.record
         return encode_orchestration(
-            [*self.run.replay, *self.texts],
+            [*self.run.replay, *self._encode_shown()],
             instance_id=record.instance_id,
             parent_id=record.parent.instance_id if record.parent else None,
             input_json=record.input_json,
@@ -95,8 +115,15 @@ def close_episode(
     run, now, record = episode.run, episode.now, episode.run.record
     generation = decide.Generation(record.instance_id, record.execution_id, record.name)
     decision = decide.decide_episode(
-        run.ledger, episode.delivered, answer, catalog=catalog, generation=generation, now=now
+        run.ledger,
+        episode.delivered,
+        answer,
+        retried=run.retried,
+        catalog=catalog,
+        generation=generation,
+        now=now,
     )
+    episode.retried = decision.retried
     commit = EpisodeCommit(
         key=record.key,
         at=now,
@@ -109,7 +136,7 @@ def close_episode(
         operations=decision.operations,
         cancelled_timers=decision.cancelled_timers,
     )
-    _append(episode, *decision.events, EpisodeCompleted(decision.waits))
+    _append(episode, *decision.events, EpisodeCompleted(decision.waits, decision.is_over))
     for timer in decision.timers:
         text = encode_event(TimerFired(timer.task_id, timer.fire_at), timer.fire_at)
         commit.own_arrivals.append(OwnArrival(timer.task_id, timer.fire_at, text))

@@ -29,9 +29,13 @@ class EpisodeStarted:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCompleted:
-    """The orchestrator has answered; ``waits`` counts the waits per event name that it has listed so far."""
+    """The orchestrator has answered; ``waits`` counts the waits per event name that it has listed so far.
+
+    ``is_over`` when it returned or raised: the instance may still run, until its timers and tasks are done.
+    """
 
     waits: dict[str, int]
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +169,23 @@ class EventRaised:
     input_json: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRewound:
+    """A task that had failed is to be run again under its number."""
+
+    task_id: int
+
+
 type Scheduling = ActivityScheduled | ChildScheduled | TimerScheduled | EntityCalled | EntitySignalled
 type Completion = (
-    ActivityCompleted | ActivityFailed | ChildCompleted | ChildFailed | TimerFired | EntityAnswered | EventRaised
+    ActivityCompleted
+    | ActivityFailed
+    | ChildCompleted
+    | ChildFailed
+    | TimerFired
+    | EntityAnswered
+    | EventRaised
+    | TaskRewound
 )
 type Event = EpisodeStarted | EpisodeCompleted | ExecutionStarted | ExecutionEnded | Scheduling | Completion
 
@@ -240,13 +258,19 @@ type Action = CallActivity | CallChild | CreateTimer | CallEntity | SignalEntity
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorAnswer:
-    """What one call of the orchestrator said: all actions since the generation began, and how it stands."""
+    """What one call of the orchestrator said: all actions since the generation began, and how it stands.
+
+    A partial answer, of an orchestrator that was resumed and not replayed, has only the actions since the
+    answer before, and the numbers of the timers that were cancelled since then.
+    """
 
     actions: tuple[Action, ...]
     is_done: bool
     output_json: str | None = None
     custom_status_json: str | None = None
     error: str | None = None
+    is_partial: bool = False
+    cancelled_timers: tuple[int, ...] = ()
 
 
 # --- entities ---------------------------------------------------------------------------------

@@ -35,8 +35,27 @@ class DurableFunctions(Protocol):
         """The functions that exist."""
         ...
 
-    async def run_orchestrator(self, name: str, context_json: str) -> Returned | Raised:
-        """Call an orchestrator's ``handle``."""
+    async def run_orchestrator(
+        self, name: str, context_json: str, *, keep: bool
+    ) -> tuple[Returned | Raised, str | None]:
+        """Call an orchestrator with its whole history.
+
+        Args:
+            name: of the orchestrator.
+            context_json: what its ``handle`` takes.
+            keep: whether to keep its generator for ``resume_orchestrator``.
+
+        Returns:
+            Its answer, and the token under which it is resident; None when it is not.
+        """
+        ...
+
+    async def resume_orchestrator(self, name: str, token: str, events_json: str) -> Returned | Raised | None:
+        """Call a resident orchestrator with what is new; None when it is no longer resident."""
+        ...
+
+    def release_orchestrator(self, token: str) -> None:
+        """Forget a resident orchestrator."""
         ...
 
     async def run_entity(self, name: str, batch_json: str) -> Returned | Raised:

@@ -40,6 +40,7 @@ from functions_host.engine.events import (
     RetryPolicy,
     SignalEntity,
     Status,
+    TaskRewound,
     TimerFired,
     TimerScheduled,
     WaitForEvent,
@@ -68,6 +69,7 @@ class Code(IntEnum):
     ORCHESTRATOR_COMPLETED = 13
     EVENT_SENT = 14
     EVENT_RAISED = 15
+    TASK_REWOUND = 21
 
 
 _ENDED_CODES: dict[Status, Code] = {
@@ -110,7 +112,14 @@ def is_replayed(event: Event) -> bool:
     scheduling events; leaving those out keeps a replay cheap and changes nothing in its result.
     """
     return not isinstance(
-        event, ActivityScheduled | ChildScheduled | TimerScheduled | EntitySignalled | EpisodeCompleted | ExecutionEnded
+        event,
+        ActivityScheduled
+        | ChildScheduled
+        | TimerScheduled
+        | EntitySignalled
+        | EpisodeCompleted
+        | ExecutionEnded
+        | TaskRewound,
     )
 
 
@@ -118,8 +127,8 @@ def _event_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
     match event:
         case EpisodeStarted():
             return Code.ORCHESTRATOR_STARTED, -1, {}
-        case EpisodeCompleted(waits):
-            return Code.ORCHESTRATOR_COMPLETED, -1, {"Waits": waits}
+        case EpisodeCompleted(waits, is_over):
+            return Code.ORCHESTRATOR_COMPLETED, -1, {"Waits": waits} | ({"Over": True} if is_over else {})
         case ExecutionStarted(instance_id, execution_id, name, version):
             instance = {"InstanceId": instance_id, "ExecutionId": execution_id}
             return Code.EXECUTION_STARTED, -1, {"OrchestrationInstance": instance, "Name": name, "Version": version}
@@ -167,6 +176,8 @@ def _completion_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
             return Code.EVENT_RAISED, -1, {"TaskScheduledId": task_id, "Name": request_id, "Input": json.dumps(answer)}
         case EventRaised(name, input_json):
             return Code.EVENT_RAISED, -1, {"Name": name, "Input": input_json}
+        case TaskRewound(task_id):
+            return Code.TASK_REWOUND, -1, {"TaskScheduledId": task_id}
         case _:
             raise TypeError(event)
 
@@ -190,7 +201,14 @@ def decode_completion(text: str) -> Completion:
     event = decode_event(text)
     if isinstance(
         event,
-        ActivityCompleted | ActivityFailed | ChildCompleted | ChildFailed | TimerFired | EntityAnswered | EventRaised,
+        ActivityCompleted
+        | ActivityFailed
+        | ChildCompleted
+        | ChildFailed
+        | TimerFired
+        | EntityAnswered
+        | EventRaised
+        | TaskRewound,
     ):
         return event
     raise ValueError(f"{type(event).__name__} answers nothing")
@@ -221,7 +239,7 @@ def _decode_started(body: dict[str, Any]) -> Event:
 
 _EVENT_DECODERS: dict[Code, Callable[[dict[str, Any]], Event]] = {
     Code.ORCHESTRATOR_STARTED: lambda _: EpisodeStarted(),
-    Code.ORCHESTRATOR_COMPLETED: lambda body: EpisodeCompleted(body["Waits"]),
+    Code.ORCHESTRATOR_COMPLETED: lambda body: EpisodeCompleted(body["Waits"], body.get("Over", False)),
     Code.EXECUTION_STARTED: _decode_started,
     Code.EXECUTION_COMPLETED: _decode_ended,
     Code.EXECUTION_FAILED: _decode_ended,
@@ -236,6 +254,7 @@ _EVENT_DECODERS: dict[Code, Callable[[dict[str, Any]], Event]] = {
     Code.TIMER_FIRED: lambda body: TimerFired(body["TimerId"], parse_time(body["FireAt"])),
     Code.EVENT_SENT: _decode_event_sent,
     Code.EVENT_RAISED: _decode_event_raised,
+    Code.TASK_REWOUND: lambda body: TaskRewound(body["TaskScheduledId"]),
 }
 
 
@@ -283,7 +302,21 @@ def decode_orchestrator_answer(text: str) -> OrchestratorAnswer:
         output_json=None if output is None else json.dumps(output),
         custom_status_json=None if custom_status is None else json.dumps(custom_status),
         error=state.get("error"),
+        is_partial=bool(state.get("isPartial")),
+        cancelled_timers=tuple(state.get("cancelledTimers", ())),
     )
+
+
+def encode_events(texts: Iterable[str]) -> str:
+    """Write the events that a resident orchestrator is resumed with."""
+    return f"[{','.join(texts)}]"
+
+
+def mark_partial(state: str, cancelled_timers: Sequence[int]) -> str:
+    """Say in an orchestrator's state, or in the exception text that ends with one, that it lists only what is new."""
+    if not state.endswith("}"):
+        return state
+    return f'{state[:-1]},"isPartial":true,"cancelledTimers":{json.dumps(list(cancelled_timers))}}}'
 
 
 def decode_orchestrator_failure(message: str) -> OrchestratorAnswer:

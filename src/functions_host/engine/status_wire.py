@@ -60,7 +60,7 @@ def encode_status_history(texts: Iterable[str], show_output: bool) -> str:
 
 
 def _shown_event(body: dict[str, Any], scheduled: dict[int, dict[str, Any]], show_output: bool) -> dict[str, Any]:
-    hidden = {"EventId", "IsPlayed", "EventType", "TaskScheduledId", "TimerId", "Waits"}
+    hidden = {"EventId", "IsPlayed", "EventType", "TaskScheduledId", "TimerId", "Waits", "Over"}
     hidden |= set[str]() if show_output else {"Result"}
     event = {"EventType": _SHOWN_NAMES[body["EventType"]]}
     event |= {key: value for key, value in body.items() if key not in hidden}

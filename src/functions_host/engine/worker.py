@@ -67,16 +67,19 @@ class Worker:
         limits: Limits,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        *,
+        always_replay: bool = False,
     ) -> None:
         self.store = store
         self.functions = functions
         self.clock = clock
         self.new_id = new_id
         self._batch_size = limits.entity_batch_size
+        self._always_replay = always_replay
         self._instances = Lane[str]("Orchestration", limits.orchestrators, self._run_instance)
         self._activities = Lane[ActivityItem]("Activity", limits.activities, self._run_activity)
         self._entities = Lane[str]("Entity", limits.entities, self._run_entity)
-        self._runs = RunCache(store)
+        self._runs = RunCache(store, functions.release_orchestrator)
         self._alarm = Alarm(clock, self._instances.wake)
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
 
@@ -147,21 +150,48 @@ class Worker:
             run = episode.run
             run.busy = True
             try:
-                result = await self.functions.run_orchestrator(run.record.name, episode.encode_context())
+                await self._run_episode(episode)
+            except BaseException:
+                # Nothing was committed; a generator that has gone on cannot be asked again.
+                if self._runs.find(instance_id) is run:
+                    self._runs.drop(instance_id)
+                raise
             finally:
                 run.busy = False
-            if run.closed:
-                continue
-            commit = close_episode(
-                episode,
-                read_answer(result),
-                catalog=self.functions.catalog,
-                new_id=self.new_id,
-                find_instance=self.store.find_instance,
-            )
-            items = self.store.commit_episode(commit)
-            self._advance(episode, commit)
-            self._hand_out(instance_id, commit, items)
+
+    async def _run_episode(self, episode: Episode) -> None:
+        run = episode.run
+        result = await self._call_orchestrator(episode)
+        if run.closed:
+            if run.token is not None:
+                self.functions.release_orchestrator(run.token)
+            return
+        commit = close_episode(
+            episode,
+            read_answer(result),
+            catalog=self.functions.catalog,
+            new_id=self.new_id,
+            find_instance=self.store.find_instance,
+        )
+        items = self.store.commit_episode(commit)
+        self._advance(episode, commit)
+        self._hand_out(run.record.instance_id, commit, items)
+
+    async def _call_orchestrator(self, episode: Episode) -> Returned | Raised:
+        run, name = episode.run, episode.run.record.name
+        token, run.token = run.token, None
+        if token is not None and not run.is_replay_due and not episode.needs_replay:
+            result = await self.functions.resume_orchestrator(name, token, episode.encode_news())
+            if result is not None:
+                run.token = token
+                return result
+        elif token is not None:
+            self.functions.release_orchestrator(token)
+        # The second episode is a replay in any case, so the first generator would be kept in vain.
+        keep = bool(run.length) and not self._always_replay
+        result, run.token = await self.functions.run_orchestrator(name, episode.encode_context(), keep=keep)
+        run.replayed_length = run.length + len(episode.events)
+        return result
 
     def _open_next_episode(self, instance_id: str) -> Episode | None:
         run = self._runs.load(instance_id)
@@ -180,8 +210,10 @@ class Worker:
     def _advance(self, episode: Episode, commit: EpisodeCommit) -> None:
         run, instance_id = episode.run, episode.run.record.instance_id
         if commit.renewal is None and commit.status == "Running":
+            run.shown = len(run.replay) + episode.shown_count
             for event, text in zip(episode.events, episode.texts, strict=True):
                 run.append(event, text)
+            run.retried.update(episode.retried)
             for task_id in commit.cancelled_timers:
                 run.ledger.close(task_id)
             return
