@@ -3,15 +3,17 @@
 import importlib
 import json
 import os
+import re
 import sys
-import traceback
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from functions_host import worker_values
+from functions_host.app_errors import explain_import, explain_refusal
 from functions_host.errors import StartupError
 from functions_host.settings import is_disabled
 
@@ -20,7 +22,8 @@ _DURABLE_TRIGGERS = {
     "activityTrigger": "activity",
     "entityTrigger": "entityName",
 }
-_SERVED_TRIGGERS = {"httpTrigger", *_DURABLE_TRIGGERS}
+_SERVED_TRIGGERS = {"httpTrigger", "timerTrigger", "mcpToolTrigger", *_DURABLE_TRIGGERS}
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,127}", re.IGNORECASE)
 _REMEMBERED_TIMES = 16_384
 
 
@@ -39,11 +42,15 @@ class HttpTrigger:
 
     route: str
     methods: frozenset[str]
+    auth_level: str
 
 
 @dataclass(frozen=True, slots=True)
 class AppFunction:
-    """One indexed function; ``durable_name`` is set for orchestrators, activities and entities."""
+    """One indexed function.
+
+    ``durable_name`` is set for orchestrators, activities and entities; ``binding`` is the trigger as declared.
+    """
 
     name: str
     function_id: str
@@ -54,6 +61,8 @@ class AppFunction:
     durable_name: str | None
     clients: tuple[ClientBinding, ...]
     has_return: bool
+    binding: Mapping[str, Any]
+    retry: worker_values.RpcRetryOptions | None = None
 
     @property
     def is_served(self) -> bool:
@@ -74,9 +83,23 @@ def load_app(app_dir: Path) -> tuple[AppFunction, ...]:
     os.chdir(app_dir)
     sys.path.insert(0, str(app_dir))
     _import_app(app_dir, Path(script).stem)
+    return describe_app(_index(app_dir, script))
+
+
+def describe_app(indexed: Iterable[worker_values.RpcFunctionMetadata]) -> tuple[AppFunction, ...]:
+    """Describe what the worker library indexed; functions that a setting disables are left out.
+
+    Raises:
+        StartupError: a function has a name that the Functions host does not take.
+    """
     _remember_parsed_times()
-    functions = tuple(_describe(metadata) for metadata in _index(app_dir, script))
-    _refuse_http_streaming()
+    functions = tuple(_describe(metadata) for metadata in indexed)
+    for function in functions:
+        if not _NAME.fullmatch(function.name) or function.name.lower() == "host":
+            raise StartupError(
+                f"Function {function.name!r} cannot be loaded: names have up to 128 letters, digits, '-' and '_', "
+                "start with a letter, and are not 'host'; change its @app.function_name."
+            )
     return tuple(function for function in functions if not is_disabled(function.name))
 
 
@@ -84,8 +107,7 @@ def _import_app(app_dir: Path, module_name: str) -> None:
     try:
         importlib.import_module(module_name)
     except Exception as error:
-        place = _find_place(error, app_dir)
-        raise StartupError(f"The app cannot be imported: {type(error).__name__}: {error} ({place}).") from error
+        raise StartupError(explain_import(error, app_dir)) from error
 
 
 def _remember_parsed_times() -> None:
@@ -96,17 +118,8 @@ def _remember_parsed_times() -> None:
     """
     history_event: Any = sys.modules.get("azure.durable_functions.models.history.HistoryEvent")
     parse = getattr(history_event, "dt_parse", None)
-    if parse is not None:
+    if parse is not None and not hasattr(parse, "cache_info"):
         history_event.dt_parse = lru_cache(_REMEMBERED_TIMES)(parse)
-
-
-def _find_place(error: Exception, app_dir: Path) -> str:
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(app_dir)]
-    last = (own or frames)[-1]
-    return f"{last.filename}:{last.lineno}"
 
 
 def _index(app_dir: Path, script: str) -> Sequence[worker_values.RpcFunctionMetadata]:
@@ -116,22 +129,16 @@ def _index(app_dir: Path, script: str) -> Sequence[worker_values.RpcFunctionMeta
         handle_event.load_binding_registry()
         found = handle_event.index_functions(str(app_dir / script), str(app_dir))
     except Exception as error:
-        raise StartupError(f"The app's functions cannot be loaded: {error}") from error
+        raise StartupError(explain_refusal(error)) from error
     return found or ()
-
-
-def _refuse_http_streaming() -> None:
-    http_v2: Any = importlib.import_module("azure_functions_runtime.http_v2")
-    if http_v2.HttpV2Registry.http_v2_enabled():
-        raise StartupError(
-            "The app uses an HTTP streaming extension (azurefunctions-extensions-http-*), which this host does not "
-            "serve yet; remove the import of the extension, or run the app with 'func start'."
-        )
 
 
 def _describe(metadata: worker_values.RpcFunctionMetadata) -> AppFunction:
     runtime: Any = importlib.import_module("azure_functions_runtime.handle_event")
     registered: Any = runtime._functions.get_function(metadata.function_id)  # noqa: SLF001 - the runtime's registry
+    # The worker's id is made of the name alone; with one that is unique, several apps fit into one process.
+    function_id = str(uuid.uuid4())
+    runtime._functions._functions[function_id] = registered  # noqa: SLF001
     bindings: list[dict[str, Any]] = [json.loads(text) for text in metadata.raw_bindings]
     trigger = next(binding for binding in bindings if str(binding["type"]).lower().endswith("trigger"))
     kind = str(trigger["type"])
@@ -139,10 +146,11 @@ def _describe(metadata: worker_values.RpcFunctionMetadata) -> AppFunction:
     http = None
     if kind == "httpTrigger":
         methods = frozenset(str(method).upper() for method in trigger.get("methods") or ())
-        http = HttpTrigger(str(trigger.get("route") or metadata.name), methods)
+        level = str(trigger.get("authLevel") or "FUNCTION").upper()
+        http = HttpTrigger(str(trigger.get("route") or metadata.name), methods, level)
     return AppFunction(
         name=metadata.name,
-        function_id=metadata.function_id,
+        function_id=function_id,
         trigger=kind,
         parameter=str(trigger["name"]),
         is_async=bool(registered.is_async),
@@ -154,4 +162,6 @@ def _describe(metadata: worker_values.RpcFunctionMetadata) -> AppFunction:
             if binding["type"] == "durableClient"
         ),
         has_return=bool(registered.has_return),
+        binding=trigger,
+        retry=metadata.retry_options,
     )

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_DEFAULT_PORT = 7071
 _REQUIRED_PYTHON = (3, 13)
 _REQUIRED_PACKAGES = {
     "azure_functions_runtime": "azure-functions-runtime",
@@ -29,10 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def add_start_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``start``, here and in other command lines that offer it."""
     parser.add_argument("--app", type=Path, default=Path(), metavar="DIR", help="the app's folder (default: .)")
-    parser.add_argument("--port", type=int, default=_DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=int, help="0 takes a free one (default: LocalHttpPort in local.settings.json, or 7071)"
+    )
     parser.add_argument("--data", type=Path, metavar="DIR", help="where state is kept (default: APP/.functions-host)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log requests")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log requests, one line each")
+    parser.add_argument("--reload", action="store_true", help="restart when a .py or .json file of the app changes")
+    parser.add_argument("--enable-auth", action="store_true", help="ask for keys, as Azure does; they are printed")
 
 
 def run_start(options: argparse.Namespace) -> int:
@@ -48,14 +51,19 @@ def run_start(options: argparse.Namespace) -> int:
         return 1
     level = logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("azure.functions").setLevel(logging.WARNING)
+    for library in ("azure.functions", "uvicorn", "watchfiles"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     from functions_host.errors import StartupError  # noqa: PLC0415 - after the checks
     from functions_host.host import StartOptions, run_host  # noqa: PLC0415
 
     app_dir = options.app.resolve()
     data_dir = (options.data or app_dir / ".functions-host").resolve()
     try:
-        run_host(StartOptions(app_dir, data_dir, options.host, options.port, options.verbose))
+        if options.reload and app_dir.is_dir():
+            return _run_reloading(options, app_dir, data_dir)
+        run_host(StartOptions(app_dir, data_dir, options.host, options.port, options.verbose, options.enable_auth))
+    except KeyboardInterrupt:  # while the app was imported
+        return 130
     except StartupError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
@@ -64,6 +72,21 @@ def run_start(options: argparse.Namespace) -> int:
             print(error.code, file=sys.stderr)
         return 1
     return 0
+
+
+def _run_reloading(options: argparse.Namespace, app_dir: Path, data_dir: Path) -> int:
+    from functions_host.http_server import open_listener  # noqa: PLC0415 - after the checks
+    from functions_host.reload import run_reloading  # noqa: PLC0415
+
+    port = options.port
+    if port == 0:  # the same one for every run
+        with open_listener(options.host, 0) as listener:
+            port = listener.getsockname()[1]
+    arguments = ["--app", str(app_dir), "--data", str(data_dir), "--host", options.host]
+    arguments += [] if port is None else ["--port", str(port)]
+    arguments += ["--verbose"] if options.verbose else []
+    arguments += ["--enable-auth"] if options.enable_auth else []
+    return run_reloading(arguments, app_dir, data_dir)
 
 
 def _is_installed(module: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from functions_host.app_loader import AppFunction
+from functions_host.durable_client import ClientAddresses
 from functions_host.engine.decide import Catalog
 from functions_host.engine.functions import Raised, Returned
 from functions_host.engine.sdk_wire import HTTP_ACTIVITY
@@ -26,13 +27,11 @@ class AppDurableFunctions:
         functions: Iterable[AppFunction],
         invoker: Invoker,
         *,
-        origin: str,
-        hub_name: str,
+        addresses: ClientAddresses,
         always_replay: bool = False,
     ) -> None:
         self._invoker = invoker
-        self._origin = origin
-        self._hub_name = hub_name
+        self._addresses = addresses
         self._by_trigger: dict[str, dict[str, AppFunction]] = {}
         for function in functions:
             if function.durable_name is not None:
@@ -102,6 +101,6 @@ class AppDurableFunctions:
         if function is None:
             kind = trigger.removesuffix("Trigger")
             return Raised("LookupError", f"The app has no {kind} function named '{name}'.")
-        clients = client_inputs(function, self._origin, self._origin, self._hub_name)
+        clients = client_inputs(function, self._addresses)
         result = await self._invoker.invoke(function, [(function.parameter, Datum(text, "string")), *clients])
         return result.raised or Returned(str(result.returned.value))

@@ -10,32 +10,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from functions_host.app_host import AppContext, AppHost
 from functions_host.app_loader import AppFunction, load_app
 from functions_host.data_dir import DATABASE_NAME, claim_data_dir
 from functions_host.engine.sqlite import SqliteStore, StoreVersionError
-from functions_host.engine.task_hub import TaskHub
-from functions_host.engine.worker import Worker
 from functions_host.errors import StartupError
-from functions_host.http_server import HostApp, HostServer, open_listener
-from functions_host.durable_functions import AppDurableFunctions
-from functions_host.invoke import Invoker
-from functions_host.management_api import ManagementApi
-from functions_host.settings import HostSettings, apply_local_settings, prepare_environment, read_host_settings
+from functions_host.host_json import read_host_settings
+from functions_host.http_server import HostServer, RequestLog, open_listener
+from functions_host.keys import load_keys
+from functions_host.listing import list_functions, list_keys
+from functions_host.settings import LocalHost, apply_local_settings, prepare_environment
 
 _logger = logging.getLogger(__name__)
-_HTTP_THREADS = 32
+_DEFAULT_PORT = 7071
+_KILLED_STATUS = 130
 _ANY_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
 
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What ``start`` was asked for; the directories are absolute."""
+    """What ``start`` was asked for; the directories are absolute, ``port`` is None when none was named."""
 
     app_dir: Path
     data_dir: Path
     host: str
-    port: int
+    port: int | None
     verbose: bool = False
+    enable_auth: bool = False
 
 
 def run_host(options: StartOptions) -> None:
@@ -47,15 +51,23 @@ def run_host(options: StartOptions) -> None:
     if not options.app_dir.is_dir():
         raise StartupError(f"There is no folder {options.app_dir}; pass the app's folder with --app DIR.")
     lock = claim_data_dir(options.data_dir)
-    listener = open_listener(options.host, options.port)
+    local = apply_local_settings(options.app_dir, os.environ)
+    wanted_port = next(port for port in (options.port, local.port, _DEFAULT_PORT) if port is not None)
+    listener = open_listener(options.host, wanted_port)
     port = int(listener.getsockname()[1])
-    apply_local_settings(options.app_dir, os.environ)
     settings = read_host_settings(options.app_dir, os.environ)
     prepare_environment(options.app_dir, options.data_dir, port, os.environ)
     functions = load_app(options.app_dir)
+    context = AppContext(
+        settings,
+        options.data_dir,
+        f"http://{_shown_host(options.host)}:{port}",
+        keys=load_keys(options.data_dir) if options.enable_auth else None,
+        always_replay=os.environ.get("FUNCTIONS_HOST_ALWAYS_REPLAY", "").lower() in {"1", "true"},
+    )
     store = open_store(options.data_dir / DATABASE_NAME)
     try:
-        asyncio.run(_serve(options, settings, functions, store, listener))
+        asyncio.run(_serve(options, local, context, functions, store, listener))
     finally:
         store.close()
         lock.close()
@@ -78,49 +90,56 @@ def open_store(path: Path) -> SqliteStore:
         ) from error
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0917 - what main has prepared
     options: StartOptions,
-    settings: HostSettings,
+    local: LocalHost,
+    context: AppContext,
     functions: tuple[AppFunction, ...],
     store: SqliteStore,
     listener: socket.socket,
 ) -> None:
-    limits = settings.durable_limits
-    invoker = Invoker()
-    invoker.start(limits.activities + limits.orchestrators + limits.entities + _HTTP_THREADS)
-    origin = f"http://{_shown_host(options.host)}:{listener.getsockname()[1]}"
-    always_replay = os.environ.get("FUNCTIONS_HOST_ALWAYS_REPLAY", "").lower() in {"1", "true"}
-    durable = AppDurableFunctions(
-        functions, invoker, origin=origin, hub_name=settings.hub_name, always_replay=always_replay
-    )
-    worker = Worker(store, durable, limits, always_replay=always_replay)
-    api = ManagementApi(TaskHub(worker), store, settings.hub_name)
-    app = HostApp(
-        functions,
-        invoker,
-        api.answer,
-        route_prefix=settings.route_prefix,
-        hub_name=settings.hub_name,
-        rpc_origin=origin,
-    )
+    host = AppHost(functions, store, context)
+    host.start_functions()
 
     def announce() -> None:
-        served = sum(function.is_served for function in functions)
-        print(f"Functions host ready: {origin} ({served} functions, data in {options.data_dir})", flush=True)  # noqa: T201
-        worker.start()
+        # Written at once: whoever waits for the first line may close the pipe after it.
+        print(_announcement(options, context, functions), flush=True)  # noqa: T201
+        host.start_work()
 
     _warn_of_unserved(functions)
-    server = HostServer(app, log_requests=options.verbose, on_ready=announce)
+    server = HostServer(_wrap(host.http, local, log_requests=options.verbose), announce)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, server)
     await server.serve(sockets=[listener])
-    await worker.stop()
-    invoker.stop()
+    await host.stop()
+
+
+def _wrap(app: ASGIApp, local: LocalHost, *, log_requests: bool) -> ASGIApp:
+    if local.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=local.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            allow_credentials=local.cors_credentials,
+        )
+    return RequestLog(app) if log_requests else app
+
+
+def _announcement(options: StartOptions, context: AppContext, functions: tuple[AppFunction, ...]) -> str:
+    served = sum(function.is_served for function in functions)
+    lines = [f"Functions host ready: {context.origin} ({served} functions, data in {options.data_dir})"]
+    if functions:
+        lines.append(list_functions(functions, context.origin, context.settings.route_prefix))
+    if context.keys is not None:
+        lines.append(f"Keys, as header x-functions-key or query parameter code:\n{list_keys(context.keys)}")
+    return "\n".join(lines)
 
 
 def _stop(server: HostServer) -> None:
-    server.force_exit = server.should_exit
+    if server.should_exit:
+        os._exit(_KILLED_STATUS)  # asked twice: nothing that is committed can be lost
     server.should_exit = True
 
 

@@ -3,18 +3,22 @@
 import contextlib
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Generator, Iterable
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
 
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from functions_host.app_loader import AppFunction
-from functions_host.durable_client import WEBHOOK_PATH
+from functions_host.durable_client import MCP_PATH, WEBHOOK_PATH, ClientAddresses
 from functions_host.errors import StartupError
+from functions_host.http_streaming import LoopBridge, StreamingCall
 from functions_host.http_triggers import read_request, write_response
-from functions_host.invoke import Invoker, client_inputs
+from functions_host.invoke import Datum, Invoker, client_inputs
+from functions_host.keys import Keys
 from functions_host.routing import RouteError, RouteTable
 
 _logger = logging.getLogger(__name__)
@@ -22,57 +26,105 @@ _MAX_BODY_BYTES = 104_857_600
 _GRACE_SECONDS = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What the host itself serves: the management API, and MCP when the app has tools."""
+
+    manage: Callable[[Request], Awaitable[Response]]
+    mcp: Callable[[Request], Awaitable[Response]] | None = None
+
+
 class HostApp:
-    """The ASGI app: management API under its path, HTTP functions everywhere else."""
+    """The ASGI app: the host's own endpoints under their paths, HTTP functions everywhere else.
+
+    Args:
+        functions: of the app.
+        invoker: calls them.
+        endpoints: of the host.
+        addresses: under which the app's durable clients reach the host.
+        route_prefix: stands before every route.
+        streaming: runs HTTP functions that take a web framework's request; None when the app has none.
+        keys: are asked for when given.
+    """
 
     def __init__(
         self,
         functions: Iterable[AppFunction],
         invoker: Invoker,
-        manage: Callable[[Request], Awaitable[Response]],
+        endpoints: Endpoints,
+        addresses: ClientAddresses,
         *,
         route_prefix: str,
-        hub_name: str,
-        rpc_origin: str,
+        streaming: LoopBridge | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self._invoker = invoker
-        self._manage = manage
-        self._hub_name = hub_name
-        self._rpc_origin = rpc_origin
-        try:
-            self._routes = RouteTable(
-                (f"{route_prefix}/{function.http.route.lstrip('/')}", function.http.methods, function)
-                for function in functions
-                if function.http is not None
-            )
-        except RouteError as error:
-            raise StartupError(f"An HTTP function cannot be served: {error}.") from error
+        self._endpoints = endpoints
+        self._addresses = addresses
+        self._streaming = streaming
+        self._keys = keys
+        self._routes = _make_routes(functions, route_prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        request = Request(scope, receive)
         try:
-            response = await self._answer(request)
+            answer = await self._answer(Request(scope, receive))
         except ClientDisconnect:
             return
-        await response(scope, receive, send)
+        if isinstance(answer, StreamingCall):
+            assert self._streaming is not None
+            await self._streaming.forward(answer, scope, receive, send)
+        else:
+            await answer(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
-        path = str(request.scope["path"])
-        if path.startswith(WEBHOOK_PATH):
-            return await self._manage(request)
-        raw_path = request.scope.get("raw_path", path.encode()).decode("latin-1").partition("?")[0]
+    async def _answer(self, request: Request) -> Response | StreamingCall:
+        own = self._find_endpoint(request)
+        if own is not None:
+            return await own(request)
+        raw_path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
         found = self._routes.find(request.method, raw_path)
         if found is None:
             return Response(status_code=404)
         function, values = found
+        assert function.http is not None
+        if self._keys is not None and not self._keys.open_function(request, function.http.auth_level):
+            return Response(status_code=401)
+        if int(request.headers.get("content-length") or 0) > _MAX_BODY_BYTES:
+            return Response(status_code=413)
+        clients = client_inputs(function, self._addresses.seen_by(request))
+        if self._streaming is not None:
+            return StreamingCall(function, values, clients)
+        return await self._invoke(function, request, values, clients)
+
+    def _find_endpoint(self, request: Request) -> Callable[[Request], Awaitable[Response]] | None:
+        """Find the host's own endpoint for a request; the app's own calls carry their key in the path."""
+        path = str(request.scope["path"])
+        own_prefix = self._addresses.own_prefix
+        is_own_call = bool(own_prefix) and path.startswith(own_prefix + WEBHOOK_PATH)
+        if is_own_call:
+            for key in ("path", "raw_path"):
+                request.scope[key] = request.scope[key][len(own_prefix) :]
+            path = path[len(own_prefix) :]
+        if path.startswith(WEBHOOK_PATH):
+            endpoint = self._endpoints.manage
+        elif path.rstrip("/") == MCP_PATH and self._endpoints.mcp is not None:
+            endpoint = self._endpoints.mcp
+        else:
+            return None
+        return endpoint if is_own_call or self._keys is None or self._keys.open_system(request) else _refuse
+
+    async def _invoke(
+        self,
+        function: AppFunction,
+        request: Request,
+        values: Mapping[str, str],
+        clients: Iterable[tuple[str, Datum]],
+    ) -> Response:
         body = await _read_body(request)
         if body is None:
             return Response(status_code=413)
-        origin = f"{request.url.scheme}://{request.url.netloc}"
-        clients = client_inputs(function, origin, self._rpc_origin, self._hub_name)
         inputs = [(function.parameter, read_request(request, values, body)), *clients]
         result = await self._invoker.invoke(function, inputs)
         if result.raised is not None:
@@ -81,10 +133,57 @@ class HostApp:
         return write_response(result.returned)
 
 
+async def _refuse(_: Request) -> Response:
+    return Response(status_code=401)
+
+
+def _make_routes(functions: Iterable[AppFunction], prefix: str) -> RouteTable[AppFunction]:
+    routes = [
+        (f"{prefix}/{function.http.route.lstrip('/')}", function.http.methods, function)
+        for function in functions
+        if function.http is not None
+    ]
+    for index, (template, methods, function) in enumerate(routes):
+        for other_template, other_methods, other in routes[:index]:
+            is_shared = not methods or not other_methods or methods & other_methods
+            if is_shared and template.strip("/").lower() == other_template.strip("/").lower():
+                raise StartupError(
+                    f"Functions {other.name!r} and {function.name!r} have the same route {template!r}; change one of "
+                    "the routes, or give them different methods."
+                )
+    try:
+        return RouteTable(routes)
+    except RouteError as error:
+        raise StartupError(f"An HTTP function cannot be served: {error}.") from error
+
+
+class RequestLog:
+    """Logs one line per request around an ASGI app: method, path without its query, status, milliseconds."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on, and log it once its response has ended."""
+        status, begin = 0, time.perf_counter()
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            if scope["type"] == "http":
+                path = scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or scope["path"]
+                took = (time.perf_counter() - begin) * 1000
+                _logger.info("%s %s %s %.1f ms", scope["method"], path, status or "-", took)
+
+
 async def _read_body(request: Request) -> bytes | None:
     """Read the body; None when it is larger than the Functions host takes."""
-    if int(request.headers.get("content-length") or 0) > _MAX_BODY_BYTES:
-        return None
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
@@ -119,9 +218,9 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 class HostServer(uvicorn.Server):
-    """uvicorn with the host's own signal handling, request log and a short grace for open connections."""
+    """uvicorn with the host's own signal handling and a short grace for open connections."""
 
-    def __init__(self, app: HostApp, *, log_requests: bool, on_ready: Callable[[], None]) -> None:
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
         self._on_ready = on_ready
         super().__init__(
             uvicorn.Config(
@@ -129,7 +228,7 @@ class HostServer(uvicorn.Server):
                 lifespan="off",
                 ws="none",
                 log_config=None,
-                access_log=log_requests,
+                access_log=False,
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE_SECONDS,

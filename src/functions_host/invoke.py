@@ -12,17 +12,15 @@ import os
 import threading
 import traceback
 import uuid
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from functions_host.app_loader import AppFunction
-from functions_host.durable_client import encode_client_binding
-from functions_host.engine.decide import Catalog
-from functions_host.engine.functions import Raised, Returned
-from functions_host.engine.sdk_wire import HTTP_ACTIVITY
-from functions_host.http_activity import run_http_activity
+from functions_host.durable_client import ClientAddresses, encode_client_binding
+from functions_host.engine.functions import Raised
 
 _WORKER_LOGGER = logging.getLogger("azure.functions")
 
@@ -46,6 +44,17 @@ class _FailureFilter(logging.Filter):
         return False
 
 
+_FAILURE_FILTER = _FailureFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Which attempt of an invocation this is, for functions with a retry policy."""
+
+    count: int
+    limit: int
+
+
 @dataclass(frozen=True, slots=True)
 class Datum:
     """A typed value as the library's converters read it."""
@@ -66,6 +75,7 @@ class Invocation:
 class Invoker:
     """Runs functions of one app; start and stop it around use."""
 
+    timeout_seconds: float | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
     _native: Any = None
@@ -84,11 +94,11 @@ class Invoker:
         if not is_set:
             del os.environ["PYTHON_THREADPOOL_THREAD_COUNT"]
         self._native = importlib.import_module("azure_functions_runtime.native_invocation")
-        _WORKER_LOGGER.addFilter(_FailureFilter())
+        _WORKER_LOGGER.addFilter(_FAILURE_FILTER)
         self._thread = threading.Thread(target=self._run_loop, name="app-loop", daemon=True)
         self._thread.start()
 
-    def wrap_handle(self, function: AppFunction, wrap: Any) -> None:
+    def wrap_handle(self, function: AppFunction, wrap: Callable[[Any], Any]) -> None:
         """Put something around what the library calls for a function."""
         registry: Any = importlib.import_module("azure_functions_runtime.handle_event")._functions._functions  # noqa: SLF001 - the runtime's registry
         found = registry[function.function_id]
@@ -102,20 +112,40 @@ class Invoker:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    async def invoke(self, function: AppFunction, inputs: Sequence[tuple[str, Datum]]) -> Invocation:
-        """Call a function and wait for its answer; what it raises is returned, not raised."""
-        call = self._invoke_here(function, inputs)
-        return await (self._on_app_loop(call) if function.is_async else call)
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The app's loop; it runs in a thread of its own."""
+        return self._loop
+
+    async def invoke(
+        self, function: AppFunction, inputs: Sequence[tuple[str, Datum]], retry: Retry | None = None
+    ) -> Invocation:
+        """Call a function and wait for its answer; what it raises is returned, not raised.
+
+        A function that takes longer than ``timeout_seconds`` has failed; one that is not ``async`` cannot be
+        stopped, and its thread is lost until it ends by itself.
+        """
+        call = self._invoke_here(function, inputs, retry)
+        answer = self._on_app_loop(call) if function.is_async else call
+        try:
+            return await asyncio.wait_for(answer, self.timeout_seconds)
+        except TimeoutError:
+            limit = timedelta(seconds=self.timeout_seconds or 0)
+            message = f"Timeout value of {limit} was exceeded by function: {function.name}"
+            return Invocation(raised=Raised("FunctionTimeoutException", message))
 
     async def _on_app_loop(self, call: Coroutine[Any, Any, Invocation]) -> Invocation:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
 
-    async def _invoke_here(self, function: AppFunction, inputs: Sequence[tuple[str, Datum]]) -> Invocation:
+    async def _invoke_here(
+        self, function: AppFunction, inputs: Sequence[tuple[str, Datum]], retry: Retry | None
+    ) -> Invocation:
         failure = _Failure()
         token = _current_failure.set(failure)
+        attempt = {} if retry is None else {"retry_count": retry.count, "max_retry_count": retry.limit}
         try:
             ok, returned, _, text, trace = await self._native.invocation_request_native(
-                uuid.uuid4().hex, function.function_id, inputs, {}
+                uuid.uuid4().hex, function.function_id, inputs, {}, **attempt
             )
         except SystemExit as error:  # of the function, not of the host
             return Invocation(raised=Raised("SystemExit", str(error)))
@@ -132,25 +162,9 @@ def _describe_failure(error: BaseException | None, text: str, trace: str) -> Rai
     return Raised(type(error).__name__, str(error), trace or "".join(traceback.format_exception(error)))
 
 
-def client_inputs(function: AppFunction, origin: str, rpc_origin: str, hub_name: str) -> list[tuple[str, Datum]]:
-    """Make the values of a function's durable client parameters.
-
-    Args:
-        function: whose parameters.
-        origin: scheme and authority under which callers see the host.
-        rpc_origin: the same for the app's own calls.
-        hub_name: the task hub of bindings that name none.
-
-    Returns:
-        Parameter names and values.
-    """
+def client_inputs(function: AppFunction, addresses: ClientAddresses) -> list[tuple[str, Datum]]:
+    """Make the values of a function's durable client parameters: their names, and what they are decoded from."""
     return [
-        (
-            client.parameter,
-            Datum(
-                encode_client_binding(origin, rpc_origin, client.task_hub or hub_name, client.connection),
-                "string",
-            ),
-        )
+        (client.parameter, Datum(encode_client_binding(addresses, client.task_hub, client.connection), "string"))
         for client in function.clients
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from functions_host.durable_client import WEBHOOK_PATH, management_query, management_urls
+from functions_host.durable_client import WEBHOOK_PATH, ClientAddresses, management_urls
 from functions_host.engine.entities import parse_entity_id
 from functions_host.engine.queries import InstanceFilter, list_entities, list_instances
 from functions_host.engine.records import InstanceRecord
@@ -63,10 +63,10 @@ type Handler = Callable[[Call], Awaitable[Response] | Response]
 class ManagementApi:
     """Answers the routes of the management API for one task hub."""
 
-    def __init__(self, hub: TaskHub, store: SqliteStore, hub_name: str) -> None:
+    def __init__(self, hub: TaskHub, store: SqliteStore, addresses: ClientAddresses) -> None:
         self._hub = hub
         self._store = store
-        self._hub_name = hub_name
+        self._addresses = addresses
         routes: list[tuple[str, str, Handler]] = [
             ("POST", "orchestrators/{name}/{id?}", self._start),
             ("GET", "instances", self._list),
@@ -116,7 +116,7 @@ class ManagementApi:
 
     def _check_status(self, call: Call, instance_id: str) -> Response:
         base = f"{call.request.url.scheme}://{call.request.url.netloc}{WEBHOOK_PATH}"
-        urls = management_urls(base, instance_id, management_query(self._hub_name))
+        urls = management_urls(base, instance_id, self._addresses.query())
         headers = {"Location": urls["statusQueryGetUri"], "Retry-After": "10"}
         return _json(202, json.dumps(urls), headers)
 

@@ -1,4 +1,4 @@
-"""What the host reads from an app's folder: ``host.json`` and ``local.settings.json``."""
+"""What the host reads from the environment and from ``local.settings.json``; ``host_json`` reads ``host.json``."""
 
 import json
 import os
@@ -8,65 +8,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from functions_host.engine.worker import Limits
 from functions_host.errors import StartupError
 
-_DEFAULT_HUB = "TestHubName"
 _SETTING = re.compile(r"%([^%]+)%")
 
 
 @dataclass(frozen=True, slots=True)
-class HostSettings:
-    """The parts of ``host.json`` that have a meaning here; the storage provider has none."""
+class LocalHost:
+    """The ``Host`` section of ``local.settings.json``; ``cors_origins`` is empty when no other origin may call."""
 
-    route_prefix: str = "api"
-    hub_name: str = _DEFAULT_HUB
-    limits: Limits | None = None
-
-    @property
-    def durable_limits(self) -> Limits:
-        """The limits in force."""
-        return self.limits or Limits.default()
+    port: int | None = None
+    cors_origins: tuple[str, ...] = ()
+    cors_credentials: bool = False
 
 
-def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSettings:
-    """Read ``host.json``; a missing file means defaults.
-
-    Raises:
-        StartupError: the file is not what the Functions host accepts.
-    """
-    path = app_dir / "host.json"
-    if not path.is_file():
-        return HostSettings()
-    body = _read_json_object(path)
-    if body.get("version") != "2.0":
-        raise StartupError(f'{path} needs "version": "2.0"; it has {body.get("version")!r}.')
-    extensions = _section(body, "extensions")
-    durable = _section(extensions, "durableTask")
-    hub_name = _resolve(str(durable.get("hubName") or _DEFAULT_HUB), environment)
-    default = Limits.default()
-    limits = Limits(
-        activities=_positive(durable, "maxConcurrentActivityFunctions", default.activities),
-        orchestrators=_positive(durable, "maxConcurrentOrchestratorFunctions", default.orchestrators),
-        entities=_positive(durable, "maxConcurrentEntityFunctions", default.entities),
-        entity_batch_size=_positive(durable, "maxEntityOperationBatchSize", default.entity_batch_size),
-    )
-    prefix = _section(extensions, "http").get("routePrefix", "api")
-    return HostSettings(str(prefix).strip("/"), hub_name, limits)
-
-
-def apply_local_settings(app_dir: Path, environment: MutableMapping[str, str]) -> None:
+def apply_local_settings(app_dir: Path, environment: MutableMapping[str, str]) -> LocalHost:
     """Put the ``Values`` of ``local.settings.json`` into the environment, where not already set.
 
+    Returns:
+        The ``Host`` section.
+
     Raises:
-        StartupError: the file is not JSON.
+        StartupError: the file is not JSON, is encrypted, or its ``Host`` section makes no sense.
     """
     path = app_dir / "local.settings.json"
     if not path.is_file():
-        return
-    for name, value in _section(_read_json_object(path), "Values").items():
+        return LocalHost()
+    body = read_json_object(path)
+    if body.get("IsEncrypted") is True:
+        raise StartupError(f"{path} is encrypted; run 'func settings decrypt' in the app's folder.")
+    for name, value in section(body, "Values").items():
         if value is not None and name not in environment:
             environment[name] = value if isinstance(value, str) else json.dumps(value)
+    return _read_host_section(path, section(body, "Host"))
+
+
+def _read_host_section(path: Path, host: Mapping[str, Any]) -> LocalHost:
+    port = host.get("LocalHttpPort")
+    if port is not None:
+        try:
+            port = int(port)
+        except (TypeError, ValueError):
+            raise StartupError(f"{path}: Host.LocalHttpPort has to be a port number; it is {port!r}.") from None
+    origins = tuple(part.strip().rstrip("/") for part in str(host.get("CORS") or "").split(",") if part.strip())
+    return LocalHost(port, origins, str(host.get("CORSCredentials", "")).lower() == "true")
 
 
 def prepare_environment(app_dir: Path, data_dir: Path, port: int, environment: MutableMapping[str, str]) -> None:
@@ -79,12 +64,23 @@ def prepare_environment(app_dir: Path, data_dir: Path, port: int, environment: M
 
 
 def is_disabled(function_name: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Say whether a setting turns the function off."""
-    values = (environment.get(f"AzureWebJobs{separator}{function_name}{separator}Disabled", "") for separator in "._")
-    return any(value.lower() in {"true", "1"} for value in values)
+    """Say whether a setting turns the function off; in names, ``.``, ``_`` and ``__`` stand for each other."""
+    names = (f"AzureWebJobs{mark}{function_name}{mark}Disabled" for mark in (".", "_", "__"))
+    return any(environment.get(name, "").lower() in {"true", "1"} for name in names)
 
 
-def _read_json_object(path: Path) -> dict[str, Any]:
+def resolve_settings(text: str, environment: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Put app settings in the places of ``%NAME%``; returns the text and the names that are not set."""
+    missing = [name for name in _SETTING.findall(text) if name not in environment]
+    return _SETTING.sub(lambda match: environment.get(match[1], match[0]), text), missing
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a file that holds one JSON object.
+
+    Raises:
+        StartupError: it does not.
+    """
     try:
         body = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
@@ -94,15 +90,7 @@ def _read_json_object(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", body)
 
 
-def _section(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+def section(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Read an object inside an object; empty when it is absent, or something else."""
     value = body.get(key)
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _positive(section: Mapping[str, Any], key: str, default: int) -> int:
-    value = section.get(key)
-    return value if isinstance(value, int) and value > 0 else default
-
-
-def _resolve(text: str, environment: Mapping[str, str]) -> str:
-    return _SETTING.sub(lambda match: environment.get(match[1], match[0]), text)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -228,11 +229,15 @@ def test_a_function_that_exits_does_not_end_the_host(start_host: StartHost, tmp_
 
 
 def test_requests_are_logged_on_demand(start_host: StartHost, tmp_path: Path):
-    """-v logs one line per request."""
+    """-v logs one line per request: method, path without the query, status, milliseconds."""
     host = start_host(write_app(tmp_path / "app"), tmp_path / "data", "-v")
-    host.send("GET", "/api/ping")
+    host.send("GET", "/api/ping?code=secret")
+    host.send("GET", "/nothing")
     host.stop()
-    assert '"GET /api/ping HTTP/1.1" 200' in host.log.read_text()
+    lines = [line.partition("http_server: ")[2] for line in host.log.read_text().splitlines()]
+    assert re.fullmatch(r"GET /api/ping 200 \d+\.\d ms", lines[0])
+    assert re.fullmatch(r"GET /nothing 404 \d+\.\d ms", lines[1])
+    assert len(lines) == 2
 
 
 def test_the_sample_app_is_independent_of_where_it_lies(start_host: StartHost, tmp_path: Path):

@@ -1,5 +1,6 @@
 """Upstream's AgentFunctionApp, unchanged, on this host."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -45,8 +46,18 @@ def test_an_orchestration_uses_the_durable_agent(upstream: Host):
     assert [text.split(", ", 1)[1] for text in output] == ['"one"]', '"two"]']
 
 
-def test_triggers_that_are_not_served_are_listed(upstream: Host):
-    """MCP tool triggers are named in one warning and do not stop the start."""
-    lines = [line for line in upstream.log.read_text().splitlines() if "does not serve" in line]
-    assert len(lines) == 1
-    assert "mcpToolTrigger" in lines[0]
+def test_an_agent_is_an_mcp_tool(upstream: Host):
+    """The agent's tool is listed with its schema, and answers when called."""
+    headers = {"Accept": "application/json, text/event-stream", "Content_Type": "application/json"}
+
+    def ask(method: str, **params: object):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        answer = upstream.send("POST", "/runtime/webhooks/mcp", body, **headers)
+        return json.loads(answer.text.partition("data: ")[2])["result"]
+
+    tools = {tool["name"]: tool for tool in ask("tools/list")["tools"]}
+    assert set(tools) == {"Teller", "Other"}
+    assert tools["Teller"]["inputSchema"]["properties"]["query"]["type"] == "string"
+    result = ask("tools/call", name="Teller", arguments={"query": "by tool"})
+    assert "isError" not in result, result
+    assert "by tool" in result["content"][0]["text"]

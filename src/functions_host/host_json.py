@@ -1,0 +1,181 @@
+"""``host.json``: what it may hold, what has a meaning here, and what to say about the rest.
+
+Source: spec section 8.1; the keys are those of the Functions host's and the extension's documentation.
+"""
+
+import difflib
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from functions_host.engine.worker import Limits
+from functions_host.errors import StartupError
+from functions_host.settings import read_json_object, resolve_settings, section
+
+_logger = logging.getLogger(__name__)
+_DEFAULT_HUB = "TestHubName"
+_OVERRIDE = "azurefunctionsjobhost__"
+_HUB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{2,44}")
+_SCHEDULER_HUB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{2,63}")
+_DURATION = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?")
+_DEFAULT_TIMEOUT_SECONDS = 1800.0
+_KNOWN = {
+    "": "$schema aggregator applicationInsights concurrency customHandler extensionBundle extensions functions"
+    " functionTimeout healthMonitor http id logging managedDependency queues retry sendGrid serviceBus singleton"
+    " telemetryMode tracing version watchDirectories watchFiles",
+    "extensions.http": "customHeaders dynamicThrottlesEnabled hsts maxConcurrentRequests maxOutstandingRequests"
+    " routePrefix",
+    "extensions.durableTask": "defaultVersion entityMessageReorderWindowInMinutes extendedSessionIdleTimeoutInSeconds"
+    " extendedSessionsEnabled grpcListenerMode httpSettings hubName localRpcEndpointEnabled logReplayEvents"
+    " maxConcurrentActivityFunctions maxConcurrentEntityFunctions maxConcurrentOrchestratorFunctions"
+    " maxEntityOperationBatchSize maxGrpcMessageSizeInBytes maxOrchestrationActions notifications"
+    " overridableExistingInstanceStates rollbackEntityOperationsOnExceptions storageProvider"
+    " storeInputsInOrchestrationHistory throwStatusExceptionOnRaiseEvent traceInputsAndOutputs tracing"
+    " useAppLease useGracefulShutdown useTablePartitionManagement versionFailureStrategy versionMatchStrategy"
+    " azureStorageConnectionStringName controlQueueBatchSize partitionCount",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class McpSettings:
+    """How the MCP endpoint introduces itself."""
+
+    server_name: str = "Azure Functions MCP server"
+    server_version: str = "1.0.0"
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """The parts of ``host.json`` that have a meaning here; the storage provider has none.
+
+    ``timeout_seconds`` is None when functions may run without end.
+    """
+
+    route_prefix: str = "api"
+    hub_name: str = _DEFAULT_HUB
+    limits: Limits | None = None
+    timeout_seconds: float | None = _DEFAULT_TIMEOUT_SECONDS
+    mcp: McpSettings = McpSettings()
+
+    @property
+    def durable_limits(self) -> Limits:
+        """The limits in force."""
+        return self.limits or Limits.default()
+
+
+def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSettings:
+    """Read ``host.json`` and the settings ``AzureFunctionsJobHost__section__key`` that override it.
+
+    Raises:
+        StartupError: the file is not what the Functions host accepts.
+    """
+    path = app_dir / "host.json"
+    body = read_json_object(path) if path.is_file() else {"version": "2.0"}
+    if body.get("version") != "2.0":
+        raise StartupError(f'{path} needs "version": "2.0"; it has {body.get("version")!r}.')
+    for name, value in environment.items():
+        if name.lower().startswith(_OVERRIDE):
+            _override(body, name[len(_OVERRIDE) :].split("__"), value)
+    _tell_unknown_keys(path, body)
+    extensions = section(body, "extensions")
+    durable = section(extensions, "durableTask")
+    default = Limits.default()
+    limits = Limits(
+        activities=_positive(path, durable, "maxConcurrentActivityFunctions", default.activities),
+        orchestrators=_positive(path, durable, "maxConcurrentOrchestratorFunctions", default.orchestrators),
+        entities=_positive(path, durable, "maxConcurrentEntityFunctions", default.entities),
+        entity_batch_size=_positive(path, durable, "maxEntityOperationBatchSize", default.entity_batch_size),
+    )
+    prefix = section(extensions, "http").get("routePrefix", "api")
+    mcp = section(extensions, "mcp")
+    default_mcp = McpSettings()
+    return HostSettings(
+        str(prefix).strip("/"),
+        _hub_name(path, durable, environment),
+        limits,
+        _timeout(path, body.get("functionTimeout")),
+        McpSettings(
+            str(mcp.get("serverName") or default_mcp.server_name),
+            str(mcp.get("serverVersion") or default_mcp.server_version),
+            str(mcp.get("instructions") or ""),
+        ),
+    )
+
+
+def _override(body: dict[str, Any], path: list[str], value: str) -> None:
+    here: dict[str, Any] = body
+    for index, part in enumerate(path):
+        key = next((known for known in here if known.lower() == part.lower()), _spelling(path[:index], part))
+        if index == len(path) - 1:
+            here[key] = value
+            return
+        inner: Any = here.get(key)
+        here[key] = inner = dict(cast("dict[str, Any]", inner)) if isinstance(inner, dict) else {}
+        here = cast("dict[str, Any]", inner)
+
+
+def _spelling(parents: list[str], part: str) -> str:
+    """Write a key as ``host.json`` does: the case of letters does not matter in settings."""
+    place = ".".join(parents).lower()
+    known = [key for where, keys in _KNOWN.items() if where.lower() == place for key in keys.split()]
+    known += ["http", "durableTask", "mcp"] if place == "extensions" else []
+    known += ["serverName", "serverVersion", "instructions"] if place == "extensions.mcp" else []
+    return next((key for key in known if key.lower() == part.lower()), part)
+
+
+def _tell_unknown_keys(path: Path, body: Mapping[str, Any]) -> None:
+    for place, known in _KNOWN.items():
+        here: Mapping[str, Any] = body
+        for part in place.split("."):
+            here = section(here, part) if part else here
+        for key in here:
+            if key not in known.split() and not key.startswith("_"):
+                shown = f"{place}.{key}" if place else key
+                _logger.warning("%s: %s is no setting of the host and is ignored%s.", path, shown, _advice(key, known))
+
+
+def _advice(key: str, known: str) -> str:
+    by_lower = {name.lower(): name for name in known.split()}
+    close: Iterable[str] = difflib.get_close_matches(key.lower(), by_lower, n=1)
+    return "".join(f" (did you mean {by_lower[name]}?)" for name in close)
+
+
+def _positive(path: Path, values: Mapping[str, Any], key: str, default: int) -> int:
+    value = values.get(key)
+    if value is None:
+        return default
+    if not str(value).isdecimal() or int(value) <= 0:
+        raise StartupError(f"{path}: extensions.durableTask.{key} has to be a whole number above 0; it is {value!r}.")
+    return int(value)
+
+
+def _hub_name(path: Path, durable: Mapping[str, Any], environment: Mapping[str, str]) -> str:
+    written = str(durable.get("hubName") or _DEFAULT_HUB)
+    name, missing = resolve_settings(written, environment)
+    if missing:
+        _logger.info("%s: hubName %r names settings that are not set: %s is used.", path, written, _DEFAULT_HUB)
+        return _DEFAULT_HUB
+    kind = str(section(durable, "storageProvider").get("type", "")).lower()
+    is_scheduler = kind in {"azuremanaged", "durabletask-scheduler"}
+    if not (_SCHEDULER_HUB_NAME if is_scheduler else _HUB_NAME).fullmatch(name):
+        raise StartupError(
+            f"{path}: extensions.durableTask.hubName is {name!r}; a task hub's name has 3 to 45 letters and digits and "
+            "starts with a letter."
+        )
+    return name
+
+
+def _timeout(path: Path, value: Any) -> float | None:
+    if value is None:
+        return _DEFAULT_TIMEOUT_SECONDS
+    if str(value) in {"-1", "-00:00:00.0010000", "-00:00:01"}:
+        return None
+    found = _DURATION.fullmatch(str(value))
+    if found is None:
+        raise StartupError(f'{path}: functionTimeout has to look like "00:30:00", or "-1" for none; it is {value!r}.')
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return days * 86_400.0 + hours * 3600 + minutes * 60 + seconds

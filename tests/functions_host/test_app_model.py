@@ -1,0 +1,183 @@
+"""An app of several files, with auth levels, timers and tools, as a running host serves it."""
+
+import itertools
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost, wait_until
+
+SETTINGS = {"EVERY_SECOND": "* * * * * *", "AzureWebJobs.switched_off.Disabled": "true"}
+
+
+@pytest.fixture(scope="module")
+def model(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host with the app, open to all as locally usual."""
+    running = start_host("model", tmp_path_factory.mktemp("model") / "data", env=SETTINGS)
+    yield running
+    running.stop()
+
+
+def test_blueprints_of_several_files(model: Host):
+    """Functions of blueprints in other modules are served, durable clients, sync and async activities included."""
+    answer = model.send("POST", "/api/orders/tea")
+    assert (answer.status, answer.text) == (200, "sent packed tea")
+
+
+def test_all_levels_are_open_without_keys(model: Host):
+    """Locally every request is an administrator's."""
+    for name in ("open", "guarded", "administrators"):
+        assert model.send("GET", f"/api/{name}").text == name
+
+
+def test_a_disabled_function_is_not_served(model: Host):
+    """AzureWebJobs.<function>.Disabled makes its route answer 404."""
+    assert model.send("GET", "/api/off").status == 404
+
+
+def test_start_lists_the_functions(model: Host):
+    """After the ready line there is one line per function, with methods and URL or with the trigger."""
+    lines = [model.process.stdout.readline().strip() for _ in range(12)]
+    assert f"guarded: [GET] {model.url}/api/guarded" in lines
+    assert f"place_order: [POST] {model.url}/api/orders/{{name}}" in lines
+    assert "pack: activityTrigger" in lines
+    assert "yearly: timerTrigger 0 0 0 1 1 *" in lines
+    assert f"add_numbers: mcpToolTrigger add at {model.url}/runtime/webhooks/mcp" in lines
+    assert not [line for line in lines if "switched_off" in line]
+
+
+# --- timers -------------------------------------------------------------------------------------
+
+
+def runs(data: Path, name: str) -> list[dict]:
+    path = data / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_timer_goes_on_after_failures_and_never_overlaps(model: Host):
+    """A function that takes longer than its interval, and raises, runs again at the next whole second."""
+    seen = wait_until(lambda: (found := runs(model.data, "often"))[2:] and found, 10)
+    gaps = [after["at"] - before["at"] for before, after in itertools.pairwise(seen)]
+    assert all(1.9 < gap < 2.4 for gap in gaps), gaps
+    assert all(run["at"] % 1 < 0.4 for run in seen)
+    assert not any(run["past_due"] or run["status"] for run in seen)
+    assert "of no consequence" in model.log.read_text()
+
+
+def test_run_on_startup_and_retries(model: Host):
+    """A function that fails is called again as its policy says, and knows which attempt it is."""
+    seen = wait_until(lambda: (found := runs(model.data, "at_startup"))[2:] and found)
+    assert [run["retry"] for run in seen] == [[0, 2], [1, 2], [2, 2]]
+
+
+def test_a_missed_occurrence_runs_once_at_start(start_host: StartHost, tmp_path: Path):
+    """The status of a timer outlives the process; what was missed runs once, and knows that it is late."""
+    data = tmp_path / "data"
+    start_host("model", data, env=SETTINGS).stop()
+    status = data / "timers" / "yearly.json"
+    stored = json.loads(status.read_text())
+    assert stored["Schedule"] == "0 0 0 1 1 *"
+    assert runs(data, "yearly") == []
+    status.write_text(json.dumps(stored | {"Next": "2020-01-01T00:00:00+00:00"}))
+    host = start_host("model", data, env=SETTINGS)
+    (run,) = wait_until(lambda: runs(data, "yearly"))
+    assert run["past_due"]
+    assert run["status"]["Next"] == "2020-01-01T00:00:00+00:00"
+    host.stop()
+    start_host("model", data, env=SETTINGS).stop()
+    assert len(runs(data, "yearly")) == 1
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host with the app that asks for keys."""
+    running = start_host("model", tmp_path_factory.mktemp("guarded") / "data", "--enable-auth", env=SETTINGS)
+    yield running
+    running.stop()
+
+
+def test_keys_open_what_their_level_allows(guarded: Host):
+    """With --enable-auth, a function needs its level's key, in a header or in the query."""
+    keys = json.loads((guarded.data / "keys.json").read_text())
+    assert (guarded.data / "keys.json").stat().st_mode & 0o777 == 0o600
+    cases = {"open": (200, 200, 200, 200), "guarded": (401, 401, 200, 200), "administrators": (401, 401, 401, 200)}
+    for path, expected in cases.items():
+        for key, status in zip(("", "wrong", keys["function"], keys["master"]), expected, strict=True):
+            assert guarded.send("GET", f"/api/{path}?code={key}").status == status, (path, key)
+            assert guarded.send("GET", f"/api/{path}", x_functions_key=key).status == status, (path, key)
+
+
+def test_the_management_api_needs_the_system_key(guarded: Host):
+    """The URLs that the app hands out carry it; the app's own client needs none."""
+    keys = json.loads((guarded.data / "keys.json").read_text())
+    assert guarded.send("GET", f"{MANAGEMENT}/instances").status == 401
+    assert guarded.send("GET", f"{MANAGEMENT}/instances?code={keys['function']}").status == 401
+    assert guarded.send("GET", f"{MANAGEMENT}/instances?code={keys['system']}").status == 200
+    assert guarded.send("POST", f"/api/orders/tea?code={keys['function']}").text == "sent packed tea"
+    answer = guarded.send("POST", f"{MANAGEMENT}/orchestrators/order?code={keys['system']}", '"tea"')
+    address = answer.json["statusQueryGetUri"].removeprefix(guarded.url)
+    assert guarded.send("GET", address).status in {200, 202}
+    assert guarded.send("POST", "/runtime/webhooks/mcp").status == 401
+
+
+def test_keys_are_printed_and_kept(start_host: StartHost, tmp_path: Path):
+    """The start prints the keys; the next start has the same."""
+    printed: list[str] = []
+    for _ in range(2):
+        host = start_host("model", tmp_path / "data", "--enable-auth", env=SETTINGS)
+        host.process.send_signal(signal.SIGTERM)
+        printed.append(host.process.stdout.read().partition("Keys,")[2])
+        host.stop()
+    keys = json.loads((tmp_path / "data" / "keys.json").read_text())
+    assert printed[0] == printed[1]
+    assert all(keys[name] in printed[0] for name in ("master", "function", "system"))
+    assert keys["own"] not in printed[0]
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+ACCEPT = {"Accept": "application/json, text/event-stream", "Content_Type": "application/json"}
+
+
+def ask(host: Host, method: str, params: object = None, **headers: str):
+    body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {}})
+    answer = host.send("POST", "/runtime/webhooks/mcp", body, **ACCEPT, **headers)
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    event = re.fullmatch(r"event: message\ndata: (.+)\n\n", answer.text)
+    return json.loads(event[1]), answer.headers
+
+
+def test_mcp_introduces_itself(model: Host):
+    """Its answer to initialize gives a session and the server's name; notifications are accepted; other methods are errors."""
+    body, headers = ask(model, "initialize", {"protocolVersion": "2025-03-26"})
+    assert body["result"]["protocolVersion"] == "2025-03-26"
+    assert body["result"]["serverInfo"]["name"] == "Azure Functions MCP server"
+    assert len(headers["mcp-session-id"]) == 32
+    note = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert model.send("POST", "/runtime/webhooks/mcp", note, **ACCEPT).status == 202
+    assert ask(model, "ping")[0]["result"] == {}
+    assert ask(model, "resources/nothing")[0]["error"]["code"] == -32601
+    assert model.send("GET", "/runtime/webhooks/mcp", **ACCEPT).status == 405
+    assert model.send("POST", "/runtime/webhooks/mcp", note).status == 406
+
+
+def test_mcp_tools_are_listed_and_called(model: Host):
+    """A tool has its schema; required arguments are checked; a failure is a result that says so."""
+    tools = {tool["name"]: tool for tool in ask(model, "tools/list")[0]["result"]["tools"]}
+    assert tools["add"]["description"] == "Add two numbers."
+    assert tools["add"]["inputSchema"]["required"] == ["a"]
+    assert tools["add"]["inputSchema"]["properties"]["b"] == {"type": "number", "description": "other"}
+    result = ask(model, "tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}})[0]["result"]
+    assert result == {"content": [{"type": "text", "text": "5"}]}
+    assert "a" in ask(model, "tools/call", {"name": "add", "arguments": {}})[0]["error"]["message"]
+    assert "nothing" in ask(model, "tools/call", {"name": "nothing"})[0]["error"]["message"]
+    failed = ask(model, "tools/call", {"name": "fail"})[0]["result"]
+    assert failed["isError"]
+    assert "as asked" in failed["content"][0]["text"]
