@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from functions_host.app_loader import AppFunction
@@ -130,7 +129,8 @@ class Invoker:
         try:
             return await asyncio.wait_for(answer, self.timeout_seconds)
         except TimeoutError:
-            limit = timedelta(seconds=self.timeout_seconds or 0)
+            minutes, seconds = divmod(int(self.timeout_seconds or 0), 60)
+            limit = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
             message = f"Timeout value of {limit} was exceeded by function: {function.name}"
             return Invocation(raised=Raised("FunctionTimeoutException", message))
 

@@ -16,8 +16,9 @@ _MONTHS = (
 )
 _WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _SHORTEST_NAME = 3
+_HOURS_OF_DAY = 24
 _SEARCHED_DAYS = 366 * 28  # the longest gap that a calendar has: 29 February on one day of the week
-_INTERVAL = re.compile(r"(?:(\d+)[.:])?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,7}))?)?")
+_INTERVAL = re.compile(r"(?:(\d+)\.)?(\d+):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,7}))?)?")
 
 
 class ScheduleError(ValueError):
@@ -87,6 +88,8 @@ def parse_schedule(text: str) -> Schedule:
     found = _INTERVAL.fullmatch(text.strip())
     if found is not None:
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
+        if hours >= _HOURS_OF_DAY:  # .NET reads 24:00:00 as 24 days, and so does the Functions host
+            days, hours, minutes, seconds = hours, minutes, seconds, 0
         step = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         step += timedelta(microseconds=int((found[5] or "").ljust(6, "0")[:6]))
         if not step:

@@ -155,7 +155,7 @@ def ask(host: Host, method: str, params: object = None, **headers: str):
 
 
 def test_mcp_introduces_itself(model: Host):
-    """Its answer to initialize gives a session and the server's name; notifications are accepted; other methods are errors."""
+    """Its answer to initialize has a session and its name; notifications are accepted, unknown methods are errors."""
     body, headers = ask(model, "initialize", {"protocolVersion": "2025-03-26"})
     assert body["result"]["protocolVersion"] == "2025-03-26"
     assert body["result"]["serverInfo"]["name"] == "Azure Functions MCP server"

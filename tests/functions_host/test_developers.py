@@ -1,0 +1,264 @@
+"""What makes the host pleasant to develop with: settings, messages, reload, cross-origin calls, Ctrl-C."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.functions_host.conftest import READY, StartHost, wait_until
+from tests.functions_host.test_start import MINIMAL, fail_to_start, write_app
+
+DURABLE = """
+import azure.durable_functions as df
+import azure.functions as func
+from typing import Any, Optional
+app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+
+@app.route(route="base")
+def base(req: func.HttpRequest) -> str:
+    return ""
+
+"""
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+def test_local_port_and_cross_origin_calls(start_host: StartHost, tmp_path: Path):
+    """The Host section of local.settings.json names the port and the origins that may call."""
+    app = write_app(tmp_path / "app")
+    host_section = {"LocalHttpPort": 0, "CORS": "https://one.example, https://two.example", "CORSCredentials": True}
+    (app / "local.settings.json").write_text(json.dumps({"Host": host_section}))
+    host = start_host(app, tmp_path / "data", "--verbose")
+    preflight = {"Origin": "https://two.example", "Access_Control_Request_Method": "PUT"}
+    answer = host.send("OPTIONS", "/api/ping", **preflight)
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == "https://two.example"
+    assert answer.headers["access-control-allow-credentials"] == "true"
+    assert "PUT" in answer.headers["access-control-allow-methods"]
+    answer = host.send("GET", "/api/ping", Origin="https://two.example")
+    assert answer.headers["access-control-allow-origin"] == "https://two.example"
+    assert "access-control-allow-origin" not in host.send("GET", "/api/ping", Origin="https://no.example").headers
+    host.stop()
+
+
+def test_the_port_of_local_settings(tmp_path: Path):
+    """LocalHttpPort is the port when none is named."""
+    app = write_app(tmp_path / "app")
+    (app / "local.settings.json").write_text(json.dumps({"Host": {"LocalHttpPort": "x"}}))
+    assert "Host.LocalHttpPort has to be a port number; it is 'x'" in fail_to_start(app, tmp_path / "data")
+    (app / "local.settings.json").write_text(json.dumps({"Host": {"LocalHttpPort": 0}}))
+    command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(tmp_path / "data")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=15)
+    assert not READY.match(line)[1].endswith(":7071")
+
+
+def test_settings_override_host_json(start_host: StartHost, tmp_path: Path):
+    """AzureFunctionsJobHost__section__key stands above host.json, whatever the case of its letters."""
+    app = write_app(tmp_path / "app", host_json={"version": "2.0", "extensions": {"http": {"routePrefix": "file"}}})
+    env = {"AzureFunctionsJobHost__extensions__http__routeprefix": "setting"}
+    host = start_host(app, tmp_path / "data", env=env)
+    assert host.send("GET", "/setting/ping").text == "pong"
+    assert host.send("GET", "/file/ping").status == 404
+    host.stop()
+
+
+def test_unknown_keys_of_host_json_are_told(start_host: StartHost, tmp_path: Path):
+    """A key that the host does not know is told in a warning, with the one that may be meant."""
+    host_json = {"version": "2.0", "extensions": {"durableTask": {"hubname": "Hub", "typo": 1}}, "functionTimeOut": "1"}
+    host = start_host(write_app(tmp_path / "app", host_json=host_json), tmp_path / "data")
+    log = host.log.read_text()
+    host.stop()
+    assert "extensions.durableTask.hubname is no setting of the host and is ignored (did you mean hubName?)." in log
+    assert "extensions.durableTask.typo is no setting of the host and is ignored." in log
+    assert "functionTimeOut is no setting of the host and is ignored (did you mean functionTimeout?)." in log
+
+
+@pytest.mark.parametrize(
+    ("host_json", "message"),
+    [
+        ({"version": "1.0"}, "it has '1.0'"),
+        ({"version": "2.0", "functionTimeout": "10 min"}, "functionTimeout has to look like"),
+        ({"version": "2.0", "extensions": {"durableTask": {"hubName": "my-hub"}}}, "hubName is 'my-hub'"),
+        ({"version": "2.0", "extensions": {"durableTask": {"hubName": "1st"}}}, "starts with a letter"),
+        (
+            {"version": "2.0", "extensions": {"durableTask": {"maxConcurrentActivityFunctions": 0}}},
+            "maxConcurrentActivityFunctions has to be a whole number above 0",
+        ),
+    ],
+)
+def test_values_of_host_json_that_make_no_sense(tmp_path: Path, host_json: object, message: str):
+    """The message names the key and the value."""
+    assert message in fail_to_start(write_app(tmp_path / "app", host_json=host_json), tmp_path / "data")
+
+
+def test_a_function_has_a_time_limit(start_host: StartHost, tmp_path: Path):
+    """A function that takes longer than functionTimeout has failed."""
+    code = MINIMAL + "\nimport asyncio\n@app.route(route='slow')\nasync def slow(req: func.HttpRequest) -> str:\n"
+    code += "    await asyncio.sleep(20)\n    return 'late'\n"
+    app = write_app(tmp_path / "app", code, {"version": "2.0", "functionTimeout": "00:00:01"})
+    host = start_host(app, tmp_path / "data")
+    begin = time.monotonic()
+    assert host.send("GET", "/api/slow").status == 500
+    assert 0.9 < time.monotonic() - begin < 3
+    assert "Timeout value of 00:00:01 was exceeded by function: slow" in host.log.read_text()
+    host.stop()
+
+
+# --- apps that the worker refuses -----------------------------------------------------------------
+
+REQUEST = "(req: func.HttpRequest) -> str:\n    return ''\n"
+ROUTE = "@app.route(route='a')\n"
+ACTIVITY = "@app.activity_trigger(input_name='x')\n"
+REFUSALS = {
+    "duplicate": (ROUTE + "def f" + REQUEST + "@app.route(route='b')\ndef f" + REQUEST, "'f' does not have a unique"),
+    "same route": (ROUTE + "def f" + REQUEST + ROUTE + "def g" + REQUEST, "'f' and 'g' have the same route"),
+    "request type": (ROUTE + "def f(req: dict) -> str:\n    return ''\n", "annotate it as func.HttpRequest"),
+    "return type": (
+        ROUTE + "def f(req: func.HttpRequest) -> dict:\n    return {}\n",
+        "return func.HttpResponse or str",
+    ),
+    "generic": (ACTIVITY + "def f(x: dict[str, Any]):\n    pass\n", "use a plain class such as dict"),
+    "extra parameter": (ACTIVITY + "def f(x, y=1):\n    pass\n", "{'y'}; remove them"),
+    "no parameter": (ACTIVITY + "def f():\n    pass\n", "add parameters with these names"),
+    "unknown annotation": (ACTIVITY + "def f(x: 'Nope'):\n    pass\n", "'Nope' is not defined; import the name"),
+    "context name": (
+        "@app.orchestration_trigger(context_name='ctx')\ndef f(ctx):\n    yield\n",
+        "give a durable context the name 'context'",
+    ),
+    "no trigger": ("@app.function_name('f')\ndef g(x):\n    pass\n", "Function 'f' does not have a trigger"),
+    "two triggers": (ROUTE + ACTIVITY + "def f(x):\n    pass\n", "make it two functions"),
+    "two apps": ("other = func.FunctionApp()\n", "make the others func.Blueprint()"),
+    "app as blueprint": ("app.register_functions(func.FunctionApp())\n", "func.Blueprint(), not another FunctionApp"),
+    "bad name": ("@app.function_name('a b')\n" + ROUTE + "def f" + REQUEST, "'a b' cannot be loaded: names have"),
+    "missing package": ("import not_there.at_all\n", "install the package that has 'not_there'"),
+    "schedule": (
+        "@app.timer_trigger(arg_name='t', schedule='* * * 32 * *')\ndef f(t: func.TimerRequest):\n    pass\n",
+        "Timer function 'f' has the schedule '* * * 32 * *', which cannot be read: the day field has '32'",
+    ),
+    "schedule setting": (
+        "@app.timer_trigger(arg_name='t', schedule='%WHEN%')\ndef f(t: func.TimerRequest):\n    pass\n",
+        "'f' takes its schedule from the app setting 'WHEN', which is not set",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_refused_is_told_with_the_fix(tmp_path: Path, name: str):
+    """One line: the function's name, what is wrong with it, what to do."""
+    code, message = REFUSALS[name]
+    line = fail_to_start(write_app(tmp_path / "app", DURABLE + code), tmp_path / "data")
+    assert message in line
+    assert line.endswith(".")
+    if "def f" in code:
+        assert "'f'" in line or name in {"two triggers", "bad name"}
+
+
+ASGI = """
+import azure.functions as func
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def answer(request):
+    text = f"{request.method} {request.url.path} {request.url.query}".encode() + await request.body()
+    return Response(text, 207, {"x-a": "b"}, "a/b")
+
+web = Starlette(routes=[Route("/{path:path}", answer, methods=["PUT"])])
+app = func.AsgiFunctionApp(app=web, http_auth_level=func.AuthLevel.ANONYMOUS)
+"""
+WSGI = """
+import azure.functions as func
+
+def web(environ, start_response):
+    start_response("207 Fine", [("X-A", "b"), ("Content-Type", "a/b")])
+    text = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']} {environ['QUERY_STRING']}"
+    return [text.encode() + environ["wsgi.input"].read()]
+
+app = func.WsgiFunctionApp(app=web, http_auth_level=func.AuthLevel.ANONYMOUS)
+"""
+
+
+@pytest.mark.parametrize("code", [ASGI, WSGI], ids=["asgi", "wsgi"])
+def test_web_apps_inside_a_function(start_host: StartHost, tmp_path: Path, code: str):
+    """AsgiFunctionApp and WsgiFunctionApp take every path and method."""
+    app = write_app(tmp_path / "app", code, {"version": "2.0", "extensions": {"http": {"routePrefix": ""}}})
+    host = start_host(app, tmp_path / "data")
+    answer = host.send("PUT", "/some/path?q=1", b"body")
+    assert (answer.status, answer.headers["x-a"]) == (207, "b")
+    assert answer.headers["content-type"].startswith("a/b")
+    assert answer.text == "PUT /some/path q=1body"
+    host.stop()
+
+
+# --- reload and stop ------------------------------------------------------------------------------
+
+
+def read(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.read().decode()
+    except OSError:
+        return ""
+
+
+def test_reload(tmp_path: Path):
+    """A changed file restarts the host, a broken one is told and mended by the next change; SIGTERM ends all."""
+    app = write_app(tmp_path / "app")
+    log = (tmp_path / "log").open("wb+")
+    command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--port", "0", "--reload"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        url = READY.match(process.stdout.readline())[1]
+        assert read(f"{url}/api/ping") == "pong"
+        (app / "notes.txt").write_text("no part of the app")
+        (app / "function_app.py").write_text(MINIMAL.replace("pong", "changed"))
+        wait_until(lambda: read(f"{url}/api/ping") == "changed")
+        (app / "function_app.py").write_text("import nothing_like_it\n")
+        wait_until(lambda: b"nothing_like_it" in (tmp_path / "log").read_bytes())
+        (app / "function_app.py").write_text(MINIMAL.replace("pong", "mended"))
+        wait_until(lambda: read(f"{url}/api/ping") == "mended")
+    finally:
+        process.terminate()
+        assert process.wait(timeout=15) == 0
+        process.stdout.close()
+        log.close()
+    assert read(f"{url}/api/ping") == ""
+    assert (tmp_path / "log").read_text().count("Changed: function_app.py. Restarting.") == 3
+
+
+def test_ctrl_c_twice_kills(start_host: StartHost, tmp_path: Path):
+    """A second Ctrl-C does not wait for anything."""
+    code = MINIMAL.replace("def ping", "async def ping").replace("    return", "    await hang()\n    return")
+    code += "\nimport asyncio\nasync def hang():\n    await asyncio.sleep(30)\n"
+    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
+    connection = http.client.HTTPConnection(host.url.removeprefix("http://"))
+    connection.request("GET", "/api/ping")
+    time.sleep(0.3)
+    begin = time.monotonic()
+    os.kill(host.process.pid, signal.SIGINT)
+    time.sleep(0.2)
+    assert host.stop(signal.SIGINT) == 130
+    assert time.monotonic() - begin < 0.8
+    connection.close()
+
+
+def test_ctrl_c_while_the_app_is_imported(tmp_path: Path):
+    """A start that is broken off says nothing."""
+    app = write_app(tmp_path / "app", "import time, pathlib\npathlib.Path('begun').touch()\ntime.sleep(30)\n")
+    command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until((app / "begun").exists)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=15) == ("", "")
+    assert process.returncode == 130
