@@ -3,15 +3,17 @@
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
 from agent_framework import SupportsAgentRun, Workflow
 from agent_framework_azurefunctions import AgentFunctionApp
 from agent_framework_durabletask import AgentResponseCallbackProtocol
 
+from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.listener import TurnListener
+from durable_agent_host.durable.mcp import answer_tool_call
 from durable_agent_host.durable.register import register_agent_entity, register_route, register_turn_functions
 from durable_agent_host.durable.run import AgentRunner
 from durable_agent_host.durable.wakeups import Wakeups
@@ -150,6 +152,10 @@ class DurableAgentApp(AgentFunctionApp):
         runner = AgentRunner(agent_name, agent, openai, listener=TurnListener(callback))
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
+
+    async def _handle_mcp_tool_invocation(self, agent_name: str, context: str, client: Any) -> str:
+        turns = TurnClient(client, self._wakeups)
+        return await answer_tool_call(agent_name, context, turns, wait_seconds=self.settings.wait_seconds)
 
     def _setup_health_route(self) -> None:
         """Leave upstream's route out: ours checks the store."""

@@ -1,0 +1,63 @@
+"""Agents as MCP tools, over the host's MCP endpoint: a tool call is a turn."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.kit import AgentHost, hosted
+
+APP = Path(__file__).parent / "apps" / "mcp_tools"
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with agents that are MCP tools; they need no model."""
+    with hosted(tmp_path_factory.mktemp("mcp"), None, app=APP) as running:
+        yield running
+
+
+def call(host: AgentHost, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool and give the result."""
+    answer = requests.post(
+        f"{host.url}/runtime/webhooks/mcp",
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
+        headers={"accept": "application/json, text/event-stream"},
+        timeout=30,
+    )
+    assert answer.ok, answer.text
+    data = next(line for line in answer.text.splitlines() if line.startswith("data:"))
+    return json.loads(data.removeprefix("data:"))["result"]
+
+
+def test_a_tool_call_is_a_turn_of_its_session(tools: AgentHost):
+    """Calls with one sessionId are one conversation, which the HTTP routes show too."""
+    assert call(tools, "Counting", query="first", sessionId="desk")["content"][0]["text"] == "1: first"
+    assert call(tools, "Counting", query="second", sessionId="@Counting@desk")["content"][0]["text"] == "3: second"
+    session = tools.session("Counting", "desk")
+    assert session["message_count"] == 4
+    assert [turn["status"] for turn in session["turns"]] == ["completed", "completed"]
+
+
+def test_a_tool_call_without_a_session_begins_one(tools: AgentHost):
+    """Calls without a sessionId know nothing of each other."""
+    assert call(tools, "Counting", query="hello")["content"][0]["text"] == "1: hello"
+    assert call(tools, "Counting", query="again")["content"][0]["text"] == "1: again"
+
+
+def test_a_failed_turn_is_a_failed_tool_call(tools: AgentHost):
+    """The client is told the reason at once, and is not left to wait."""
+    result = call(tools, "Failing", query="print", sessionId="paper")
+    assert result["isError"] is True
+    assert "the printer is on fire" in result["content"][0]["text"]
+    assert tools.session("Failing", "paper")["message_count"] == 0
+
+
+def test_a_tool_call_without_a_query_says_what_is_missing(tools: AgentHost):
+    """The answer names the argument."""
+    result = call(tools, "Counting", query=" ")
+    assert result["isError"] is True
+    assert "query" in result["content"][0]["text"]
