@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from functions_host.app_loader import AppFunction
 from functions_host.durable_client import ClientAddresses
-from functions_host.engine.decide import Catalog
 from functions_host.engine.functions import Raised, Returned
 from functions_host.engine.sdk_wire import HTTP_ACTIVITY
+from functions_host.engine.work import Catalog
 from functions_host.http_activity import run_http_activity
 from functions_host.invoke import Datum, Invoker, client_inputs
 from functions_host.resident import Residents, is_supported

@@ -5,8 +5,7 @@ import logging
 import os
 import signal
 import socket
-import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,9 @@ from starlette.types import ASGIApp
 from functions_host.app_host import AppContext, AppHost
 from functions_host.app_loader import AppFunction, load_app
 from functions_host.data_dir import DATABASE_NAME, claim_data_dir
-from functions_host.engine.sqlite import SqliteStore, StoreVersionError
+from functions_host.engine.crash import arm
+from functions_host.engine.database import StoreError
+from functions_host.engine.sqlite import SqliteStore
 from functions_host.errors import StartupError
 from functions_host.host_json import read_host_settings
 from functions_host.http_server import HostServer, RequestLog, open_listener
@@ -65,6 +66,7 @@ def run_host(options: StartOptions) -> None:
         keys=load_keys(options.data_dir) if options.enable_auth else None,
         always_replay=os.environ.get("FUNCTIONS_HOST_ALWAYS_REPLAY", "").lower() in {"1", "true"},
     )
+    arm_crash(os.environ)
     store = open_store(options.data_dir / DATABASE_NAME)
     try:
         asyncio.run(_serve(options, local, context, functions, store, listener))
@@ -73,21 +75,29 @@ def run_host(options: StartOptions) -> None:
         lock.close()
 
 
+def arm_crash(environment: Mapping[str, str]) -> None:
+    """Plan the crash that ``FUNCTIONS_HOST_CRASH`` names, for tests; see ``engine.crash``.
+
+    Raises:
+        StartupError: there is no such crash point.
+    """
+    try:
+        arm(environment.get("FUNCTIONS_HOST_CRASH", ""))
+    except ValueError as error:
+        raise StartupError(f"FUNCTIONS_HOST_CRASH: {error}") from error
+
+
 def open_store(path: Path) -> SqliteStore:
     """Open the engine's file.
 
     Raises:
         StartupError: it is damaged, of another version, or cannot be written to; it is left as it is.
     """
+    limit = os.environ.get("FUNCTIONS_HOST_MAX_DATABASE_BYTES", "")
     try:
-        return SqliteStore(path)
-    except StoreVersionError as error:
-        raise StartupError(f"{error}; pass another data directory with --data DIR.") from error
-    except sqlite3.Error as error:
-        raise StartupError(
-            f"The database {path} cannot be opened ({error}); move it away, or pass another data directory with "
-            "--data DIR."
-        ) from error
+        return SqliteStore(path, max_bytes=int(limit) if limit.isdigit() else None)
+    except StoreError as error:
+        raise StartupError(f"{error}; or pass another data directory with --data DIR.") from error
 
 
 async def _serve(  # noqa: PLR0917 - what main has prepared

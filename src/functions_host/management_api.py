@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from functions_host.durable_client import WEBHOOK_PATH, ClientAddresses, management_urls
+from functions_host.engine.database import StoreError
 from functions_host.engine.entities import parse_entity_id
 from functions_host.engine.queries import InstanceFilter, list_entities, list_instances
 from functions_host.engine.records import InstanceRecord
@@ -98,6 +99,8 @@ class ManagementApi:
             return answer if isinstance(answer, Response) else await answer
         except TaskHubError as error:
             return _problem(_STATUS_OF_ERROR[type(error)], error)
+        except StoreError as error:
+            return _problem(500, error)
 
     # --- orchestrations ----------------------------------------------------------------------
 
@@ -177,9 +180,8 @@ class ManagementApi:
         return self._check_status(call, self._hub.restart(call.path["id"], with_new_id=with_new_id))
 
     def _rewind(self, call: Call) -> Response:
-        self._hub.find(call.path["id"])
-        message = "This host cannot rewind instances yet; use restart to run the orchestration again."
-        return _problem(501, TaskHubError(message))
+        self._hub.rewind(call.path["id"])
+        return Response(status_code=202)
 
     # --- entities ----------------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ def _purged(count: int) -> Response:
     return _json(200, json.dumps({"instancesDeleted": count}))
 
 
-def _problem(status: int, error: TaskHubError) -> Response:
+def _problem(status: int, error: Exception) -> Response:
     body = {
         "Message": "Something went wrong while processing your request",
         "ExceptionMessage": str(error),

@@ -33,6 +33,8 @@ PURE = (
     *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),
     "durable_agent_host.http.parse",
     "functions_host.engine.decide",
+    "functions_host.engine.rewind",
+    "functions_host.engine.work",
     "functions_host.engine.entities",
     "functions_host.engine.events",
     "functions_host.engine.sdk_wire",
@@ -61,7 +63,7 @@ HOMES = {
     "azure.identity": ("durable_agent_host.providers.openai",),
     "jsonschema": ("durable_agent_host.codec.answer",),
     "azure_functions_runtime": ("functions_host.app_loader", "functions_host.invoke"),
-    "sqlite3": ("functions_host.engine.sqlite", "functions_host.engine.checkpoints", "functions_host.host"),
+    "sqlite3": ("functions_host.engine.database", "functions_host.engine.sqlite", "functions_host.engine.checkpoints"),
     "uvicorn": ("functions_host.http_server", "practice_model.__main__"),
 }
 """Third-party package → the only modules that import it."""

@@ -10,7 +10,7 @@ Guarantee: pure.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from functions_host.engine.events import (
     Action,
@@ -39,95 +39,21 @@ from functions_host.engine.events import (
 )
 from functions_host.engine.ledger import Ledger, OpenTask
 from functions_host.engine.sdk_wire import HTTP_ACTIVITY, encode_text
+from functions_host.engine.work import (
+    ActivityWork,
+    Catalog,
+    ChildWork,
+    Completed,
+    Decision,
+    Failed,
+    Generation,
+    OperationWork,
+    Outcome,
+    Renewed,
+    RetriedAction,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """The durable functions of the app, by lower-case name: names are compared ignoring case."""
-
-    orchestrators: frozenset[str] = frozenset()
-    activities: frozenset[str] = frozenset()
-    entities: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """The facts of the generation that is being decided."""
-
-    instance_id: str
-    execution_id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ActivityWork:
-    """An activity to run."""
-
-    task_id: int
-    name: str
-    input_json: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChildWork:
-    """A sub-orchestration to start."""
-
-    task_id: int
-    name: str
-    instance_id: str
-    input_json: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class OperationWork:
-    """An entity operation to send."""
-
-    entity_id: str
-    operation: Operation
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """The orchestrator returned."""
-
-    output_json: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The orchestrator raised, or asked for what cannot be done."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Renewed:
-    """The orchestrator continues as new."""
-
-    input_json: str
-
-
-type Outcome = Completed | Failed | Renewed
-type RetriedAction = CallActivity | CallChild
 _HOLDING_KINDS = frozenset({"activity", "timer", "child"})
-
-
-@dataclass(slots=True)
-class Decision:
-    """All changes of one episode, to be committed together."""
-
-    events: list[Scheduling] = field(default_factory=list[Scheduling])
-    activities: list[ActivityWork] = field(default_factory=list[ActivityWork])
-    children: list[ChildWork] = field(default_factory=list[ChildWork])
-    operations: list[OperationWork] = field(default_factory=list[OperationWork])
-    timers: list[TimerScheduled] = field(default_factory=list[TimerScheduled])
-    cancelled_timers: list[int] = field(default_factory=list[int])
-    waits: dict[str, int] = field(default_factory=dict[str, int])
-    retried: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
-    outcome: Outcome | None = None
-    is_over: bool = False
-    custom_status_json: str | None = None
 
 
 def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[list[int], list[int]]:
@@ -201,7 +127,7 @@ def decide_episode(
             fresh, cancelled = listed[len(ledger.listed) :], _find_cancelled(ledger, listed)
             retried = decision.retried = _find_retried(ledger, listed)
         draft.retry(delivered, retried, now)
-        draft.rerun(delivered, listed)
+        draft.rerun(delivered, listed, now)
         for action in fresh:
             draft.schedule(action)
         decision.cancelled_timers += cancelled
@@ -290,16 +216,26 @@ class _Draft:
             if action is not None and action.retry is not None:
                 self._next_attempt(event, task, task.retry_of, action, now)
 
-    def rerun(self, delivered: Sequence[Completion], listed: Sequence[Action]) -> None:
+    def rerun(self, delivered: Sequence[Completion], listed: Sequence[Action], now: float) -> None:
         """Hand out tasks again under the numbers that they have."""
         for event in delivered:
-            if isinstance(event, TaskRewound) and (task := self.ledger.open.get(event.task_id)) is not None:
-                origin = event.task_id if task.retry_of is None else task.retry_of
-                action = listed[self.ledger.position[origin]]
-                if isinstance(action, CallActivity):
-                    self.decision.activities.append(ActivityWork(event.task_id, action.name, action.input_json))
-                elif isinstance(action, CallChild):
+            task = self.ledger.open.get(event.task_id) if isinstance(event, TaskRewound) else None
+            if not isinstance(event, TaskRewound) or task is None:
+                continue
+            origin = event.task_id if task.retry_of is None else task.retry_of
+            match listed[self.ledger.position[origin]]:
+                case CallActivity() | CallChild() if task.kind == "timer":
+                    self.decision.timers.append(TimerScheduled(event.task_id, now, origin))
+                case CallActivity(name, input_json):
+                    self.decision.activities.append(ActivityWork(event.task_id, name, input_json))
+                case CallChild() as action:
                     self._start_child(event.task_id, action)
+                case CreateTimer(fire_at):
+                    self.decision.timers.append(TimerScheduled(event.task_id, fire_at))
+                case CallEntity() as action:
+                    self._send_call(event.task_id, action)
+                case _:
+                    pass
 
     def is_held_open(self, delivered: Sequence[Completion]) -> bool:
         """Say whether timers, activities or children are open: the extension lets an instance end only after them."""
@@ -375,16 +311,20 @@ class _Draft:
 
     def _send(self, action: CallEntity | SignalEntity) -> None:
         input_json = encode_text(action.input_json)
-        task_id = self.next_id
-        caller = None
         if isinstance(action, CallEntity):
-            request_id = f"{self.generation.execution_id}:{task_id}"
-            caller = Caller(self.generation.instance_id, self.generation.execution_id, task_id, request_id)
-            self._add(EntityCalled(task_id, action.entity_id, action.operation, request_id, input_json))
+            request_id = self._send_call(self.next_id, action)
+            self._add(EntityCalled(self.next_id, action.entity_id, action.operation, request_id, input_json))
         else:
-            self._add(EntitySignalled(task_id, action.entity_id, action.operation, input_json))
-        operation = Operation(action.operation, input_json, caller)
+            operation = Operation(action.operation, input_json)
+            self.decision.operations.append(OperationWork(action.entity_id, operation))
+            self._add(EntitySignalled(self.next_id, action.entity_id, action.operation, input_json))
+
+    def _send_call(self, task_id: int, action: CallEntity) -> str:
+        request_id = f"{self.generation.execution_id}:{task_id}"
+        caller = Caller(self.generation.instance_id, self.generation.execution_id, task_id, request_id)
+        operation = Operation(action.operation, encode_text(action.input_json), caller)
         self.decision.operations.append(OperationWork(action.entity_id, operation))
+        return request_id
 
     def _require(self, name: str, is_built_in: bool, known: frozenset[str], kind: str) -> None:
         if not is_built_in and name.lower() not in known and self.problem is None:

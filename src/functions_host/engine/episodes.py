@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from functions_host.engine import decide
+from functions_host.engine import decide, work
 from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
@@ -54,7 +54,7 @@ class Episode:
     delivered: list[Completion]
     events: list[Event]
     texts: list[str]
-    retried: dict[int, decide.RetriedAction] = field(default_factory=dict[int, decide.RetriedAction])
+    retried: dict[int, work.RetriedAction] = field(default_factory=dict[int, work.RetriedAction])
 
     shown_count: int = 0
 
@@ -107,13 +107,13 @@ def close_episode(
     episode: Episode,
     answer: OrchestratorAnswer,
     *,
-    catalog: decide.Catalog,
+    catalog: work.Catalog,
     new_id: Callable[[], str],
     find_instance: Callable[[str], InstanceRecord | None],
 ) -> EpisodeCommit:
     """Turn the answer into the one commit of the episode; its history is added to ``episode``."""
     run, now, record = episode.run, episode.now, episode.run.record
-    generation = decide.Generation(record.instance_id, record.execution_id, record.name)
+    generation = work.Generation(record.instance_id, record.execution_id, record.name)
     decision = decide.decide_episode(
         run.ledger,
         episode.delivered,
@@ -142,7 +142,7 @@ def close_episode(
         commit.own_arrivals.append(OwnArrival(timer.task_id, timer.fire_at, text))
     for child in decision.children:
         _add_child(commit, record, child, new_id, find_instance(child.instance_id))
-    if isinstance(decision.outcome, decide.Renewed):
+    if isinstance(decision.outcome, work.Renewed):
         commit.renewal = (new_id(), encode_text(decision.outcome.input_json))
     elif decision.outcome is not None:
         _end(episode, commit, decision.outcome)
@@ -165,7 +165,7 @@ def _append(episode: Episode, *events: Event) -> None:
 def _add_child(
     commit: EpisodeCommit,
     record: InstanceRecord,
-    child: decide.ChildWork,
+    child: work.ChildWork,
     new_id: Callable[[], str],
     existing: InstanceRecord | None,
 ) -> None:
@@ -179,8 +179,8 @@ def _add_child(
     commit.children.append(new)
 
 
-def _end(episode: Episode, commit: EpisodeCommit, outcome: decide.Completed | decide.Failed) -> None:
-    if isinstance(outcome, decide.Completed):
+def _end(episode: Episode, commit: EpisodeCommit, outcome: work.Completed | work.Failed) -> None:
+    if isinstance(outcome, work.Completed):
         commit.status, commit.output_json = "Completed", outcome.output_json
     else:
         commit.status, commit.output_json = "Failed", encode_text(outcome.message)

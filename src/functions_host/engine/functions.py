@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from functions_host.engine.decide import Catalog
+from functions_host.engine.work import Catalog
 
 
 @dataclass(frozen=True, slots=True)

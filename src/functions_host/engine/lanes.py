@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 
+from functions_host.engine.database import StoreError
+
 _logger = logging.getLogger(__name__)
 _FIRST_BACKOFF_SECONDS = 1.0
 _LAST_BACKOFF_SECONDS = 60.0
@@ -48,15 +50,23 @@ class Lane[Key: Hashable]:
             del self._waiting[key]
             self._running[key] = asyncio.create_task(self._run(key))
 
+    def _wake_later(self, key: Key) -> float:
+        delay = self._delays.get(key, _FIRST_BACKOFF_SECONDS)
+        self._delays[key] = min(delay * 2, _LAST_BACKOFF_SECONDS)
+        asyncio.get_running_loop().call_later(delay, self.wake, key)
+        return delay
+
     async def _run(self, key: Key) -> None:
         try:
             await self._job(key)
             self._delays.pop(key, None)
+        except StoreError as error:
+            if error.retryable:
+                _logger.error("%s %r is tried again in %g s: %s", self._name, key, self._wake_later(key), error)  # noqa: TRY400 - it says all
+            else:
+                _logger.error("%s %r is given up: %s", self._name, key, error)  # noqa: TRY400 - it says all
         except Exception:  # the edge of the engine: whatever a job raises must not stop the lane
-            delay = self._delays.get(key, _FIRST_BACKOFF_SECONDS)
-            self._delays[key] = min(delay * 2, _LAST_BACKOFF_SECONDS)
-            _logger.exception("%s %r failed and is tried again in %g s", self._name, key, delay)
-            asyncio.get_running_loop().call_later(delay, self.wake, key)
+            _logger.exception("%s %r failed and is tried again in %g s", self._name, key, self._wake_later(key))
         finally:
             del self._running[key]
             if key in self._woken_again:

@@ -1,6 +1,5 @@
 """Lists of instances and entities, for the management API: read-only SQL with filters and pages."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,15 +37,11 @@ def list_instances(store: SqliteStore, wanted: InstanceFilter) -> list[InstanceR
         values += sorted(wanted.statuses)
     where = " AND ".join(clauses)
     sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE {where} ORDER BY key LIMIT ?"  # noqa: S608 - values are bound
-    return [read_instance(row) for row in _all(store, sql, [*values, wanted.limit])]
+    return [read_instance(row) for row in store.read(sql, [*values, wanted.limit])]
 
 
 def list_entities(store: SqliteStore, name: str | None = None) -> list[EntityRecord]:
     """List the entities that exist, of one name or of all, by id."""
     prefix = f"@{name.lower()}@" if name else "@"
     sql = "SELECT id, present, state, updated_at FROM entities WHERE present AND substr(id, 1, ?) = ? ORDER BY id"
-    return [EntityRecord(row[0], bool(row[1]), row[2], row[3]) for row in _all(store, sql, [len(prefix), prefix])]
-
-
-def _all(store: SqliteStore, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    return store.connection.execute(sql, values).fetchall()
+    return [EntityRecord(row[0], bool(row[1]), row[2], row[3]) for row in store.read(sql, [len(prefix), prefix])]

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from functions_host.engine.decide import ActivityWork, OperationWork
 from functions_host.engine.entities import Reply
 from functions_host.engine.events import TERMINAL_STATUSES, Operation, Status
+from functions_host.engine.work import ActivityWork, OperationWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,10 @@ class InstanceRecord:
     def is_terminal(self) -> bool:
         """Say whether the instance has ended."""
         return self.status in TERMINAL_STATUSES
+
+    def as_parent(self, task_id: int) -> Parent:
+        """This generation as the parent of the child with this number."""
+        return Parent(self.instance_id, self.execution_id, task_id)
 
     @property
     def runtime_status(self) -> str:
@@ -142,3 +146,12 @@ class EntityCommit:
     exists: bool = False
     state_json: str | None = None
     keep_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RewindCommit:
+    """A failed instance taken back: how much history stays, and what comes in again, with the tasks answered."""
+
+    key: int
+    length: int
+    arrivals: list[tuple[int | None, str]]

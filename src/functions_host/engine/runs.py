@@ -4,12 +4,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from functions_host.engine.decide import RetriedAction
 from functions_host.engine.events import Event
 from functions_host.engine.ledger import Ledger
 from functions_host.engine.records import InstanceRecord
 from functions_host.engine.sdk_wire import decode_event, is_replayed
 from functions_host.engine.sqlite import SqliteStore
+from functions_host.engine.work import RetriedAction
 
 _CAPACITY = 1000
 

@@ -1,18 +1,11 @@
-"""The engine's one SQLite file: schema, reads, and the transactions that commit work items.
-
-Only the host's loop touches it, so there is one writer and no lock to wait for. WAL with
-``synchronous=NORMAL`` keeps every committed transaction when the process is killed; the last
-few may be lost when the machine loses power, and then they are lost whole.
-"""
+"""The engine's state in SQLite: schema, reads, and the transactions that commit work items."""
 
 import sqlite3
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from functions_host.engine.checkpoints import Checkpointer
-from functions_host.engine.decide import ActivityWork
+from functions_host.engine.database import Database
 from functions_host.engine.events import Caller, Operation, Status
 from functions_host.engine.records import (
     ActivityItem,
@@ -24,7 +17,9 @@ from functions_host.engine.records import (
     NewInstance,
     Parent,
     QueuedOperation,
+    RewindCommit,
 )
+from functions_host.engine.work import ActivityWork
 
 SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -64,10 +59,6 @@ _ADD_OPERATION = (
 )
 
 
-class StoreVersionError(Exception):
-    """The file was written by another version of the engine; it is left as it is."""
-
-
 def read_instance(row: tuple[Any, ...]) -> InstanceRecord:
     """Read a row of ``INSTANCE_COLUMNS``."""
     parent = None if row[10] is None else Parent(row[10], row[11], row[12])
@@ -95,61 +86,39 @@ class SqliteStore:
     Guarantee: every public method that writes is one transaction; it happens whole or not at all.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256, check_same_thread=False)
-        execute = self.connection.execute
-        execute("PRAGMA journal_mode=WAL")
-        execute("PRAGMA synchronous=NORMAL")
-        execute("PRAGMA foreign_keys=OFF")
-        execute("PRAGMA cache_size=-16384")
-        execute("PRAGMA wal_autocheckpoint=20000")  # a safety net; the checkpointer comes much earlier
-        version = execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            self.connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
-        elif version != SCHEMA_VERSION:
-            raise StoreVersionError(f"{path} has schema version {version}, this host reads {SCHEMA_VERSION}")
-        self._checkpointer = Checkpointer(path)
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
+        self._db = Database(path, _SCHEMA, SCHEMA_VERSION, max_bytes)
+        self.read = self._db.read
+        self._transaction = self._db.transaction
 
     def close(self) -> None:
-        """Close the file, its write-ahead log folded in."""
-        self._checkpointer.stop()
-        self.connection.close()
-
-    @contextmanager
-    def transaction(self) -> Generator[sqlite3.Connection]:
-        """Run the body in one transaction, rolled back when it raises."""
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self.connection
-        except BaseException:
-            self.connection.execute("ROLLBACK")
-            raise
-        self.connection.execute("COMMIT")
-        self._checkpointer.count_commit()
+        """Close the file."""
+        self._db.close()
 
     # --- instances ---------------------------------------------------------------------------
 
     def find_instance(self, instance_id: str) -> InstanceRecord | None:
         """Read one instance."""
         sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE id = ?"  # noqa: S608 - a constant
-        row = self.connection.execute(sql, (instance_id,)).fetchone()
-        return None if row is None else read_instance(row)
+        rows = self.read(sql, (instance_id,))
+        return read_instance(rows[0]) if rows else None
 
     def create_instance(self, new: NewInstance, at: float) -> None:
         """Create an instance; one with the same id is replaced."""
-        with self.transaction() as db:
+        with self._transaction("start") as db:
             _replace_instance(db, new, at)
 
     def set_suspended(self, key: int, suspended: bool, at: float) -> None:
         """Suspend or resume an instance."""
         sql = "UPDATE instances SET suspended = ?, updated_at = ? WHERE key = ?"
-        self.connection.execute(sql, (int(suspended), at, key))
+        with self._transaction("suspend") as db:
+            db.execute(sql, (int(suspended), at, key))
 
     def end_instance(
         self, key: int, status: Status, output_json: str | None, at: float, reply: tuple[Parent, str] | None
     ) -> None:
         """End an instance from outside; what it waited for is dropped, its parent is told."""
-        with self.transaction() as db:
+        with self._transaction("end") as db:
             sql = "UPDATE instances SET status = ?, suspended = 0, output = ?, updated_at = ? WHERE key = ?"
             db.execute(sql, (status, output_json, at, key))
             db.execute("DELETE FROM arrivals WHERE instance = ?", (key,))
@@ -157,48 +126,61 @@ class SqliteStore:
             if reply is not None:
                 db.execute(_ADD_ARRIVAL, (reply[0].task_id, reply[1], reply[0].instance_id, reply[0].execution_id))
 
+    def rewind_instances(self, rewinds: Iterable[RewindCommit], at: float) -> None:
+        """Take failed instances back to an earlier point of their history, all or none."""
+        with self._transaction("rewind") as db:
+            for rewind in rewinds:
+                db.execute("DELETE FROM history WHERE instance = ? AND seq >= ?", (rewind.key, rewind.length))
+                db.execute("DELETE FROM arrivals WHERE instance = ?", (rewind.key,))
+                db.execute("DELETE FROM activities WHERE instance = ?", (rewind.key,))
+                sql = "INSERT INTO arrivals(instance, task, event) VALUES(?, ?, ?)"
+                db.executemany(sql, ((rewind.key, task_id, text) for task_id, text in rewind.arrivals))
+                sql = "UPDATE instances SET status = ?, output = NULL, updated_at = ? WHERE key = ?"
+                db.execute(sql, ("Running" if rewind.length else "Pending", at, rewind.key))
+
     def purge_instances(self, keys: Iterable[int]) -> None:
         """Delete instances and everything that belongs to them."""
-        with self.transaction() as db:
+        with self._transaction("purge") as db:
             for key in keys:
                 _delete_instance(db, key)
 
     def read_history(self, key: int) -> list[str]:
         """Read the history of an instance, oldest event first."""
         sql = "SELECT event FROM history WHERE instance = ? ORDER BY seq"
-        return [row[0] for row in self.connection.execute(sql, (key,))]
+        return [row[0] for row in self.read(sql, (key,))]
 
     def live_instance_ids(self) -> list[str]:
         """List the instances that have not ended."""
         sql = "SELECT id FROM instances WHERE status IN ('Pending', 'Running') ORDER BY key"
-        return [row[0] for row in self.connection.execute(sql)]
+        return [row[0] for row in self.read(sql)]
 
     # --- arrivals ----------------------------------------------------------------------------
 
     def read_arrivals(self, key: int, now: float) -> list[Arrival]:
         """Read what has arrived for an instance and is due, oldest first."""
         sql = "SELECT seq, event FROM arrivals WHERE instance = ? AND (due_at IS NULL OR due_at <= ?) ORDER BY seq"
-        return [Arrival(*row) for row in self.connection.execute(sql, (key, now))]
+        return [Arrival(*row) for row in self.read(sql, (key, now))]
 
     def add_arrival(self, key: int, text: str) -> None:
         """Store an external event for an instance."""
-        self.connection.execute("INSERT INTO arrivals(instance, event) VALUES(?, ?)", (key, text))
+        with self._transaction("event") as db:
+            db.execute("INSERT INTO arrivals(instance, event) VALUES(?, ?)", (key, text))
 
     def drop_arrivals(self, seqs: Iterable[int]) -> None:
         """Delete arrivals that nothing waits for."""
-        with self.transaction() as db:
+        with self._transaction("drop") as db:
             db.executemany("DELETE FROM arrivals WHERE seq = ?", ((seq,) for seq in seqs))
 
     def pending_timers(self) -> list[tuple[float, str]]:
         """List the stored timers: when they are due, and for which instance."""
         sql = "SELECT due_at, id FROM arrivals JOIN instances ON key = instance WHERE due_at IS NOT NULL"
-        return self.connection.execute(sql).fetchall()
+        return [(due_at, instance_id) for due_at, instance_id in self.read(sql)]
 
     # --- work items --------------------------------------------------------------------------
 
     def commit_episode(self, commit: EpisodeCommit) -> list[ActivityItem]:
         """Commit one orchestration episode; returns its activities as handed out."""
-        with self.transaction() as db:
+        with self._transaction("episode") as db:
             db.executemany("DELETE FROM arrivals WHERE seq = ?", ((seq,) for seq in commit.consumed))
             for task_id in commit.cancelled_timers:
                 db.execute("DELETE FROM arrivals WHERE instance = ? AND task = ?", (commit.key, task_id))
@@ -215,7 +197,7 @@ class SqliteStore:
 
     def commit_activity(self, item: ActivityItem, text: str) -> str | None:
         """Commit the answer of an activity; returns the instance that it woke, None when it has moved on."""
-        with self.transaction() as db:
+        with self._transaction("answer") as db:
             db.execute("DELETE FROM activities WHERE seq = ?", (item.seq,))
             sql = "SELECT id FROM instances WHERE key = ? AND execution_id = ? AND status IN ('Pending', 'Running')"
             row = db.execute(sql, (item.instance_key, item.execution_id)).fetchone()
@@ -227,7 +209,7 @@ class SqliteStore:
     def pending_activities(self) -> list[ActivityItem]:
         """List the activities without an answer, oldest first."""
         sql = "SELECT seq, instance, execution_id, task, name, input FROM activities ORDER BY seq"
-        rows = self.connection.execute(sql)
+        rows = self.read(sql)
         return [
             ActivityItem(seq, key, execution_id, ActivityWork(task_id, name, input_json))
             for seq, key, execution_id, task_id, name, input_json in rows
@@ -238,12 +220,13 @@ class SqliteStore:
     def find_entity(self, entity_id: str) -> EntityRecord | None:
         """Read one entity."""
         sql = "SELECT id, present, state, updated_at FROM entities WHERE id = ?"
-        row = self.connection.execute(sql, (entity_id,)).fetchone()
-        return None if row is None else EntityRecord(row[0], bool(row[1]), row[2], row[3])
+        rows = self.read(sql, (entity_id,))
+        return EntityRecord(rows[0][0], bool(rows[0][1]), rows[0][2], rows[0][3]) if rows else None
 
     def add_operation(self, entity_id: str, operation: Operation) -> None:
         """Queue an operation for an entity."""
-        self.connection.execute(_ADD_OPERATION, _operation_row(entity_id, operation))
+        with self._transaction("operation") as db:
+            db.execute(_ADD_OPERATION, _operation_row(entity_id, operation))
 
     def read_operations(self, entity_id: str, limit: int) -> list[QueuedOperation]:
         """Read the head of an entity's queue, oldest first."""
@@ -253,16 +236,16 @@ class SqliteStore:
         )
         return [
             QueuedOperation(row[0], Operation(row[1], row[2], None if row[3] is None else Caller(*row[3:])))
-            for row in self.connection.execute(sql, (entity_id, limit))
+            for row in self.read(sql, (entity_id, limit))
         ]
 
     def pending_entity_ids(self) -> list[str]:
         """List the entities that have operations waiting."""
-        return [row[0] for row in self.connection.execute("SELECT DISTINCT entity FROM operations")]
+        return [row[0] for row in self.read("SELECT DISTINCT entity FROM operations")]
 
     def commit_entity(self, commit: EntityCommit) -> None:
         """Commit one entity batch: state, replies, and the operations that are done."""
-        with self.transaction() as db:
+        with self._transaction("batch") as db:
             db.execute("DELETE FROM operations WHERE entity = ? AND seq <= ?", (commit.entity_id, commit.last_seq))
             if not commit.keep_state:
                 sql = "INSERT OR REPLACE INTO entities(id, present, state, updated_at) VALUES(?, ?, ?, ?)"

@@ -7,8 +7,9 @@ import re
 
 from functions_host.engine.entities import format_entity_id
 from functions_host.engine.episodes import encode_end
-from functions_host.engine.events import EventRaised, Operation
-from functions_host.engine.records import EntityRecord, InstanceRecord, NewInstance
+from functions_host.engine.events import EventRaised, Operation, TaskRewound
+from functions_host.engine.records import EntityRecord, InstanceRecord, NewInstance, RewindCommit
+from functions_host.engine.rewind import plan_rewind
 from functions_host.engine.sdk_wire import encode_event, encode_text
 from functions_host.engine.worker import Worker
 
@@ -156,6 +157,42 @@ class TaskHub:
         if record is None:
             raise BadRequestError(f"An orchestrator with the instanceId {instance_id} was not found.")
         return self.start(record.name, None if with_new_id else instance_id, record.input_json, record.version)
+
+    def rewind(self, instance_id: str) -> None:
+        """Run again what failed an instance: activities and sub-orchestrations, with their successes kept.
+
+        Raises:
+            InstanceNotFoundError: there is no such instance.
+            InstanceGoneError: it has ended, and not by failing.
+            ConflictError: it has not ended.
+        """
+        record = self.find(instance_id)
+        if record.status != "Failed":
+            if record.is_terminal:
+                raise InstanceGoneError(f"The instance '{instance_id}' has ended with status {record.status}.")
+            raise ConflictError(
+                f"Cannot rewind the orchestration instance {instance_id} because instance is in the "
+                f"{record.runtime_status} state: only failed instances can be rewound."
+            )
+        now = self._worker.clock()
+        rewinds: dict[str, RewindCommit] = {}
+        self._plan_rewind(record, now, rewinds)
+        self._store.rewind_instances(rewinds.values(), now)
+        for rewound in rewinds:
+            self._worker.forget(rewound)
+            self._worker.wake_instance(rewound)
+
+    def _plan_rewind(self, record: InstanceRecord, now: float, rewinds: dict[str, RewindCommit]) -> None:
+        plan = plan_rewind(self._store.read_history(record.key))
+        rerun = list(plan.rerun)
+        for task_id, child_id in plan.children:
+            child = self._store.find_instance(child_id)
+            if child is not None and child.status == "Failed" and child.parent == record.as_parent(task_id):
+                self._plan_rewind(child, now, rewinds)
+            else:
+                rerun.append(task_id)
+        arrivals: list[tuple[int | None, str]] = [(task, encode_event(TaskRewound(task), now)) for task in rerun]
+        rewinds[record.instance_id] = RewindCommit(record.key, plan.length, [*arrivals, *plan.redelivered])
 
     def purge(self, records: list[InstanceRecord]) -> int:
         """Delete instances, whatever their state; returns how many."""

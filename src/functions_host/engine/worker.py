@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from functions_host.engine.alarm import Alarm
+from functions_host.engine.crash import reach
 from functions_host.engine.decide import select_arrivals
 from functions_host.engine.entities import decide_batch, parse_entity_id, refuse_batch
 from functions_host.engine.episodes import Episode, close_episode, open_episode, read_answer
@@ -161,7 +162,9 @@ class Worker:
 
     async def _run_episode(self, episode: Episode) -> None:
         run = episode.run
+        reach("orchestrator.before_call")
         result = await self._call_orchestrator(episode)
+        reach("orchestrator.after_call")
         if run.closed:
             if run.token is not None:
                 self.functions.release_orchestrator(run.token)
@@ -238,7 +241,9 @@ class Worker:
     # --- activities --------------------------------------------------------------------------
 
     async def _run_activity(self, item: ActivityItem) -> None:
+        reach("activity.before_call")
         result = await self.functions.run_activity(item.work.name, item.work.input_json)
+        reach("activity.after_call")
         text = encode_event(_activity_end(item, result), self.clock())
         woken = self.store.commit_activity(item, text)
         if woken is not None:
@@ -264,7 +269,9 @@ class Worker:
             record = self.store.find_entity(commit.entity_id)
             exists, state = (record.exists, record.state_json) if record else (False, None)
             batch = encode_entity_batch(name, key, exists=exists, state_json=state, operations=operations)
+            reach("entity.before_call")
             result = await self.functions.run_entity(name, batch)
+            reach("entity.after_call")
             if isinstance(result, Raised):
                 # Nothing of the batch can be trusted; like the extension, keep it and try again.
                 raise EntityBatchError(f"the entity function raised {result.text}")
