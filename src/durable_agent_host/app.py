@@ -32,9 +32,9 @@ _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 class DurableAgentApp(AgentFunctionApp):
     """A Functions app whose agents have durable sessions.
 
-    A superset of upstream's `AgentFunctionApp`: workflows, MCP triggers and ``get_agent`` in orchestrations are
-    upstream's own and work as before; sessions that it stored are read and carried on. The routes, the entity and the
-    waiting are ours.
+    A superset of upstream's `AgentFunctionApp`: workflows and ``get_agent`` in orchestrations are upstream's own and
+    work as before, MCP tools keep their names and properties, and sessions that it stored are read and carried on. The
+    routes, the entity and the waiting are ours.
 
     Args:
         agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``.
