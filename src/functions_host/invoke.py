@@ -19,7 +19,7 @@ from typing import Any
 
 from functions_host.app_loader import AppFunction
 from functions_host.durable_client import ClientAddresses, encode_client_binding
-from functions_host.engine.functions import Raised
+from functions_host.engine.functions import TIMEOUT_KIND, Raised
 
 _WORKER_LOGGER = logging.getLogger("azure.functions")
 
@@ -131,8 +131,16 @@ class Invoker:
         except TimeoutError:
             minutes, seconds = divmod(int(self.timeout_seconds or 0), 60)
             limit = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
-            message = f"Timeout value of {limit} was exceeded by function: {function.name}"
-            return Invocation(raised=Raised("FunctionTimeoutException", message))
+            message = f"Timeout value of {limit} was exceeded by function: Functions.{function.name}"
+            if not function.is_async:
+                self._replace_thread()
+            return Invocation(raised=Raised(TIMEOUT_KIND, message))
+
+    def _replace_thread(self) -> None:
+        """Let the pool start one more thread, for the one that hangs: a few such functions must not stop all others."""
+        pool: Any = self._native.get_threadpool_executor()
+        pool._max_workers += 1  # noqa: SLF001 - there is no other way to widen a pool
+        pool._adjust_thread_count()  # noqa: SLF001 - for what is already waiting
 
     async def _on_app_loop(self, call: Coroutine[Any, Any, Invocation]) -> Invocation:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))

@@ -111,7 +111,7 @@ def test_a_function_has_a_time_limit(start_host: StartHost, tmp_path: Path):
     begin = time.monotonic()
     assert host.send("GET", "/api/slow").status == 500
     assert 0.9 < time.monotonic() - begin < 3
-    assert "Timeout value of 00:00:01 was exceeded by function: slow" in host.log.read_text()
+    assert "Timeout value of 00:00:01 was exceeded by function: Functions.slow" in host.log.read_text()
     host.stop()
 
 

@@ -76,8 +76,9 @@ def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[lis
     answered: set[int] = set()
     for index, arrival in enumerate(arrivals):
         if isinstance(arrival, EventRaised):
-            raised[arrival.name] += 1
-            if ledger.waits[arrival.name] - ledger.raised[arrival.name] >= raised[arrival.name]:
+            name = ledger.find_wait(arrival.name, raised)
+            if name is not None:
+                raised[name] += 1
                 deliver.append(index)
         elif isinstance(arrival, TaskRewound):
             (deliver if arrival.task_id in ledger.open else drop).append(index)
@@ -87,6 +88,20 @@ def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[lis
         else:
             drop.append(index)
     return (deliver[:1] if ledger.open_retries else deliver), drop
+
+
+def name_as_awaited(ledger: Ledger, delivered: Sequence[Completion]) -> list[Completion]:
+    """Give events the names of the waits that they answer: the host ignores case, the SDK does not."""
+    raised: Counter[str] = Counter()
+    named: list[Completion] = []
+    for event in delivered:
+        if isinstance(event, EventRaised):
+            name = ledger.find_wait(event.name, raised) or event.name
+            raised[name] += 1
+            named.append(event if name == event.name else EventRaised(name, event.input_json))
+        else:
+            named.append(event)
+    return named
 
 
 def decide_episode(

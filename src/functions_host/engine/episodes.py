@@ -38,6 +38,7 @@ from functions_host.engine.sdk_wire import (
     decode_orchestrator_failure,
     encode_event,
     encode_events,
+    encode_named,
     encode_orchestration,
     encode_text,
     is_replayed,
@@ -91,7 +92,7 @@ def open_episode(run: Run, arrivals: list[Arrival], delivered: list[Completion],
         record = run.record
         opening.append(ExecutionStarted(record.instance_id, record.execution_id, record.name, record.version))
     texts = [encode_event(event, now) for event in opening]
-    texts += [arrival.text for arrival in arrivals]
+    texts += [encode_named(arrival.text, event) for arrival, event in zip(arrivals, delivered, strict=True)]
     return Episode(run, now, arrivals, delivered, [*opening, *delivered], texts)
 
 

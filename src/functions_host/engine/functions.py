@@ -5,6 +5,9 @@ from typing import Protocol
 
 from functions_host.engine.work import Catalog
 
+TIMEOUT_KIND = "FunctionTimeoutException"
+"""The ``kind`` of a failure by ``functionTimeout``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Returned:
@@ -22,8 +25,15 @@ class Raised:
     trace: str = ""
 
     @property
+    def is_timeout(self) -> bool:
+        """Say whether the host gave the function up."""
+        return self.kind == TIMEOUT_KIND
+
+    @property
     def text(self) -> str:
-        """The failure as the Python worker reports it: ``TypeName: message``."""
+        """The failure as the Python worker reports it, ``TypeName: message``; a timeout's as the host does."""
+        if self.is_timeout:
+            return self.message
         return f"{self.kind}: {self.message}"
 
 

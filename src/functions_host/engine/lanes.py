@@ -35,6 +35,11 @@ class Lane[Key: Hashable]:
             self._waiting[key] = None
             self._start_waiting()
 
+    @property
+    def is_idle(self) -> bool:
+        """Say whether nothing runs and nothing waits for its turn."""
+        return not self._running and not self._waiting
+
     def cancel(self) -> list[asyncio.Task[None]]:
         """Stop all jobs; returns the tasks to await."""
         self._waiting.clear()

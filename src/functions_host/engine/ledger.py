@@ -15,7 +15,6 @@ from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
     ChildScheduled,
-    Completion,
     EntityAnswered,
     EntityCalled,
     EntitySignalled,
@@ -90,16 +89,26 @@ class Ledger:
         if task is not None and task.retry_of is not None:
             self.open_retries -= 1
 
-    def awaits(self, event: Completion) -> bool:
-        """Say whether something in this generation still waits for the event.
+    def find_wait(self, name: str, taken: Counter[str]) -> str | None:
+        """Find an open wait that an event answers; None when there is none.
 
-        An external event is awaited only while a wait of exactly its name is open: the SDK keeps one
-        early event per name and answers every later wait with it (spec section 3.10), so the engine
-        holds events back until they are asked for.
+        An event is answered to the wait of exactly its name, or else of its name in another case. It is given
+        only while such a wait is open: the SDK keeps one early event per name and answers every later wait
+        with it (spec section 3.10), so the engine holds events back until they are asked for.
+
+        Args:
+            name: of the event.
+            taken: waits that earlier events of the same episode answer, by name.
         """
-        if isinstance(event, EventRaised):
-            return self.waits[event.name] > self.raised[event.name]
-        return event.task_id in self.open
+        if self._has_open_wait(name, taken):
+            return name
+        folded = name.casefold()
+        return next(
+            (wait for wait in self.waits if wait.casefold() == folded and self._has_open_wait(wait, taken)), None
+        )
+
+    def _has_open_wait(self, name: str, taken: Counter[str]) -> bool:
+        return self.waits[name] > self.raised[name] + taken[name]
 
     def _schedule(self, task_id: int, kind: TaskKind, name: str, retry_of: int | None) -> None:
         if retry_of is None or retry_of == task_id:

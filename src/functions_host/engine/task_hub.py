@@ -101,7 +101,7 @@ class TaskHub:
         return self.find(instance_id)
 
     def raise_event(self, instance_id: str, name: str, input_json: str | None) -> None:
-        """Send an external event; names keep their case, as the Python SDK compares them.
+        """Send an external event; names ignore case.
 
         Raises:
             InstanceNotFoundError: there is no such instance.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from functions_host.engine.alarm import Alarm
 from functions_host.engine.crash import reach
-from functions_host.engine.decide import select_arrivals
+from functions_host.engine.decide import name_as_awaited, select_arrivals
 from functions_host.engine.entities import decide_batch, parse_entity_id, refuse_batch
 from functions_host.engine.episodes import Episode, close_episode, open_episode, read_answer
 from functions_host.engine.events import ActivityCompleted, ActivityFailed, Completion, Operation
@@ -52,6 +52,10 @@ class Limits:
 
 class EntityBatchError(Exception):
     """An entity function failed as a whole, outside its operations."""
+
+
+class EpisodeTimeoutError(Exception):
+    """An orchestrator took longer than ``functionTimeout``; its episode is done again."""
 
 
 class Worker:
@@ -101,6 +105,11 @@ class Worker:
         self._alarm.cancel()
         tasks = [*self._instances.cancel(), *self._activities.cancel(), *self._entities.cancel()]
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether nothing is going on: all that is left waits for a time, or for someone outside."""
+        return self._instances.is_idle and self._activities.is_idle and self._entities.is_idle
 
     # --- what clients change -----------------------------------------------------------------
 
@@ -165,6 +174,8 @@ class Worker:
         reach("orchestrator.before_call")
         result = await self._call_orchestrator(episode)
         reach("orchestrator.after_call")
+        if isinstance(result, Raised) and result.is_timeout:
+            raise EpisodeTimeoutError(result.message)
         if run.closed:
             if run.token is not None:
                 self.functions.release_orchestrator(run.token)
@@ -208,7 +219,8 @@ class Worker:
             self.store.drop_arrivals([arrivals[index].seq for index in drop])
         if run.length and not deliver:
             return None
-        return open_episode(run, [arrivals[index] for index in deliver], [events[index] for index in deliver], now)
+        chosen = name_as_awaited(run.ledger, [events[index] for index in deliver])
+        return open_episode(run, [arrivals[index] for index in deliver], chosen, now)
 
     def _advance(self, episode: Episode, commit: EpisodeCommit) -> None:
         run, instance_id = episode.run, episode.run.record.instance_id
@@ -272,11 +284,15 @@ class Worker:
             reach("entity.before_call")
             result = await self.functions.run_entity(name, batch)
             reach("entity.after_call")
-            if isinstance(result, Raised):
+            if isinstance(result, Returned):
+                change = decide_batch(operations, decode_entity_answer(result.value))
+                replies, commit.exists, commit.state_json = change.replies, change.exists, change.state_json
+            elif result.is_timeout:
+                _logger.warning("Entity %r: %s", commit.entity_id, result.message)
+                replies, commit.keep_state = refuse_batch(operations, result.message), True
+            else:
                 # Nothing of the batch can be trusted; like the extension, keep it and try again.
                 raise EntityBatchError(f"the entity function raised {result.text}")
-            change = decide_batch(operations, decode_entity_answer(result.value))
-            replies, commit.exists, commit.state_json = change.replies, change.exists, change.state_json
         commit.at = self.clock()
         commit.replies = tuple((reply, encode_event(reply.event, commit.at)) for reply in replies)
 

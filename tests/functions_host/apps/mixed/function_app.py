@@ -1,6 +1,5 @@
 """An app that uses everything at once, for tests that kill the host: what it ends with must not depend on kills."""
 
-
 import os
 import time
 from datetime import timedelta

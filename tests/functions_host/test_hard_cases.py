@@ -1,0 +1,203 @@
+"""What fails, hangs, is left open, is taken back, or is large."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost, wait_until
+
+INSTANCES = f"{MANAGEMENT}/instances"
+
+
+@pytest.fixture(scope="module", params=["resident", "replayed"])
+def host(
+    request: pytest.FixtureRequest, start_host: StartHost, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Host]:
+    """The app of hard cases, in both modes."""
+    always_replay = {"FUNCTIONS_HOST_ALWAYS_REPLAY": str(int(request.param == "replayed"))}
+    running = start_host("hard", tmp_path_factory.mktemp(request.param) / "data", env=always_replay)
+    yield running
+    running.stop()
+
+
+def calls_of(host: Host, name: str) -> int:
+    """How often the activity was called under a name."""
+    path = host.data / f"calls-{name}"
+    return len(path.read_text()) if path.exists() else 0
+
+
+def rewind(host: Host, instance_id: str) -> int:
+    """Ask for a rewind; returns the status."""
+    return host.send("POST", f"{INSTANCES}/{instance_id}/rewind?reason=mended").status
+
+
+# --- an ended orchestrator waits for what is open -------------------------------------------------
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_an_instance_runs_until_its_activities_and_timers_are_done(host: Host, fail: bool):
+    """The orchestrator has ended; the instance stays Running while an activity or a timer is open."""
+    begin = time.monotonic()
+    order = {"seconds": 0.6, "timer": 0.8, "cancel": False, "fail": fail}
+    instance_id = host.run("leaves_open", order)
+    time.sleep(0.3)
+    assert host.status(instance_id)["runtimeStatus"] == "Running"
+    status = host.wait(instance_id)
+    assert time.monotonic() - begin >= 0.8
+    ended = ("Failed", "Orchestrator function 'leaves_open' failed: at once") if fail else ("Completed", "at once")
+    assert (status["runtimeStatus"], status["output"]) == ended
+
+
+def test_cancelled_timers_and_open_waits_hold_nothing(host: Host):
+    """A cancelled timer and a wait for an event let the instance end."""
+    begin = time.monotonic()
+    instance_id = host.run("leaves_open", {"seconds": 0.2, "timer": 60, "cancel": True, "fail": False})
+    assert host.wait(instance_id)["output"] == "at once"
+    assert time.monotonic() - begin < 10
+
+
+# --- rewind ---------------------------------------------------------------------------------------
+
+
+def test_rewind_runs_failures_again_and_keeps_successes(host: Host):
+    """Two of four activities failed: after the rewind only these two have been called twice."""
+    names = ["ok-a", "no-b", "ok-c", "no-d"]
+    instance_id = host.run("fan_in", names)
+    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
+    for name in ("no-b", "no-d"):
+        (host.data / f"allow-{name}").touch()
+    before = {name: calls_of(host, name) for name in (*names, "ok-last")}
+    assert rewind(host, instance_id) == 202
+    status = host.wait(instance_id)
+    assert (status["runtimeStatus"], status["output"]) == ("Completed", [*names, "ok-last"])
+    again = {name: calls_of(host, name) - before[name] for name in before}
+    assert again == {"ok-a": 0, "no-b": 1, "ok-c": 0, "no-d": 1, "ok-last": 1}
+    assert rewind(host, instance_id) == 410
+
+
+def test_rewind_reaches_into_sub_orchestrations(host: Host):
+    """The failed child is rewound, not started anew, and its parent goes on with its answer."""
+    instance_id = host.run("over", ["ok-e", "no-f"])
+    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
+    (host.data / "allow-no-f").touch()
+    assert rewind(host, instance_id) == 202
+    status = host.wait(instance_id)
+    assert (status["runtimeStatus"], status["output"]) == ("Completed", ["ok-e", "no-f", "ok-last"])
+    assert (calls_of(host, "ok-e"), calls_of(host, "no-f")) == (1, 2)
+    assert host.status(f"{instance_id}-child")["runtimeStatus"] == "Completed"
+
+
+def test_a_rewound_instance_may_fail_again(host: Host):
+    """Nothing has changed, so it fails as before, and can be rewound once more."""
+    instance_id = host.run("fan_in", ["no-g"])
+    first = host.wait(instance_id)
+    assert rewind(host, instance_id) == 202
+    wait_until(lambda: calls_of(host, "no-g") == 2)
+    assert host.wait(instance_id)["output"] == first["output"]
+    (host.data / "allow-no-g").touch()
+    assert rewind(host, instance_id) == 202
+    assert host.wait(instance_id)["output"] == ["no-g", "ok-last"]
+
+
+def test_rewind_of_an_exhausted_retry_runs_the_last_attempt_again(host: Host):
+    """After the last attempt there is one more."""
+    instance_id = host.run("retried", "no-h")
+    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
+    assert calls_of(host, "no-h") == 2
+    (host.data / "allow-no-h").touch()
+    assert rewind(host, instance_id) == 202
+    assert host.wait(instance_id)["output"] == "no-h"
+    assert calls_of(host, "no-h") == 3
+
+
+def test_rewind_leaves_caught_failures_alone(host: Host):
+    """The path that the orchestrator took is kept up to the failure that ended it."""
+    instance_id = host.run("caught", "no-i")
+    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
+    before = calls_of(host, "no-caught")
+    (host.data / "allow-no-i").touch()
+    assert rewind(host, instance_id) == 202
+    assert host.wait(instance_id)["output"] == ["ok-instead", "no-i"]
+    assert calls_of(host, "no-caught") == before
+
+
+def test_rewind_of_an_orchestrator_that_failed_by_itself(host: Host):
+    """Its last step is taken again with the answers that it had."""
+    instance_id = host.run("by_itself")
+    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
+    before = calls_of(host, "ok-one")
+    (host.data / "mended").touch()
+    assert rewind(host, instance_id) == 202
+    assert host.wait(instance_id)["output"] == "ok-one"
+    assert calls_of(host, "ok-one") == before
+
+
+def test_what_cannot_be_done_in_a_state(host: Host):
+    """Unknown 404, ended 410, and 500 where the extension answers so."""
+    running = host.run("leaves_open", {"seconds": 0, "timer": 600, "cancel": False, "fail": False})
+
+    def ask(command: str, instance_id: str) -> int:
+        return host.send("POST", f"{INSTANCES}/{instance_id}/{command}").status
+
+    assert (ask("rewind", "nobody"), ask("rewind", running)) == (404, 500)
+    assert (ask("resume", running), ask("suspend", running), ask("suspend", running)) == (500, 202, 500)
+    problem = host.send("POST", f"{INSTANCES}/{running}/suspend").json
+    assert problem["ExceptionMessage"] == (
+        f"Cannot suspend the orchestration instance {running} because instance is in the Suspended state."
+    )
+    assert (ask("restart?restartWithNewInstanceId=false", running), ask("restart", "nobody")) == (500, 400)
+    assert (ask("resume", running), ask("terminate?reason=x", running)) == (202, 202)
+    assert [ask(command, running) for command in ("terminate", "suspend", "resume", "rewind")] == [410] * 4
+    assert [ask(command, "nobody") for command in ("terminate", "suspend", "resume")] == [404] * 3
+    assert host.send("DELETE", f"{INSTANCES}/{running}").json == {"instancesDeleted": 1}
+    assert host.send("DELETE", f"{INSTANCES}/{running}").status == 404
+
+
+def test_a_running_instance_can_be_purged(host: Host):
+    """By id whatever its state is; by a filter only what has ended."""
+    running = host.run("leaves_open", {"seconds": 0, "timer": 600, "cancel": False, "fail": False})
+    host.send("DELETE", f"{INSTANCES}/?createdTimeFrom=2020-01-01T00:00:00Z")
+    assert host.status(running)["runtimeStatus"] in {"Running", "Pending"}
+    assert host.send("DELETE", f"{INSTANCES}/{running}").status == 200
+    assert host.send("GET", f"{INSTANCES}/{running}").status == 404
+
+
+# --- timeouts and poison --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["takes", "takes_async"])
+def test_an_activity_that_takes_too_long_fails(host: Host, name: str):
+    """The orchestrator gets an exception with the host's text."""
+    assert host.result("calls", [name, 3]) == (
+        f"Activity function '{name}' failed:  Timeout value of 00:00:01 was exceeded by function: Functions.{name}"
+    )
+
+
+def test_an_orchestrator_that_takes_too_long_is_called_again(host: Host):
+    """The episode is given up and done anew."""
+    assert host.result("hangs_once") == "done"
+    assert "hangs_once" in host.log.read_text()
+
+
+def test_an_entity_that_takes_too_long_keeps_its_state(host: Host):
+    """The caller of the operation gets an error; later operations find the state as it was."""
+    before, caught, after = host.result("asks_entity")
+    assert (before, after) == (1, 2)
+    assert caught == "Timeout value of 00:00:01 was exceeded by function: Functions.moody"
+
+
+def test_poison_does_not_stall_others(host: Host):
+    """More hanging activities than may run at once, and an entity that always fails: others go on."""
+    host.send("POST", f"{MANAGEMENT}/entities/breaks/x?op=add")
+    hanging = [host.run("calls", ["takes", 2]) for _ in range(7)]
+    assert host.result("calls", ["takes", 0]) == "done"
+    for instance_id in hanging:
+        assert "Timeout value" in host.wait(instance_id)["output"]
+    wait_until(lambda: "Entity '@breaks@x' failed and is tried again" in host.log.read_text())
+    assert host.result("asks_entity")[0] == 1
+
+
+def test_large_entity_states(host: Host):
+    """Five megabytes go in, stay, and come out."""
+    assert host.result("large_state", 5_000_000) == [5_000_000, 5_000_000]

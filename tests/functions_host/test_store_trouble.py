@@ -1,0 +1,121 @@
+"""A full disk and a damaged database: said clearly, and nothing made worse."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from functions_host.engine.database import Database, StoreDamagedError, StoreFullError, StoreVersionError
+from tests.functions_host.conftest import APPS, MANAGEMENT, Host, StartHost
+
+SCHEMA = "CREATE TABLE things(id INTEGER PRIMARY KEY, value TEXT);"
+BIG = "x" * 40_000
+
+
+def fill(host: Host) -> tuple[list[str], str]:
+    """Start orchestrations until there is no room; returns those that were accepted, and the refusal."""
+    accepted: list[str] = []
+    for n in range(500):
+        answer = host.send("POST", f"{MANAGEMENT}/orchestrators/greet/fill-{n}", f'"\\"{BIG}\\""')
+        if answer.status != 202:
+            assert answer.status == 500
+            return accepted, answer.json["ExceptionMessage"]
+        accepted.append(f"fill-{n}")
+    raise AssertionError("it never was full")
+
+
+def test_a_full_database_refuses_and_loses_nothing(start_host: StartHost, tmp_path: Path):
+    """What was accepted is there and ends once there is room; what was refused is not there."""
+    limit = {"FUNCTIONS_HOST_MAX_DATABASE_BYTES": "2000000"}
+    host = start_host("sample", tmp_path / "data", env=limit)
+    accepted, refusal = fill(host)
+    assert "cannot grow" in refusal
+    assert "make room" in refusal
+    assert host.send("GET", f"{MANAGEMENT}/instances/fill-{len(accepted)}").status == 404
+    host.stop()
+    host = start_host("sample", tmp_path / "data")
+    for instance_id in accepted:
+        assert host.wait(instance_id)["output"] == f"Hello {BIG}"
+    host.stop()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 megabytes, where one may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_waited_for(start_host: StartHost, small_disk: Path):
+    """The log says that the disk is full; once there is room, the host goes on by itself."""
+    host = start_host("sample", small_disk / "data")
+    waiting = host.run("race", 60)
+    (small_disk / "filler").write_bytes(b"x" * 21_500_000)
+    accepted, refusal = fill(host)
+    assert "cannot grow" in refusal
+    (small_disk / "filler").unlink()
+    for instance_id in accepted:
+        assert host.wait(instance_id)["output"] == f"Hello {BIG}"
+        host.send("DELETE", f"{MANAGEMENT}/instances/{instance_id}")
+    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/raiseEvent/Go", "1", Content_Type="application/json")
+    assert host.wait(waiting)["output"] == 1
+    host.stop()
+
+
+def test_a_database_with_a_damaged_page_is_refused_and_left_alone(start_host: StartHost, tmp_path: Path):
+    """The host says what is wrong and does not touch the file."""
+    host = start_host("sample", tmp_path / "data")
+    for n in range(20):
+        host.wait(host.run("greet", f"{n}" * 1000))
+    host.stop()
+    path = tmp_path / "data" / "host.db"
+    damaged = bytearray(path.read_bytes())
+    for page in range(4096 * 2, len(damaged), 4096):
+        damaged[page : page + 64] = b"\xff" * 64
+    path.write_bytes(damaged)
+    refused = Host(APPS / "sample", tmp_path / "data")
+    assert refused.process.wait(timeout=20) == 1
+    assert "is damaged" in refused.log.read_text()
+    assert "restore a copy" in refused.log.read_text()
+    assert path.read_bytes() == bytes(damaged)
+    refused.kill()
+
+
+def test_damage_that_shows_later_stops_all_writing(tmp_path: Path):
+    """The first error marks the file; from then on nothing is even tried."""
+    path = tmp_path / "one.db"
+    database = Database(path, SCHEMA, 1)
+    with database.transaction("start") as db:
+        db.executemany("INSERT INTO things(value) VALUES(?)", ((BIG,) for _ in range(50)))
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.execute("PRAGMA shrink_memory")
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xfe" * (len(content) - 4096)
+    path.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(StoreDamagedError, match="is not written to any more"), database.transaction("start") as db:
+            db.execute("INSERT INTO things(value) VALUES('x')")
+    database.close()
+    assert path.read_bytes()[4096:] == content[4096:]
+
+
+def test_errors_name_the_file_and_roll_back(tmp_path: Path):
+    """A transaction that does not fit is undone whole; another version's file is refused."""
+    path = tmp_path / "one.db"
+    database = Database(path, SCHEMA, 1, max_bytes=50_000)
+    with pytest.raises(StoreFullError, match=r"one\.db"), database.transaction("start") as db:
+        db.executemany("INSERT INTO things(value) VALUES(?)", (("small",), *((BIG,) for _ in range(5))))
+    assert database.read("SELECT count(*) FROM things") == [(0,)]
+    with database.transaction("start") as db:
+        db.execute("INSERT INTO things(value) VALUES('small')")
+    assert database.read("SELECT value FROM things") == [("small",)]
+    database.close()
+    with pytest.raises(StoreVersionError, match="schema version 1, this host reads 2"):
+        Database(path, SCHEMA, 2)
