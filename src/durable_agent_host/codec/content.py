@@ -4,7 +4,7 @@ Theory of operation. Upstream has fields for ten types; those types are written 
 that is left of the content (its identity, annotations, ``additional_properties``) goes under our ``extensionData``.
 The other types are written as ``{"$type": <camelCase type>, "content": <the framework's own dictionary>}``, which
 upstream's reader takes as it is. What no row can read comes back as an opaque content that is written out as the same
-JSON.
+JSON; what a row can read, but would not write like that, is read and keeps what was stored beside it (`STORED`).
 
 The arguments of a function call are JSON text on the wire and an object in upstream's state. The text is kept to the
 letter: when compact or spaced dumping of the object gives the same text, only the form is noted, else the text itself.
@@ -12,22 +12,27 @@ letter: when compact or spaced dumping of the object gives the same text, only t
 
 import copy
 import json
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import Content
-from agent_framework._types import ContentType
 
+from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of
 from durable_agent_host.codec.wire import EXTENSION, ContentWire
-from durable_agent_host.errors import CorruptStateError
 
 OPAQUE: Final = "durable_agent_host.opaque"
 """Key in ``additional_properties`` of a content that stands for JSON that nobody here understands."""
 
+STORED: Final = "durable_agent_host.stored"
+"""Key in ``additional_properties`` of what was read from JSON that this program would write in another way, or with
+less: the JSON as it was found. It is written out again when the content has not been changed since."""
+
 _COMPACT: Final = "compact"
 _SPACED: Final = "spaced"
 _OBJECT: Final = "object"
+_COMPACT_JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_SPACED_JSON: Final = json.JSONEncoder(allow_nan=False)
+_CALL_FIELDS: Final = FIELDS | {"argumentsForm", "argumentsText"}
 
 
 class ContentCodec(NamedTuple):
@@ -35,23 +40,22 @@ class ContentCodec(NamedTuple):
 
     Attributes:
         wire_type: its ``$type``.
-        encode: from the content's own dictionary to stored JSON.
-        decode: from stored JSON to the content's own dictionary.
+        encode: from the content's own fields to stored JSON.
+        decode: from stored JSON to the content's own fields, and whether `encode` writes the same JSON of them.
     """
 
     wire_type: str
     encode: Callable[[dict[str, Any]], dict[str, Any]]
-    decode: Callable[[Mapping[str, Any]], dict[str, Any]]
+    decode: Callable[[Mapping[str, Any]], tuple[dict[str, Any], bool]]
 
 
 def plain_json(value: Any, *, path: str = "content") -> Any:
-    """Reduce a value to what JSON can hold.
+    """Reduce a value to what JSON can hold, contents as they are stored.
 
     Guarantee: pure.
 
     Args:
-        value: JSON values, contents, and pydantic models; provider objects under ``raw_representation`` are left out,
-            because they are the live copy of what the other fields say.
+        value: JSON values, contents, and pydantic models; provider objects under ``raw_representation`` are left out.
         path: where the value stands, for the error.
 
     Returns:
@@ -60,8 +64,6 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
     Raises:
         CorruptStateError: a value of another type, or no finite number, which could not be read back.
     """
-    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
     if isinstance(value, Content):
         return encode_content(value)
     if isinstance(value, Mapping):
@@ -69,44 +71,27 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
         return {str(k): plain_json(v, path=f"{path}.{k}") for k, v in items if k != "raw_representation"}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain_json(v, path=f"{path}[{n}]") for n, v in enumerate(cast("list[Any]", value))]
-    if callable(dump := getattr(value, "model_dump", None)):
-        return plain_json(dump(mode="json"), path=path)
-    raise CorruptStateError(
-        f"{path} holds {value if isinstance(value, float) else f'a {type(value).__name__}'}, which JSON cannot: "
-        "return text, finite numbers, lists or dictionaries"
-    )
-
-
-def _framework_dict(content: Content) -> dict[str, Any]:
-    """Take the framework's own dictionary, with the text of exceptions, which `to_dict` replaces by a fixed marker.
-
-    The contents in a list under ``output`` stay as the framework writes them: there it reads back only its own exact
-    form as a content, ``Content._from_serialized_value``.
-    """
-    fields = content.to_dict()
-    if content.exception is not None:
-        fields["exception"] = content.exception
-    if not fields.get("additional_properties"):
-        fields.pop("additional_properties", None)
-    for name in ("inputs", "outputs", "items"):
-        nested = getattr(content, name)
-        if isinstance(nested, list):
-            fields[name] = [
-                _framework_dict(item) if isinstance(item, Content) else item for item in cast("list[Any]", nested)
-            ]
-    return cast("dict[str, Any]", plain_json(fields, path=content.type))
+    return dump_value(value, path)
 
 
 def _mapped(wire_type: str, names: Mapping[str, str]) -> ContentCodec:
+    pairs = tuple(names.items())
+
     def encode(fields: dict[str, Any]) -> dict[str, Any]:
         wire: dict[str, Any] = {"$type": wire_type}
-        for name, wire_name in names.items():
+        for name, wire_name in pairs:
             wire[wire_name] = fields.pop(name, None)
         return _with_extension(wire, fields)
 
-    def decode(wire: Mapping[str, Any]) -> dict[str, Any]:
-        fields = {name: wire[wire_name] for name, wire_name in names.items() if wire.get(wire_name) is not None}
-        return fields | _extension(wire)
+    def decode(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        fields, exact = _extension(wire, FIELDS)
+        found = 0
+        for name, wire_name in pairs:
+            if wire_name in wire:
+                found += 1
+                if (value := wire[wire_name]) is not None:
+                    fields[name] = value
+        return fields, exact and found == len(pairs) and _size(wire) == found
 
     return ContentCodec(wire_type, encode, decode)
 
@@ -118,8 +103,11 @@ def _whole(content_type: str) -> ContentCodec:
     def encode(fields: dict[str, Any]) -> dict[str, Any]:
         return {"$type": wire_type, "content": {"type": content_type, **fields}}
 
-    def decode(wire: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in wire["content"].items() if name != "type"}
+    def decode(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        content = wire["content"]
+        fields = {name: value for name, value in content.items() if name in FIELDS}
+        exact = len(fields) + 1 == len(content) and content.get("type") == content_type
+        return fields, exact and len(wire) == 2  # noqa: PLR2004 - its two keys
 
     return ContentCodec(wire_type, encode, decode)
 
@@ -133,11 +121,12 @@ def _encode_function_call(fields: dict[str, Any]) -> dict[str, Any]:
         "arguments": {},
     }
     if isinstance(arguments, str):
-        parsed = _parse_object(arguments)
-        wire["arguments"] = parsed if parsed is not None else {}
-        if parsed is not None and _dumps(parsed, _COMPACT) == arguments:
+        parsed, form = _parse_object(arguments)
+        if parsed is not None:
+            wire["arguments"] = parsed
+        if form == _COMPACT:
             fields["argumentsForm"] = _COMPACT
-        elif parsed is None or _dumps(parsed, _SPACED) != arguments:
+        elif form is None:
             fields["argumentsText"] = arguments
     elif arguments is not None:
         wire["arguments"] = arguments
@@ -147,31 +136,34 @@ def _encode_function_call(fields: dict[str, Any]) -> dict[str, Any]:
     return _with_extension(wire, fields)
 
 
-def _decode_function_call(wire: Mapping[str, Any]) -> dict[str, Any]:
-    fields = _extension(wire)
+def _decode_function_call(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    fields, exact = _extension(wire, _CALL_FIELDS)
+    stored: Any = wire.get("arguments")
+    exact = exact and isinstance(stored, dict) and _size(wire) == 3 and "callId" in wire and "name" in wire  # noqa: PLR2004
     form = fields.pop("argumentsForm", _SPACED)
+    arguments: Any = None
     if "argumentsText" in fields:
         arguments = fields.pop("argumentsText")
-    elif form == _OBJECT or isinstance(wire.get("arguments"), str):
-        arguments = wire.get("arguments")
+    elif form == _OBJECT or isinstance(stored, str):
+        arguments = cast("Any", stored)
     else:
-        arguments = _dumps(wire.get("arguments") or {}, form)
-    return {"call_id": wire.get("callId"), "name": wire.get("name"), "arguments": arguments} | fields
+        arguments = (_COMPACT_JSON if form == _COMPACT else _SPACED_JSON).encode(cast("dict[str, Any]", stored) or {})
+    fields |= {"call_id": wire.get("callId"), "name": wire.get("name"), "arguments": arguments}
+    fields.setdefault("hosted", False)
+    return fields, exact and "hosted" in _ours(wire)
 
 
-def _parse_object(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Read an argument text: the object, when it is one that JSON can hold, and the form that gives the same text."""
     try:
         value = json.loads(text)
-        json.dumps(value, allow_nan=False)  # Python reads NaN and 1e999, and they are no JSON for the store
+        if not isinstance(value, dict):
+            return None, None
+        if _COMPACT_JSON.encode(value) == text:  # Python reads NaN and 1e999, which the encoder refuses
+            return cast("dict[str, Any]", value), _COMPACT
+        return cast("dict[str, Any]", value), _SPACED if _SPACED_JSON.encode(value) == text else None
     except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
-
-
-def _dumps(value: Any, form: str) -> str:
-    if form == _COMPACT:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return json.dumps(value)
+        return None, None
 
 
 _USAGE_NAMES = {
@@ -215,8 +207,11 @@ def _encode_usage_content(fields: dict[str, Any]) -> dict[str, Any]:
     return _with_extension({"$type": "usage", "usage": encode_usage(fields.pop("usage_details", None) or {})}, fields)
 
 
-def _decode_usage_content(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {"usage_details": decode_usage(wire.get("usage") or {})} | _extension(wire)
+def _decode_usage_content(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    usage = decode_usage(wire.get("usage") or {})
+    fields, exact = _extension(wire, FIELDS)
+    exact = exact and _size(wire) == 1 and encode_usage(usage) == wire.get("usage")
+    return {"usage_details": usage} | fields, exact
 
 
 def _with_extension(wire: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
@@ -225,10 +220,23 @@ def _with_extension(wire: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any
     return wire
 
 
-def _extension(wire: Mapping[str, Any]) -> dict[str, Any]:
+def _ours(wire: Mapping[str, Any]) -> dict[str, Any]:
     extension: Any = wire.get("extensionData")
     ours: Any = cast("dict[str, Any]", extension).get(EXTENSION) if isinstance(extension, dict) else None
-    return dict(cast("dict[str, Any]", ours)) if isinstance(ours, dict) else {}
+    return cast("dict[str, Any]", ours) if isinstance(ours, dict) else {}
+
+
+def _extension(wire: Mapping[str, Any], known: frozenset[str]) -> tuple[dict[str, Any], bool]:
+    """Take what we know of our extension, and tell whether that, and nothing else, is there."""
+    if "extensionData" not in wire:
+        return {}, True
+    ours = _ours(wire)
+    fields = {name: value for name, value in ours.items() if name in known}
+    return fields, bool(fields) and len(fields) == len(ours) and len(wire["extensionData"]) == 1
+
+
+def _size(wire: Mapping[str, Any]) -> int:
+    return len(wire) - 1 - ("extensionData" in wire)
 
 
 _OF_UPSTREAM: dict[str, ContentCodec] = {
@@ -245,11 +253,11 @@ _OF_UPSTREAM: dict[str, ContentCodec] = {
 }
 
 CONTENT_CODECS: Final[Mapping[str, ContentCodec]] = {
-    content_type: _OF_UPSTREAM.get(content_type) or _whole(content_type) for content_type in get_args(ContentType)
+    content_type: _OF_UPSTREAM.get(content_type) or _whole(content_type) for content_type in sorted(KNOWN_TYPES)
 }
 """Type of content → how it is stored; every type that the installed framework has."""
 
-_TYPE_BY_WIRE_TYPE: Final = {codec.wire_type: content_type for content_type, codec in CONTENT_CODECS.items()}
+_BY_WIRE_TYPE: Final = {codec.wire_type: (content_type, codec) for content_type, codec in CONTENT_CODECS.items()}
 
 
 def encode_content(content: Content) -> ContentWire:
@@ -266,11 +274,13 @@ def encode_content(content: Content) -> ContentWire:
     Raises:
         CorruptStateError: a field holds what JSON cannot.
     """
-    if OPAQUE in content.additional_properties:
-        return content.additional_properties[OPAQUE]
+    properties = content.additional_properties
+    if OPAQUE in properties:
+        return properties[OPAQUE]
+    if STORED in properties:
+        return cast("ContentWire", _encode_as_found(content, properties[STORED]))
     codec = CONTENT_CODECS.get(content.type) or _whole(content.type)
-    fields = {name: value for name, value in _framework_dict(content).items() if name != "type"}
-    return cast("ContentWire", codec.encode(fields))
+    return cast("ContentWire", codec.encode(fields_of(content)))
 
 
 def decode_content(wire: Mapping[str, Any]) -> Content:
@@ -284,13 +294,34 @@ def decode_content(wire: Mapping[str, Any]) -> Content:
     Returns:
         A new content that shares nothing with the argument.
     """
-    wire = copy.deepcopy(dict(wire))
-    content_type = _TYPE_BY_WIRE_TYPE.get(str(wire.get("$type")))
     try:
-        if content_type is not None:
-            return Content.from_dict({"type": content_type, **CONTENT_CODECS[content_type].decode(wire)})
-        if wire.get("$type") == "unknown" and isinstance(inner := wire.get("content"), dict) and "type" in inner:
-            return Content.from_dict(cast("dict[str, Any]", inner))
+        content, exact = _decode(wire)
     except (TypeError, ValueError, KeyError, AttributeError):
-        pass
-    return Content("text", text="", additional_properties={OPAQUE: wire})
+        return Content("text", text="", additional_properties={OPAQUE: copy.deepcopy(dict(wire))})
+    if not exact:
+        content.additional_properties[STORED] = copy.deepcopy(dict(wire))
+    return content
+
+
+def _decode(wire: Mapping[str, Any]) -> tuple[Content, bool]:
+    wire_type = wire["$type"]
+    if wire_type == "unknown" and isinstance(inner := wire.get("content"), dict):
+        fields = cast("dict[str, Any]", inner)
+        return content_of(fields["type"], {name: value for name, value in fields.items() if name != "type"}), False
+    content_type, codec = _BY_WIRE_TYPE[wire_type]
+    fields, exact = codec.decode(wire)
+    return content_of(content_type, fields), exact
+
+
+def _encode_as_found(content: Content, stored: dict[str, Any]) -> dict[str, Any]:
+    """Write a content that was read from unusual JSON: as it was found, or changed, with what nobody knows in place."""
+    bare = copy.copy(content)
+    bare.additional_properties = {k: v for k, v in content.additional_properties.items() if k != STORED}
+    wire = cast("dict[str, Any]", encode_content(bare))
+    before = cast("dict[str, Any]", encode_content(_decode(stored)[0]))
+    if wire == before:
+        return stored
+    kept = {name: value for name, value in stored.items() if name not in before}
+    if isinstance(foreign := stored.get("extensionData"), dict):
+        wire["extensionData"] = cast("dict[str, Any]", foreign) | wire.get("extensionData", {})
+    return kept | wire

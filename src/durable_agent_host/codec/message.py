@@ -1,11 +1,15 @@
 """Messages and entries of a conversation to stored JSON and back. Pure."""
 
+import copy
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Message
 
-from durable_agent_host.codec.content import decode_content, encode_content, encode_usage, plain_json
+from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
+from durable_agent_host.codec.fields import dump_value, load_value
+from durable_agent_host.codec.packing import pack_entry, unpack_entry
 from durable_agent_host.codec.wire import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
@@ -14,14 +18,14 @@ REQUEST: Final = "request"
 RESPONSE: Final = "response"
 
 
-def encode_message(message: Message, *, created_at: str) -> MessageWire:
+def encode_message(message: Message, *, created_at: str | None) -> MessageWire:
     """Write a message as it is stored.
 
-    Guarantee: pure.
+    Guarantee: pure; `decode_message` gives an equal message.
 
     Args:
         message: with contents of any type.
-        created_at: UTC, ISO-8601.
+        created_at: UTC, ISO-8601, or None to note no time.
 
     Returns:
         A dictionary that JSON can hold.
@@ -29,27 +33,29 @@ def encode_message(message: Message, *, created_at: str) -> MessageWire:
     Raises:
         CorruptStateError: a content holds what JSON cannot.
     """
-    wire: MessageWire = {
-        "role": message.role,
-        "createdAt": created_at,
-        "contents": [encode_content(content) for content in message.contents],
-    }
+    wire: MessageWire = {"role": message.role, "contents": [encode_content(content) for content in message.contents]}
+    if created_at is not None:
+        wire["createdAt"] = created_at
     if message.author_name is not None:
         wire["authorName"] = message.author_name
     extension: dict[str, Any] = {}
     if message.message_id is not None:
         extension["messageId"] = message.message_id
-    if message.additional_properties:
-        extension["additionalProperties"] = plain_json(message.additional_properties, path="additional_properties")
+    properties = message.additional_properties
+    stored = properties.get(STORED)
+    if stored is not None:
+        properties = {name: value for name, value in properties.items() if name != STORED}
+    if properties:
+        extension["additionalProperties"] = dump_value(properties, "additional_properties")
     if extension:
         wire["extensionData"] = {EXTENSION: extension}
-    return wire
+    return wire if stored is None else _with_unknown(wire, stored)
 
 
 def decode_message(wire: Mapping[str, Any]) -> Message:
     """Read a stored message.
 
-    Guarantee: pure.
+    Guarantee: pure; what this program does not know in it is kept under `STORED`, and is written out again.
 
     Args:
         wire: as this program or upstream wrote it.
@@ -63,15 +69,46 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     role, contents = wire.get("role"), wire.get("contents")
     if not isinstance(role, str) or not isinstance(contents, list):
         raise CorruptStateError(f"a stored message has role {role!r} and contents of {type(contents).__name__}")
-    all_extensions = cast("dict[str, Any]", wire.get("extensionData") or {})
-    extension = cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
-    return Message(
+    extension = _ours(wire)
+    message = Message(
         role,
         [decode_content(content) for content in cast("list[dict[str, Any]]", contents)],
         author_name=wire.get("authorName"),
         message_id=extension.get("messageId"),
-        additional_properties=dict(extension.get("additionalProperties") or {}),
+        additional_properties=load_value(extension.get("additionalProperties") or {}),
     )
+    if not wire.keys() <= _MESSAGE_NAMES or not _is_only_ours(wire, _MESSAGE_EXTENSION):
+        unknown = {name: value for name, value in wire.items() if name not in _MESSAGE_NAMES}
+        if "extensionData" in wire:
+            unknown["extensionData"] = wire["extensionData"]
+        message.additional_properties[STORED] = copy.deepcopy(unknown)
+    return message
+
+
+_MESSAGE_NAMES: Final = frozenset({"role", "createdAt", "contents", "authorName", "extensionData"})
+_MESSAGE_EXTENSION: Final = frozenset({"messageId", "additionalProperties"})
+
+
+def _is_only_ours(wire: Mapping[str, Any], known: frozenset[str]) -> bool:
+    if "extensionData" not in wire:
+        return True
+    ours = _ours(wire)
+    return bool(ours) and ours.keys() <= known and len(wire["extensionData"]) == 1
+
+
+def _with_unknown(wire: MessageWire, stored: Mapping[str, Any]) -> MessageWire:
+    """Put what was found beside what is known back into its place."""
+    merged: dict[str, Any] = {**stored, **wire}
+    if isinstance(found := stored.get("extensionData"), dict):
+        inner = {name: value for name, value in _ours(stored).items() if name not in _MESSAGE_EXTENSION} | _ours(wire)
+        merged["extensionData"] = {**found, EXTENSION: inner} if inner or EXTENSION in found else found
+    return cast("MessageWire", merged)
+
+
+def _ours(wire: Mapping[str, Any]) -> dict[str, Any]:
+    extension: Any = wire.get("extensionData")
+    ours: Any = cast("dict[str, Any]", extension).get(EXTENSION) if isinstance(extension, dict) else None
+    return cast("dict[str, Any]", ours) if isinstance(ours, dict) else {}
 
 
 def encode_request_entry(request: TurnRequest) -> EntryWire:
@@ -88,7 +125,7 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
         "$type": REQUEST,
         "correlationId": request.turn_id,
         "createdAt": request.created_at,
-        "messages": [encode_message(message, created_at=request.created_at)],
+        "messages": [encode_message(message, created_at=None)],  # its time is the entry's
         "responseType": "json" if request.response_format else "text",
     }
     if request.response_format is not None:
@@ -101,7 +138,7 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
 def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created_at: str) -> EntryWire:
     """Write the entry of an agent's response, with the response's own id, finish reason and structured value.
 
-    Guarantee: pure.
+    Guarantee: pure; `decode_response` gives an equal response.
 
     Args:
         turn_id: the turn's id, the same as the request's.
@@ -126,11 +163,64 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
         "responseId": response.response_id,
         "agentId": response.agent_id,
         "finishReason": response.finish_reason,
-        "additionalProperties": plain_json(response.additional_properties or None, path="additional_properties"),
+        "continuationToken": dump_value(response.continuation_token, "continuation_token"),
+        "additionalProperties": dump_value(response.additional_properties or None, "additional_properties"),
+        **_encode_value(response),
     }
     if extension := {name: value for name, value in extension.items() if value is not None}:
         entry["extensionData"] = {EXTENSION: extension}
-    return entry
+    return pack_entry(entry)
+
+
+def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:
+    """Write the structured value: that it is the text, when it is, and what it is, when it is not."""
+    try:
+        value = dump_value(response.value, "value")
+    except ValueError:  # the text does not fit the format that the agent asked for, so there is no value
+        return {}
+    if value is None:
+        return {}
+    return {"valueIsText": True} if _value_of_text(response.text) == value else {"value": value}
+
+
+def _value_of_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
+    """Read the entry of an agent's response.
+
+    Guarantee: pure.
+
+    Args:
+        entry: of type ``response``, as this program or upstream wrote it.
+
+    Returns:
+        A new response with its messages, ids, usage, finish reason and structured value (as plain JSON).
+
+    Raises:
+        CorruptStateError: it is of another type, or a message has no shape.
+    """
+    entry = unpack_entry(entry)
+    extension = _ours(entry)
+    messages = decode_messages([entry])
+    value = load_value(extension.get("value"))
+    if extension.get("valueIsText"):
+        value = _value_of_text(AgentResponse(messages=messages).text)
+    return AgentResponse(
+        messages=messages,
+        response_id=extension.get("responseId"),
+        agent_id=extension.get("agentId"),
+        created_at=entry.get("createdAt"),
+        finish_reason=extension.get("finishReason"),
+        usage_details=cast("Any", decode_usage(entry.get("usage") or {}) or None),
+        value=value,
+        continuation_token=load_value(extension.get("continuationToken")),
+        additional_properties=load_value(extension.get("additionalProperties") or {}),
+    )
 
 
 def response_id_of(entry: Mapping[str, Any]) -> str | None:
@@ -167,5 +257,5 @@ def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
                 f"the conversation has an entry of type {entry.get('$type')!r}, which this program cannot replay: "
                 "upgrade durable-agent-host, or start another session; nothing was changed"
             )
-        messages.extend(decode_message(message) for message in entry.get("messages") or ())
+        messages.extend(decode_message(message) for message in unpack_entry(entry).get("messages") or ())
     return messages

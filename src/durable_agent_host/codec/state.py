@@ -1,18 +1,21 @@
 """The state of a session's entity: JSON to `Session` and back. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
-from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnStats
 
 EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
+_STATS_LATER: Final = frozenset({"calls_refused"})
+"""Stats that came later: written only when they say something, as documents of before have them."""
+_USUAL_STATUS: Final = "completed"
 _OURS: Final = ("version", "agentSession", "running", "queue", "receipts")
 
 
@@ -55,7 +58,7 @@ def decode_session(state: Any) -> Session:
             agent_session=ours.get("agentSession"),
             running=ours.get("running"),
             queue=tuple(ours.get("queue") or ()),
-            receipts=tuple(_decode_receipt(receipt) for receipt in ours.get("receipts") or ()),
+            receipts=_stored_receipts(ours.get("receipts") or []),
             schema_version=version,
             document=document,
         )
@@ -81,7 +84,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "agentSession": session.agent_session,
         "running": session.running,
         "queue": list(session.queue),
-        "receipts": [_encode_receipt(receipt) for receipt in session.receipts],
+        "receipts": [_encode_receipt(receipt) for receipt in _kept(session.receipts)],
     }
     unknown = {name: value for name, value in _extension(session.document).items() if name not in _OURS}
     ours = unknown | {name: value for name, value in extension.items() if value not in (None, [])}
@@ -97,26 +100,46 @@ def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
 
 
-def _encode_receipt(receipt: Receipt) -> ReceiptWire:
+def _stored_receipts(stored: Any) -> Receipts:
+    if not isinstance(stored, list) or not all(map(_is_receipt, cast("list[Any]", stored))):
+        raise TypeError("receipts without the turn's id")
+    return Receipts(cast("list[ReceiptWire]", stored), _decode_receipt)
+
+
+def _is_receipt(stored: Any) -> bool:
+    return isinstance(stored, dict) and isinstance(cast("dict[str, Any]", stored).get("turnId"), str)
+
+
+def _kept(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
+    return receipts.kept if isinstance(receipts, Receipts) else receipts
+
+
+def _encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write a receipt in short form; one that nobody looked at stays as it was found."""
+    if not isinstance(receipt, Receipt):
+        return receipt
     wire: dict[str, Any] = {
         "turnId": receipt.turn_id,
-        "status": receipt.status,
+        "status": receipt.status if receipt.status != _USUAL_STATUS else None,
         "endedAt": receipt.ended_at,
         "requestHash": receipt.request_hash,
         "error": receipt.error,
-        "stats": encode_stats(receipt.stats) if receipt.stats else None,
+        "stats": list(encode_stats(receipt.stats).values()) if receipt.stats else None,
     }
-    return cast("ReceiptWire", {name: value for name, value in wire.items() if value})
+    return {name: value for name, value in wire.items() if value or name == "turnId"}
 
 
-def _decode_receipt(wire: ReceiptWire) -> Receipt:
+def _decode_receipt(wire: Mapping[str, Any]) -> Receipt:
+    stats: Any = wire.get("stats")
+    if isinstance(stats, list):  # in the order of the fields, to which later versions only add
+        stats = dict(zip(_STATS_FIELDS, cast("list[float]", stats), strict=False))
     return Receipt(
         turn_id=wire["turnId"],
-        status=cast("Any", wire["status"]),
+        status=wire.get("status", _USUAL_STATUS),
         ended_at=wire.get("endedAt", ""),
         request_hash=wire.get("requestHash", ""),
         error=wire.get("error"),
-        stats=decode_stats(stats) if (stats := wire.get("stats")) else None,
+        stats=decode_stats(stats) if stats else None,
     )
 
 
@@ -129,7 +152,8 @@ def encode_stats(stats: TurnStats) -> dict[str, Any]:
     Returns:
         Field names to numbers.
     """
-    return {name: getattr(stats, name) for name in _STATS_FIELDS}
+    wire = {name: getattr(stats, name) for name in _STATS_FIELDS}
+    return {name: value for name, value in wire.items() if value or name not in _STATS_LATER}
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:

@@ -50,18 +50,21 @@ EntryWire = TypedDict(
         "extensionData": NotRequired[dict[str, Any]],
     },
 )
-"""A request or a response of the conversation."""
+"""A request or a response of the conversation; a response is in short form: see `durable_agent_host.codec.packing`."""
 
 
 class ReceiptWire(TypedDict):
-    """How a turn ended."""
+    """How a turn ended; without a status, it was completed.
+
+    ``stats`` are the numbers in the order of `TurnStats`, or, as the first writers had it, an object by their names.
+    """
 
     turnId: str
-    status: str
+    status: NotRequired[str]
     endedAt: NotRequired[str]
     requestHash: NotRequired[str]
     error: NotRequired[dict[str, Any]]
-    stats: NotRequired[dict[str, Any]]
+    stats: NotRequired[dict[str, Any] | list[float]]
 
 
 class SessionExtensionWire(TypedDict, total=False):

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from agent_framework import AgentResponse
 from azure.durable_functions import DurableEntityContext
 from pydantic import BaseModel
 
 from durable_agent_host.codec.content import decode_usage
-from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.codec.turn import decode_turn_outcome
 from durable_agent_host.durable.agent_loop import submit
@@ -116,7 +115,7 @@ class DurableAgentEntity:
             result |= {
                 "receipt": {"status": admission.receipt.status, "error": admission.receipt.error}
                 | {"requestHash": admission.receipt.request_hash, "endedAt": admission.receipt.ended_at},
-                "text": AgentResponse(messages=decode_messages([entry])).text if entry else "",
+                "text": decode_response(entry).text if entry else "",
                 "usage": decode_usage(entry.get("usage") or {}) if entry else None,
                 "message_count": len(session.entries),
             }
@@ -165,12 +164,7 @@ def _response_dict(session: Session, turn_id: str) -> dict[str, Any]:
     entry = response_of(session, turn_id)
     if entry is None:
         raise TurnError(f"turn {turn_id} has ended, and its answer is no longer part of the session")
-    response: AgentResponse[Any] = AgentResponse(
-        messages=decode_messages([entry]),
-        created_at=entry.get("createdAt"),
-        usage_details=cast("Any", decode_usage(entry.get("usage") or {}) or None),
-    )
-    return response.to_dict()
+    return decode_response(entry).to_dict()
 
 
 def _raised_again(error: Mapping[str, Any]) -> TurnError:

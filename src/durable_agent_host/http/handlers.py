@@ -14,6 +14,7 @@ from urllib.parse import quote
 import azure.functions as func
 
 from durable_agent_host.codec.message import response_id_of
+from durable_agent_host.codec.packing import unpack_entry
 from durable_agent_host.codec.state import encode_stats
 from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, IdempotencyKeyReusedError, NotFoundError, TurnTimedOutError
@@ -229,9 +230,9 @@ def _turn_view(turn: Turn) -> dict[str, Any]:
 
 def _session_view(agent: str, session_id: str, session: Session) -> dict[str, Any]:
     messages = [
-        message | {"turn_id": entry.get("correlationId")}
+        {"createdAt": entry.get("createdAt")} | message | {"turn_id": entry.get("correlationId")}
         for entry in session.entries
-        for message in cast("list[dict[str, Any]]", entry.get("messages") or [])
+        for message in cast("list[dict[str, Any]]", unpack_entry(entry).get("messages") or [])
     ]
     response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in session.entries}
     return {

@@ -1,8 +1,8 @@
 """A session: what the entity of one conversation holds."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
 
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
@@ -28,6 +28,76 @@ class Receipt:
     stats: TurnStats | None = None
 
 
+class Receipts(Sequence[Receipt]):
+    """Receipts, oldest first, of which each stays as it is stored until it is looked at.
+
+    A session is read and written several times in a turn, and hardly any of its receipts is asked for.
+
+    Args:
+        kept: receipts, or what is stored of them.
+        decode: makes a receipt of what is stored.
+    """
+
+    def __init__(
+        self, kept: Sequence[Receipt | Mapping[str, Any]], decode: Callable[[Mapping[str, Any]], Receipt]
+    ) -> None:
+        self.kept = tuple(kept)
+        self._decode = decode
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Receipts": ...
+    def __getitem__(self, index: int | slice) -> "Receipt | Receipts":
+        if isinstance(index, slice):
+            return Receipts(self.kept[index], self._decode)
+        found = self.kept[index]
+        return found if isinstance(found, Receipt) else self._decode(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    def __hash__(self) -> int:
+        return hash(tuple(receipt.turn_id for receipt in self))
+
+    def of_turn(self, turn_id: str) -> Receipt | None:
+        """Find the receipt of a turn. Guarantee: pure; looks only at those that name the turn.
+
+        Args:
+            turn_id: which turn.
+
+        Returns:
+            Its receipt, or None.
+        """
+        for found in reversed(self.kept):
+            if not isinstance(found, Receipt):
+                if turn_id not in found.values():
+                    continue
+                found = self._decode(found)  # noqa: PLW2901 - the same receipt, looked at
+            if found.turn_id == turn_id:
+                return found
+        return None
+
+    def added(self, receipt: Receipt, *, keep: int) -> "Receipts":
+        """Give the receipts with one more. Guarantee: pure.
+
+        Args:
+            receipt: the newest.
+            keep: how many stay; the oldest go first.
+
+        Returns:
+            New receipts.
+        """
+        return Receipts((*self.kept, receipt)[-keep:], self._decode)
+
+
+def _undecoded(stored: Mapping[str, Any]) -> Receipt:
+    raise TypeError(f"{stored} is no receipt")
+
+
 @dataclass(frozen=True)
 class Session:
     """What the entity holds, with the conversation as it is stored.
@@ -49,7 +119,7 @@ class Session:
     agent_session: Mapping[str, Any] | None = None
     running: str | None = None
     queue: tuple[str, ...] = ()
-    receipts: tuple[Receipt, ...] = ()
+    receipts: Sequence[Receipt] = ()
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -62,4 +132,19 @@ class Session:
         Returns:
             Its receipt, or None when it has not ended or is no longer remembered.
         """
-        return next((receipt for receipt in reversed(self.receipts) if receipt.turn_id == turn_id), None)
+        return self._receipts().of_turn(turn_id)
+
+    def with_receipt(self, receipt: Receipt, *, keep: int) -> "Session":
+        """Give the session with one more receipt. Guarantee: pure.
+
+        Args:
+            receipt: the newest.
+            keep: how many stay; the oldest go first.
+
+        Returns:
+            A new session.
+        """
+        return replace(self, receipts=self._receipts().added(receipt, keep=keep))
+
+    def _receipts(self) -> Receipts:
+        return self.receipts if isinstance(self.receipts, Receipts) else Receipts(self.receipts, _undecoded)

@@ -6,11 +6,14 @@ the queue, or is sent away; a turn that has a receipt has ended and never runs a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from durable_agent_host.errors import TurnRejectedError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
+
+_HASH_CHARACTERS: Final = 32
+"""Of a SHA-256 in hexadecimal digits, how many a receipt keeps: 128 bits tell any two requests apart."""
 
 AdmissionStatus = Literal["granted", "queued", "ended", "rejected", "full"]
 
@@ -90,11 +93,11 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, max_receipts: int)
         turn_id=outcome.turn_id,
         status=outcome.status,
         ended_at=outcome.ended_at,
-        request_hash=outcome.request_hash,
+        request_hash=outcome.request_hash[:_HASH_CHARACTERS],
         error=outcome.error,
         stats=outcome.stats,
     )
-    session = replace(session, running=None, receipts=(*session.receipts, receipt)[-max_receipts:])
+    session = replace(session, running=None).with_receipt(receipt, keep=max_receipts)
     if outcome.status == "completed":
         session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
     return session, waiting

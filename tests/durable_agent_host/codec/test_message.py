@@ -14,6 +14,7 @@ from durable_agent_host.codec.message import (
     encode_response_entry,
     response_id_of,
 )
+from durable_agent_host.codec.packing import unpack_entry
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
 from tests.durable_agent_host.samples import CALL, CONTENTS
@@ -62,7 +63,7 @@ def test_response_entry_keeps_what_the_framework_knows():
     )
     entry = encode_response_entry("turn-1", response, created_at="2026-11-21T05:44:58+00:00")
     assert response_id_of(entry) == "resp_1"
-    assert entry["extensionData"]["durableAgentHost"] == {
+    assert unpack_entry(entry)["extensionData"]["durableAgentHost"] == {
         "responseId": "resp_1",
         "agentId": "agent-1",
         "finishReason": "stop",
@@ -81,7 +82,7 @@ def test_request_entry_names_its_turn_and_format():
         "$type": "request",
         "correlationId": "turn-1",
         "createdAt": "now",
-        "messages": [{"role": "user", "createdAt": "now", "contents": [{"$type": "text", "text": "hi"}]}],
+        "messages": [{"role": "user", "contents": [{"$type": "text", "text": "hi"}]}],
         "responseType": "json",
         "responseSchema": schema,
         "orchestrationId": "o-1",
