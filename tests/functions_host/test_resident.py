@@ -1,4 +1,4 @@
-"""Resident orchestrators: what is resumed answers exactly as what is replayed."""
+"""Resident and rewound orchestrators: what is resumed answers exactly as what is replayed."""
 
 import json
 import random
@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from functions_host import resident as subject
 from functions_host.engine import events as ev
+from functions_host.engine.decide import select_arrivals
 from functions_host.engine.episodes import Episode, close_episode, open_episode, read_answer
 from functions_host.engine.functions import Raised, Returned
 from functions_host.engine.records import Arrival, InstanceRecord
+from functions_host.engine.rewind import plan_rewind
 from functions_host.engine.runs import Run
-from functions_host.engine.sdk_wire import encode_event
+from functions_host.engine.sdk_wire import decode_completion, decode_event, encode_event
 from functions_host.resident import Resident, Residents, is_supported
 from tests.functions_host.replay_driver import CATALOG, START
 
@@ -103,11 +105,12 @@ class Driver:
         self.now = START
         self.resident: Resident | None = None
         self.listed: list[ev.Action] = []
-        self.numbers: list[int] = []
+        self.history: list[str] = []
+        self.output_json: str | None = None
 
-    def play(self) -> str:
-        """Play to the end; returns the final status."""
-        delivered: list[ev.Completion] = []
+    def play(self, delivered: list[ev.Completion] | None = None) -> str:
+        """Play to the end, beginning with these arrivals; returns the final status."""
+        delivered = delivered or []
         for _ in range(200):
             self.now += 1
             arrivals = [Arrival(n, encode_event(event, self.now)) for n, event in enumerate(delivered)]
@@ -116,7 +119,9 @@ class Driver:
             commit = close_episode(
                 episode, result, catalog=CATALOG, new_id=lambda: "next", find_instance=lambda _: None
             )
+            self.history += episode.texts
             if commit.status != "Running":
+                self.output_json = commit.output_json
                 return commit.status
             self.run.shown = len(self.run.replay) + episode.shown_count
             for event, text in zip(episode.events, episode.texts, strict=True):
@@ -200,6 +205,27 @@ def _uncancelled(action: ev.Action) -> ev.Action:
 def test_what_is_resumed_answers_as_what_is_replayed(steps: list[str], seed: int):
     """For any orchestrator and any order of answers, action by action, and with what it is told of replays."""
     assert Driver(steps, random.Random(seed)).play() in {"Completed", "Failed"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(CHILD_STEPS), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_a_rewound_history_goes_on_as_one_that_never_failed(steps: list[str], seed: int):
+    """The cut is between episodes, every task that it leaves open is answered or run again, and it can be replayed."""
+    driver = Driver(steps, random.Random(seed))
+    driver.play()
+    plan = plan_rewind(driver.history)
+    again = Driver(steps, random.Random(seed + 1))
+    events = [decode_event(text) for text in driver.history[: plan.length]]
+    assert not events or isinstance(events[-1], ev.EpisodeCompleted)
+    for event, text in zip(events, driver.history, strict=False):
+        again.run.append(event, text)
+    reruns = [*plan.rerun, *(number for number, _ in plan.children)]
+    answered = [number for number, _ in plan.redelivered if number is not None]
+    assert sorted([*reruns, *answered]) == sorted(again.run.ledger.open)
+    redelivered = [decode_completion(text) for _, text in plan.redelivered]
+    deliver, _ = select_arrivals(again.run.ledger, redelivered)
+    again.play([redelivered[index] for index in deliver])
+    assert "Non-Deterministic" not in (again.output_json or "")
 
 
 def test_this_sdk_can_be_resumed():
