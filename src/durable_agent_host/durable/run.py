@@ -2,8 +2,9 @@
 
 import copy
 import json
+import logging
 import time
-from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
@@ -23,11 +24,14 @@ from durable_agent_host.codec.content import decode_usage, encode_content, plain
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.durable.listener import TurnListener
 from durable_agent_host.errors import ProviderError, TurnError, error_details
-from durable_agent_host.history.provider import DurableSession, TranscriptProvider
+from durable_agent_host.history.provider import DurableSession, TranscriptProvider, without_carriers
+from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.turns.fold import HostedCalls, fold_updates
+from durable_agent_host.turns.fold import fold_updates
 from durable_agent_host.turns.transcript import replay_messages
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def utc_now() -> str:
@@ -38,8 +42,24 @@ def utc_now() -> str:
 class ProviderAdapter(Protocol):
     """What a module of `durable_agent_host.providers` gives to the run of a turn."""
 
-    def hosted_calls(self, updates: Iterable[AgentResponseUpdate], /) -> HostedCalls:
-        """Read the finished hosted code executions from live updates."""
+    def adapt_client(self, client: Any, /) -> Any:
+        """Give a chat client that sends the provider's items back; clients of others as they are."""
+        ...
+
+    def complete_call(self, messages: list[Message], updates: Sequence[AgentResponseUpdate], /) -> list[Message]:
+        """Complete the folded messages of one model call by what the provider said of it."""
+        ...
+
+    def forgotten_by_service(self, error: BaseException, /) -> Forgotten | None:
+        """Tell what the service has lost, when that is why it refused a request."""
+        ...
+
+    def containers_of(self, messages: Iterable[Message], /) -> list[str]:
+        """List the containers of the code runs in a transcript."""
+        ...
+
+    def without_containers(self, messages: Iterable[Message], container_ids: Iterable[str], /) -> list[Message]:
+        """Mark the code runs of containers that are gone."""
         ...
 
     def explain_error(self, error: BaseException, /) -> ProviderError | None:
@@ -64,7 +84,8 @@ class AgentRunner:
         self.agent = agent
         self._provider = provider
         self._listener = listener or TurnListener(None)
-        self._hosted, self._owns_history = _hosted_copy(agent)
+        self._hosted, self._owns_history = _hosted_copy(agent, provider)
+        self._keeps_items = getattr(getattr(self._hosted, "client", None), "keeps_provider_items", False)
 
     async def run(self, session: Session, request: TurnRequest) -> TurnOutcome:
         """Run the agent for a turn and fold what it streamed.
@@ -81,11 +102,13 @@ class AgentRunner:
         """
         started = time.perf_counter()
         try:
-            updates, agent_session = await self._stream(session, request)
+            updates, agent_session, refused = await self._stream(session, request)
             milliseconds = (time.perf_counter() - started) * 1000
-            response = fold_updates(updates, self._provider.hosted_calls(updates))
+            response = fold_updates(updates, self._provider.complete_call)
             await self._listener.on_response(request, response)
-            stats = TurnStats(chunks_streamed=len(updates), agent_milliseconds=round(milliseconds, 1))
+            stats = TurnStats(
+                chunks_streamed=len(updates), agent_milliseconds=round(milliseconds, 1), calls_refused=refused
+            )
             return _completed(session, request, response, agent_session, _weigh(updates, response, stats))
         except Exception as error:  # noqa: BLE001 - the activity is an edge: the failure is recorded in the outcome
             reason = self._provider.explain_error(error) or error
@@ -100,20 +123,64 @@ class AgentRunner:
 
     async def _stream(
         self, session: Session, request: TurnRequest
-    ) -> tuple[list[AgentResponseUpdate], Mapping[str, Any]]:
-        agent_session = _restore_session(session, request)
-        transcript = [] if agent_session.service_session_id else replay_messages(session.entries)
-        messages = [Message(request.role, [request.message])]
-        if self._owns_history:
-            agent_session.transcript = transcript
-        else:
-            messages = transcript + messages
-        agent = self._hosted if request.enable_tool_calls else _without_tools(self._hosted)
-        updates: list[AgentResponseUpdate] = []
-        async for update in _updates(agent, messages, agent_session, _options(request)):
-            updates.append(update)
-            await self._listener.on_update(request, update)
-        return updates, _save_session(agent_session)
+    ) -> tuple[list[AgentResponseUpdate], Mapping[str, Any], int]:
+        """Run the agent; where the service has forgotten what it kept, go on from the stored transcript.
+
+        Only a turn whose first request was refused is run again: nothing has been streamed then, and no tool has run.
+        Each kind of loss is mended once.
+        """
+        lost: list[Forgotten] = []
+        while True:
+            updates: list[AgentResponseUpdate] = []
+            agent_session = _restore_session(session, request)
+            messages = self._prepare(session, request, agent_session, lost)
+            try:
+                agent = self._hosted if request.enable_tool_calls else _without_tools(self._hosted)
+                async for update in _updates(agent, messages, agent_session, _options(request)):
+                    updates.append(update)
+                    await self._listener.on_update(request, update)
+            except Exception as error:
+                forgotten = self._provider.forgotten_by_service(error)
+                if updates or forgotten is None or forgotten.what in {one.what for one in lost}:
+                    raise
+                if forgotten.what == "continuation" and not agent_session.service_session_id:
+                    raise
+                _LOGGER.warning(
+                    "turn %s: the model's service no longer has the %s; going on from the stored transcript",
+                    request.turn_id,
+                    forgotten.what,
+                )
+                lost.append(forgotten)
+                continue
+            return updates, _save_session(agent_session), len(lost)
+
+    def _prepare(
+        self, session: Session, request: TurnRequest, agent_session: DurableSession, lost: Sequence[Forgotten]
+    ) -> list[Message]:
+        """Give the session its transcript; returns the messages of the run."""
+        message = Message(request.role, [request.message])
+        if lost:
+            agent_session.service_session_id = None
+        if agent_session.service_session_id:
+            return [message]
+        transcript = replay_messages(session.entries)
+        self._note_containers(agent_session, transcript, lost)
+        transcript = self._provider.without_containers(transcript, agent_session.expired_containers)
+        if not self._keeps_items:
+            transcript = without_carriers(transcript)
+        if not self._owns_history:
+            return [*transcript, message]
+        agent_session.transcript = transcript
+        return [message]
+
+    def _note_containers(
+        self, agent_session: DurableSession, transcript: list[Message], lost: Sequence[Forgotten]
+    ) -> None:
+        """Remember which containers have expired, so that the next turn is not refused for them again."""
+        for forgotten in lost:
+            if forgotten.what == "container":
+                named = [forgotten.name] if forgotten.name else self._provider.containers_of(transcript)
+                agent_session.expired_containers = [*agent_session.expired_containers, *named]
 
 
 async def _updates(
@@ -133,15 +200,16 @@ async def _updates(
         await cast("Awaitable[Any]", finish())  # runs the framework's end of a run: providers, the session's id
 
 
-def _hosted_copy(agent: SupportsAgentRun) -> tuple[SupportsAgentRun, bool]:
+def _hosted_copy(agent: SupportsAgentRun, provider: ProviderAdapter) -> tuple[SupportsAgentRun, bool]:
     """Give the agent the stored conversation as its history, unless it brings a history of its own."""
     if not isinstance(agent, RawAgent):
         return agent, False
     providers = list(agent.context_providers)
     hosted: Any = copy.copy(cast("Any", agent))
-    if not any(isinstance(provider, HistoryProvider) and provider.load_messages for provider in providers):
+    if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
         providers.insert(0, TranscriptProvider())
     hosted.context_providers = providers
+    hosted.client = provider.adapt_client(hosted.client)
     return hosted, True
 
 
@@ -176,7 +244,8 @@ def _restore_session(session: Session, request: TurnRequest) -> DurableSession:
 
 
 def _save_session(agent_session: DurableSession) -> Mapping[str, Any]:
-    agent_session.state.pop(TranscriptProvider.SOURCE_ID, None)
+    if not agent_session.state.get(TranscriptProvider.SOURCE_ID):
+        agent_session.state.pop(TranscriptProvider.SOURCE_ID, None)
     return plain_json(agent_session.to_dict(), path="agent session")
 
 

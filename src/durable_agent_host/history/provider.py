@@ -1,9 +1,14 @@
 """The stored conversation, given to an agent of the framework as its history."""
 
-from collections.abc import Sequence
-from typing import Any
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, cast
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
+
+from durable_agent_host.model.provider_item import is_carrier
+
+_EXPIRED: Final = "expired_containers"
 
 
 class DurableSession(AgentSession):
@@ -14,6 +19,37 @@ class DurableSession(AgentSession):
     """
 
     transcript: Sequence[Message] = ()
+
+    @property
+    def expired_containers(self) -> list[str]:
+        """Containers of code runs that the model's service no longer has."""
+        return list(cast("dict[str, Any]", self.state.get(TranscriptProvider.SOURCE_ID) or {}).get(_EXPIRED) or ())
+
+    @expired_containers.setter
+    def expired_containers(self, container_ids: Sequence[str]) -> None:
+        self.state.setdefault(TranscriptProvider.SOURCE_ID, {})[_EXPIRED] = list(dict.fromkeys(container_ids))
+
+
+def without_carriers(messages: Iterable[Message]) -> list[Message]:
+    """Leave out the contents that only carry an item of one provider, for the clients of others.
+
+    Guarantee: pure; the messages given are not changed.
+
+    Args:
+        messages: a rehydrated conversation.
+
+    Returns:
+        The messages that still say something, copies where a content was left out.
+    """
+    kept: list[Message] = []
+    for message in messages:
+        contents = [content for content in message.contents if not is_carrier(content)]
+        if len(contents) < len(message.contents):
+            message = copy.copy(message)  # noqa: PLW2901 - the copy takes its place
+            message.contents = contents
+        if contents:
+            kept.append(message)
+    return kept
 
 
 class TranscriptProvider(HistoryProvider):

@@ -51,6 +51,8 @@ class TurnStats:
         contents_stored: contents of the folded response.
         bytes_stored: UTF-8 bytes of the compact JSON of the turn's two entries.
         agent_milliseconds: time inside the agent: the model's and the tools'.
+        calls_refused: model calls that the service refused because it had forgotten a continuation or a container, and
+            that were made again from the stored transcript.
     """
 
     chunks_streamed: int = 0
@@ -58,6 +60,7 @@ class TurnStats:
     contents_stored: int = 0
     bytes_stored: int = 0
     agent_milliseconds: float = 0.0
+    calls_refused: int = 0
 
 
 @dataclass(frozen=True)

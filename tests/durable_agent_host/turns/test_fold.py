@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.message import encode_response_entry
-from durable_agent_host.providers.openai import hosted_calls
+from durable_agent_host.providers.openai import complete_call
 from durable_agent_host.turns.fold import fold_updates
 from tests.kit import RECORDINGS, PracticeModel, start_model
 
@@ -48,6 +48,19 @@ def stream(code_cuts, text_cuts):
     return [AgentResponseUpdate(contents=[content], role="assistant", message_id="m") for content in contents]
 
 
+def complete(messages, updates):
+    """Put the provider's own account of the code run in the place of what the stream says."""
+    for message in messages:
+        rest = [content for content in message.contents if content.call_id not in HOSTED]
+        message.contents = [*HOSTED["ci_1"], *rest]
+    return messages
+
+
+def as_they_are(messages, updates):
+    """Know no more than the framework."""
+    return messages
+
+
 def stored(response):
     """Give a response as it is stored."""
     return json.dumps(encode_response_entry("turn", response, created_at="now"))
@@ -56,8 +69,8 @@ def stored(response):
 @given(st.lists(st.integers(0, 99), max_size=60), st.lists(st.integers(0, 99), max_size=60))
 def test_cutting_the_stream_elsewhere_changes_nothing(code_cuts, text_cuts):
     """Any cut of script and text is stored as the uncut stream is."""
-    folded = fold_updates(stream(code_cuts, text_cuts), HOSTED)
-    assert stored(folded) == stored(fold_updates(stream([], []), HOSTED))
+    folded = fold_updates(stream(code_cuts, text_cuts), complete)
+    assert stored(folded) == stored(fold_updates(stream([], []), complete))
     call, result, text = folded.messages[0].contents
     assert [part.text for part in call.inputs] == [SCRIPT]
     assert [part.text for part in result.outputs] == ["3.14159\n"]
@@ -67,18 +80,18 @@ def test_cutting_the_stream_elsewhere_changes_nothing(code_cuts, text_cuts):
 @given(st.lists(st.integers(0, 99), max_size=60))
 def test_without_the_providers_item_the_script_is_whole_too(cuts):
     """A stream of a provider without items of its own still becomes one call with the whole script."""
-    calls = [content for content in fold_updates(stream(cuts, []), {}).messages[0].contents if content.inputs]
+    calls = [content for content in fold_updates(stream(cuts, []), as_they_are).messages[0].contents if content.inputs]
     assert ["".join(part.text for part in call.inputs) for call in calls] == [SCRIPT]
 
 
 def test_no_updates_are_an_empty_response():
     """An agent that says nothing has a response without messages."""
-    assert fold_updates([], {}).messages == []
+    assert fold_updates([], complete).messages == []
 
 
 def test_live_objects_are_let_go():
     """The folded response holds no live provider object."""
-    assert fold_updates(stream([3], [4]), HOSTED).raw_representation is None
+    assert fold_updates(stream([3], [4]), complete).raw_representation is None
 
 
 # --- recorded streams, parsed by the real client -----------------------------------------------------------------
@@ -136,7 +149,7 @@ def output_text(output):
 async def test_recorded_code_runs_are_stored_whole(player, name):
     """Of a recorded stream the stored response has every code run once, complete, in the recorded order."""
     updates = await updates_of(player, name)
-    response = fold_updates(updates, hosted_calls(updates))
+    response = fold_updates(updates, complete_call)
     contents = [content for message in response.messages for content in message.contents]
     runs = [item for item in recorded_items(name) if item["type"] == "code_interpreter_call"]
     calls = [content for content in contents if content.type == "code_interpreter_tool_call"]
@@ -174,7 +187,7 @@ async def test_recorded_code_runs_are_stored_whole(player, name):
 async def test_recorded_arguments_are_kept_byte_for_byte(player, name):
     """The stored arguments, call ids and item ids of a recorded call are the recorded ones."""
     updates = await updates_of(player, name)
-    response = fold_updates(updates, hosted_calls(updates))
+    response = fold_updates(updates, complete_call)
     calls = [c for message in response.messages for c in message.contents if c.type == "function_call"]
     recorded = [item for item in recorded_items(name) if item["type"] == "function_call"]
     assert recorded
@@ -188,7 +201,7 @@ async def test_recorded_encrypted_reasoning_is_kept(player):
     """Every recorded reasoning item is stored with its id and its encrypted payload."""
     name = "ci-image-output-encrypted-reasoning"
     updates = await updates_of(player, name)
-    entry = stored(fold_updates(updates, hosted_calls(updates)))
+    entry = stored(fold_updates(updates, complete_call))
     reasoning = [item for item in recorded_items(name) if item["type"] == "reasoning"]
     assert reasoning
     for item in reasoning:

@@ -1,0 +1,158 @@
+"""The agent's chat client with the provider's items: a subclass of the client's own class, made at registration.
+
+The user's client is not changed and no module is patched: the hosted copy of an agent gets a copy of its client, whose
+class adds a few overrides to the class that the client had. They attach the provider's items to what the framework
+parsed, and write messages that have such items as the API gave them out.
+"""
+# ruff: noqa: SLF001 - the overrides call what they override
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any, cast
+
+from agent_framework import Content, Message
+
+from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
+from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
+
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+def adapt_client(client: Any) -> Any:
+    """Give a chat client that keeps the provider's items.
+
+    Guarantee: pure; the client given is not changed.
+
+    Args:
+        client: of an agent; of any provider.
+
+    Returns:
+        For clients of the OpenAI Responses API, Azure OpenAI's included, a copy that shares their connections; every
+        other client as it is.
+    """
+    try:
+        from agent_framework_openai import RawOpenAIChatClient  # noqa: PLC0415 - only where it is installed
+    except ImportError:
+        return client
+    is_responses_client = isinstance(client, RawOpenAIChatClient)
+    if not is_responses_client or isinstance(client, _KeepsItems):
+        return cast("Any", client)
+    brought = cast("object", client)
+    hosted = object.__new__(_with_items(type(brought)))
+    hosted.__dict__.update(brought.__dict__)
+    return hosted
+
+
+class _KeepsItems:
+    """The overrides; stands before the client's own class in the method resolution order."""
+
+    keeps_provider_items = True
+    always_encrypted = False
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
+        client: Any = super()
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = complete_messages(response.messages, done_items(updates))
+        return response
+
+    def _parse_response_from_openai(self, response: Any, *args: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        parsed = client._parse_response_from_openai(response, *args, **kwargs)
+        parsed.messages = complete_messages(parsed.messages, [plain_item(item) for item in response.output])
+        return parsed
+
+    async def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
+        client: Any = super()
+        stored = options.get("store") is not False
+        messages = replayable_messages(messages, stored=stored, keeps_reasoning=self._sends_as_it_is)
+        prepared: dict[str, Any] = await client._prepare_options(messages, options)
+        prepared["input"] = with_valid_ids(prepared["input"])
+        if self.always_encrypted and _ENCRYPTED not in (include := list(prepared.get("include") or [])):
+            # The client asks for it on the first turn alone; a continuation that the service forgets needs it all.
+            prepared["include"] = [*include, _ENCRYPTED]
+        return prepared
+
+    def _sends_as_it_is(self, content: Content) -> bool:
+        client: Any = super()
+        return bool(content.id and client._prepare_provider_reasoning_item_for_openai(content.id, [content]))
+
+    def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
+        client: Any = super()
+        if kwargs.get("request_uses_service_side_storage", True):
+            return client._prepare_message_for_openai(message, **kwargs)
+        prepared: list[dict[str, Any]] = []
+        for is_plain, groups in groupby(groups_of(message.contents), key=lambda group: stamp_of(group[0]) is None):
+            if is_plain:
+                part = copy.copy(message)
+                part.contents = [content for group in groups for content in group]
+                prepared += client._prepare_message_for_openai(part, **kwargs)
+            else:
+                prepared += [item_of(group) for group in groups]
+        return prepared
+
+
+@cache
+def _with_items(base: type[Any]) -> type[Any]:
+    """Make the subclass for a client's class."""
+    from agent_framework_openai import OpenAIChatClient  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    # Deployments of Foundry, whose clients are no OpenAIChatClient, may refuse to be asked for encrypted reasoning.
+    return type(base.__name__, (_KeepsItems, base), {"always_encrypted": issubclass(base, OpenAIChatClient)})
+
+
+def complete_messages(messages: Iterable[Message], items: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Attach the items of one model call to the messages that the framework made of it.
+
+    Guarantee: pure; the messages given are not changed.
+
+    Args:
+        messages: of one model call.
+        items: its finished items, in order; may be empty.
+
+    Returns:
+        The messages as they are without items, else one message with the contents in the order of the items.
+    """
+    given = list(messages)
+    if not items or any(message.role != "assistant" for message in given):
+        return given
+    whole = copy.copy(given[0]) if given else Message("assistant", [])
+    whole.contents = attach_items([content for message in given for content in message.contents], items)
+    return [whole]
+
+
+def done_items(updates: Iterable[Any]) -> list[dict[str, Any]]:
+    """Read the finished items from live updates.
+
+    Only the event ``response.output_item.done`` has an item in full.
+
+    Guarantee: pure.
+
+    Args:
+        updates: of the chat client or of the agent, as they came; updates of other providers are passed over.
+
+    Returns:
+        The items in order, as the provider wrote them.
+    """
+    found: list[dict[str, Any]] = []
+    for update in updates:
+        event = update.raw_representation
+        while event is not None and not hasattr(event, "type") and hasattr(event, "raw_representation"):
+            event = event.raw_representation
+        if getattr(event, "type", None) == "response.output_item.done":
+            found.append(plain_item(cast("Any", event).item))
+    return found
+
+
+def plain_item(item: Any) -> dict[str, Any]:
+    """Write an item of the SDK as the provider wrote it: what it left out stays out. Guarantee: pure.
+
+    Args:
+        item: a model of the SDK, or a dictionary.
+
+    Returns:
+        JSON values.
+    """
+    dump = getattr(item, "model_dump", None)
+    return cast("dict[str, Any]", dump(mode="json", exclude_unset=True) if callable(dump) else dict(item))

@@ -1,0 +1,101 @@
+"""Errors of the OpenAI SDK: what they mean for a user, and which of them a turn can recover from."""
+
+import re
+from typing import Any, cast
+
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import Forgotten
+
+_RETRYABLE_STATUS = frozenset({408, 409, 429})
+
+_CONTINUATION_GONE = re.compile(r"(?:[Pp]revious response|Response|Conversation) with id '[^']*' not found")
+_CONTAINER_GONE = re.compile(
+    r"(?:Expected container_id: |Container (?:is expired|with id |'))\W*(?P<id>cntr_\w+)?", re.IGNORECASE
+)
+"""The service's own words: recorded, or quoted by several public projects (pydantic/pydantic-ai#7461 and others)."""
+
+
+def explain_error(error: BaseException) -> ProviderError | None:
+    """Say in a sentence why a call of the model failed, and what to do.
+
+    Guarantee: pure.
+
+    Args:
+        error: what the agent raised; the OpenAI SDK's error is looked for in its causes.
+
+    Returns:
+        The explanation, or None when the error does not come from the OpenAI SDK.
+    """
+    import openai  # noqa: PLC0415 - the SDK is only needed when it has failed
+
+    cause = _sdk_error(error)
+    if isinstance(cause, openai.APITimeoutError):
+        return ProviderError("the model did not answer in time; try again", retryable=True)
+    if isinstance(cause, openai.APIConnectionError):
+        return ProviderError(
+            f"the model's endpoint {cause.request.url.copy_with(query=None)} cannot be reached: "
+            "check OPENAI_BASE_URL or AZURE_OPENAI_ENDPOINT, and that the service is up",
+            retryable=True,
+        )
+    if isinstance(cause, openai.APIStatusError):
+        return _explain_status(cause)
+    if isinstance(cause, openai.APIError):
+        return ProviderError(f"the model's stream ended with an error: {cause.message}", retryable=True)
+    return None
+
+
+def _sdk_error(error: BaseException) -> BaseException | None:
+    import openai  # noqa: PLC0415 - the SDK is only needed when it has failed
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, openai.OpenAIError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
+def forgotten_by_service(error: BaseException) -> Forgotten | None:
+    """Tell what the service has lost, when that is why it refused a request.
+
+    Guarantee: pure.
+
+    Args:
+        error: what the agent raised.
+
+    Returns:
+        ``continuation`` when the previous response or the conversation is gone, ``container`` when a container has
+        expired, else None.
+    """
+    cause: Any = _sdk_error(error)
+    if getattr(cause, "status_code", None) not in {400, 404, 410}:
+        return None
+    said = str(cause.message)
+    if getattr(cause, "code", None) == "previous_response_not_found" or _CONTINUATION_GONE.search(said):
+        return Forgotten("continuation")
+    if named := _CONTAINER_GONE.search(said):
+        return Forgotten("container", named["id"] or "")
+    return None
+
+
+def _explain_status(error: Any) -> ProviderError:
+    status: int = error.status_code
+    body: Any = error.body
+    said = (
+        str(cast("dict[str, Any]", body).get("message") or error.message) if isinstance(body, dict) else error.message
+    )
+    advice = {
+        401: "check OPENAI_API_KEY or AZURE_OPENAI_API_KEY",
+        403: "check that the key may use this model",
+        404: "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT, and the endpoint",
+        429: "wait and try again, or raise the quota",
+    }.get(status, "try again" if status >= 500 else "check the request and the model's name")  # noqa: PLR2004
+    if getattr(error, "code", None) == "model_not_found":
+        advice = "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"
+    try:
+        retry_after = float(error.response.headers.get("retry-after", ""))
+    except ValueError:
+        retry_after = None
+    return ProviderError(
+        f"the model's service refused the call with {status}: {said.rstrip('. ')} - {advice}",
+        retryable=status in _RETRYABLE_STATUS or status >= 500,  # noqa: PLR2004
+        retry_after_seconds=retry_after,
+    )

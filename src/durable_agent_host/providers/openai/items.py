@@ -1,0 +1,221 @@
+"""Output items of the Responses API in the neutral contents of a message, and back. Pure; needs no SDK.
+
+Theory of operation. The provider's finished items (``response.output_item.done``) are laid beside the neutral contents
+that the framework made of the same model call. The contents are put into the order of the items, completed where the
+framework's stream parser left something out, and the first content of an item gets a *stamp*: the item's type and id,
+and those of its fields that cannot be rebuilt from the contents. `item_of` is the way back. An item that no content
+stands for (``mcp_list_tools`` and the like) is stamped whole on an empty text, its carrier.
+
+Source: ``_parse_chunk_from_openai`` and ``_prepare_message_for_openai`` of agent-framework-openai 1.17, which lose code
+outputs, containers, phases and MCP arguments of a stream and leave hosted calls out of a replay.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.model.provider_item import PART_OF, STAMP, is_carrier
+from durable_agent_host.providers.openai.complete import COMPLETE, parse_annotations_from_openai
+from durable_agent_host.providers.openai.rebuild import Item, rebuild_item
+
+PROVIDER: Final = "openai"
+
+_INPUT_FIELDS: Final[dict[str, frozenset[str]]] = {
+    name: frozenset(fields.split())
+    for name, fields in {
+        "message": "id role status phase content",
+        "reasoning": "id summary content encrypted_content status",
+        "function_call": "id call_id name arguments status namespace caller async",
+        "code_interpreter_call": "id code container_id outputs status",
+        "web_search_call": "id action status",
+        "file_search_call": "id queries results status",
+        "mcp_call": "id name server_label arguments output error approval_request_id status",
+        "mcp_list_tools": "id server_label tools error",
+        "mcp_approval_request": "id name server_label arguments",
+        "image_generation_call": "id result status action background output_format quality revised_prompt size",
+        "apply_patch_call": "id call_id operation status caller",
+        "custom_tool_call": "id call_id name input namespace caller async",
+        "tool_search_call": "id call_id arguments execution status",
+        "tool_search_output": "id call_id tools execution status",
+        "program": "id call_id code fingerprint",
+        "program_output": "id call_id result status",
+        "compaction": "id encrypted_content",
+    }.items()
+}
+"""Type of output item → the fields that the API takes back as input. Source: openai-python 3.52, the ``Param`` types.
+
+Items of other types are left to the framework, which sends shell and computer calls back itself.
+"""
+
+_MAY_BE_NULL: Final = frozenset({("code_interpreter_call", "outputs"), ("code_interpreter_call", "code")})
+
+
+def sendable(item: Mapping[str, Any]) -> Item:
+    """Reduce an output item to what the API takes as input.
+
+    Guarantee: pure.
+
+    Args:
+        item: as the provider gave it out, of a known type.
+
+    Returns:
+        The fields of the input form, without those that are null and need not be there.
+    """
+    kind = item["type"]
+    kept = {
+        name: value
+        for name, value in item.items()
+        if name in _INPUT_FIELDS[kind] and (value is not None or (kind, name) in _MAY_BE_NULL)
+    }
+    return {"type": kind, **kept}
+
+
+def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
+    """Give the contents of one model call the order and the identity of the provider's items.
+
+    Guarantee: pure; the contents that come back may be the same objects, with a stamp.
+
+    Args:
+        contents: what the framework made of the call.
+        items: the call's finished items, in order; may be empty.
+
+    Returns:
+        The contents in the order of the items, complete, then those that belong to no item.
+    """
+    left = [content for content in contents if not is_carrier(content)]
+    placed: list[Content] = []
+    for item in items:
+        mine = _take(left, item)
+        if item["type"] not in _INPUT_FIELDS:
+            placed += mine
+            continue
+        complete = COMPLETE.get(item["type"])
+        group = (complete(item, mine) if complete else mine) or [Content("text", text="")]
+        _stamp(group, sendable(item))
+        placed += group
+    return placed + left
+
+
+def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
+    """Take the contents of an item out of what is left."""
+    if item["type"] == "message":
+        return _take_texts(left, item)
+    ids = {item.get("id"), item.get("call_id")} - {None}
+    mine = [content for content in left if {content.id, content.call_id, content.image_id} & ids]
+    left[:] = [content for content in left if not any(content is one for one in mine)]
+    return [copy.copy(content) for content in mine]
+
+
+def _take_texts(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
+    """Take one text for each part of a message; the framework may have joined the texts of several messages."""
+    taken: list[Content] = []
+    for part in cast("list[dict[str, Any]]", item.get("content") or []):
+        said = str(part.get("text") or part.get("refusal") or "")
+        place = next((number for number, content in enumerate(left) if content.type == "text"), None)
+        if place is None or not (left[place].text or "").startswith(said):
+            taken.append(Content("text", text=said, annotations=parse_annotations_from_openai(part)))
+            continue
+        whole = left[place]
+        if whole.text == said:
+            taken.append(copy.copy(left.pop(place)))
+            continue
+        mine = copy.copy(whole)
+        mine.text, mine.annotations = said, parse_annotations_from_openai(part)
+        mine.additional_properties = copy.deepcopy(whole.additional_properties)
+        rest = copy.copy(whole)
+        rest.text, rest.annotations = (whole.text or "")[len(said) :], None
+        left[place] = rest
+        taken.append(mine)
+    return taken
+
+
+def _stamp(group: Sequence[Content], item: Item) -> None:
+    """Mark a group as an item, and keep the fields that its contents do not have."""
+    identity = {"provider": PROVIDER, "type": item["type"], "id": item.get("id")}
+    rebuilt = rebuild_item(item["type"], group)
+    lacking = {name: value for name, value in item.items() if name not in rebuilt or rebuilt[name] != value}
+    if item["type"] == "message" and "content" in lacking:
+        lacking |= _annotations_instead_of_content(item, rebuilt)
+    extra = [name for name in rebuilt if name not in item]
+    mark = {name: value for name, value in (identity | lacking).items() if name != "content" or value is not None}
+    if extra:
+        mark["without"] = extra
+    for content in group[1:]:
+        content.additional_properties = content.additional_properties | {PART_OF: item.get("id")}
+    group[0].additional_properties = group[0].additional_properties | {STAMP: mark}
+
+
+def _annotations_instead_of_content(item: Item, rebuilt: Item) -> Item:
+    """Keep a message's citations alone when only they differ, and not the text again."""
+    parts, mine = (cast("list[Item]", one["content"]) for one in (item, rebuilt))
+
+    def bare(part: Item) -> Item:
+        return {name: value for name, value in part.items() if name not in {"annotations", "logprobs"}}
+
+    if [bare(part) for part in parts] != [bare(part) for part in mine]:
+        return {}
+    given = [cast("list[Item]", part.get("annotations") or []) for part in parts]
+    return {"content": None} | ({} if given == [part.get("annotations", []) for part in mine] else {"cited": given})
+
+
+def item_of(group: Sequence[Content]) -> Item:
+    """Rebuild the provider's item from its contents.
+
+    Guarantee: pure, the inverse of `attach_items` for one item.
+
+    Args:
+        group: a stamped content, and those that are part of the same item.
+
+    Returns:
+        The item in its input form; without ``id`` when the stamp's id is None.
+    """
+    mark = cast("dict[str, Any]", group[0].additional_properties[STAMP])
+    kept = {name: value for name, value in mark.items() if name not in {"provider", "without", "cited"}}
+    rebuilt = {name: v for name, v in rebuild_item(mark["type"], group).items() if name not in mark.get("without", ())}
+    item = copy.deepcopy(rebuilt | kept)
+    for part, cited in zip(item.get("content") or [], mark.get("cited") or [], strict=False):
+        part["annotations"] = cited
+    if item["id"] is None:
+        del item["id"]
+    return item
+
+
+def stamp_of(content: Content) -> Mapping[str, Any] | None:
+    """Give the stamp of a content that begins an item of this provider, or None. Guarantee: pure.
+
+    Args:
+        content: of any type.
+
+    Returns:
+        ``type``, ``id`` and the fields that the contents do not have.
+    """
+    mark = content.additional_properties.get(STAMP)
+    is_ours = isinstance(mark, dict) and cast("dict[str, Any]", mark).get("provider") == PROVIDER
+    # The framework copies the properties of a call to its result.
+    return cast("dict[str, Any]", mark) if is_ours and content.type != "function_result" else None
+
+
+def groups_of(contents: Iterable[Content]) -> Iterator[list[Content]]:
+    """Split contents into items of this provider and single contents that belong to none.
+
+    Guarantee: pure.
+
+    Args:
+        contents: of one message, in order.
+
+    Yields:
+        Groups in order: a stamped content with its parts, or one content without a stamp.
+    """
+    group: list[Content] = []
+    for content in contents:
+        mark = stamp_of(group[0]) if group else None
+        if mark is not None and PART_OF in content.additional_properties:
+            group.append(content)
+            continue
+        if group:
+            yield group
+        group = [content]
+    if group:
+        yield group

@@ -1,0 +1,151 @@
+"""Neutral contents to the fields of the provider's item that they stand for. Pure."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import Annotation, Content
+
+Item = dict[str, Any]
+
+
+def rebuild_item(kind: str, group: Sequence[Content]) -> Item:
+    """Write what neutral contents say about an item, by the item's fields.
+
+    Guarantee: pure.
+
+    Args:
+        kind: the item's type.
+        group: its contents in order.
+
+    Returns:
+        ``type`` and the fields that the contents have; no more than ``type`` when they have lost their shape.
+    """
+    by_type = {content.type: content for content in reversed(group)}
+    build = _REBUILD.get(kind)
+    try:
+        return {"type": kind, **(build(group, by_type) if build else {})}
+    except (AttributeError, KeyError, TypeError):
+        return {"type": kind}
+
+
+def _message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    return {"role": "assistant", "status": "completed", "content": [_text_part(content) for content in group]}
+
+
+def _text_part(content: Content) -> Item:
+    kind = content.additional_properties.get("model_output_kind")
+    core: Any = content.additional_properties.get("core")
+    nested = cast("dict[str, Any]", core).get("model_output_kind") if isinstance(core, dict) else None
+    if "refusal" in {kind, nested}:
+        return {"type": "refusal", "refusal": content.text}
+    notes = [_prepare_annotation_for_openai(note) for note in content.annotations or ()]
+    return {"type": "output_text", "text": content.text, "annotations": notes}
+
+
+def _prepare_annotation_for_openai(annotation: Annotation) -> Item:
+    """Write a citation as the API does; what comes out otherwise is kept on the stamp."""
+    note = cast("dict[str, Any]", annotation)
+    regions = cast("list[Item]", note.get("annotated_regions") or [{}])
+    properties = cast("Item", note.get("additional_properties") or {})
+    span = {name: regions[0][name] for name in ("start_index", "end_index") if name in regions[0]}
+    if properties.get("container_id"):
+        named = {"container_id": properties["container_id"], "file_id": note.get("file_id")}
+        return {"type": "container_file_citation", **named, "filename": note.get("url"), **span}
+    if note.get("file_id"):
+        named = {"file_id": note["file_id"], "filename": note.get("url"), "index": properties.get("index")}
+        return {"type": "file_citation", **named}
+    return {"type": "url_citation", "url": note.get("url"), "title": note.get("title"), **span}
+
+
+def _reasoning_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    spoken = [content for content in group if content.text]
+    fields: Item = {
+        "summary": [{"type": "summary_text", "text": one.text} for one in spoken if not _is_reasoning_text(one)]
+    }
+    if plain := [{"type": "reasoning_text", "text": one.text} for one in spoken if _is_reasoning_text(one)]:
+        fields["content"] = plain
+    if sealed := next((content.protected_data for content in group if content.protected_data), None):
+        fields["encrypted_content"] = sealed
+    return fields
+
+
+def _is_reasoning_text(content: Content) -> bool:
+    return content.additional_properties.get("reasoning_text") is True
+
+
+def _function_call_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    call = group[0]
+    return {"call_id": call.call_id, "name": call.name, "arguments": call.arguments, "status": "completed"}
+
+
+def _code_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    call, result = by_type["code_interpreter_tool_call"], by_type["code_interpreter_tool_result"]
+    return {
+        "code": "".join(str(part.text) for part in call.inputs or ()),
+        "container_id": call.additional_properties.get("container_id"),
+        "outputs": [_prepare_output_for_openai(output) for output in cast("list[Content]", result.outputs or [])],
+        "status": call.status,
+    }
+
+
+def _prepare_output_for_openai(output: Content) -> Item:
+    if given := output.additional_properties.get("openai_output"):
+        return dict(given)
+    if output.type == "text":
+        return {"type": "logs", "logs": output.text}
+    return {"type": "image", "url": output.uri}
+
+
+def _web_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    call = by_type["search_tool_call"]
+    return {"action": _object(call.arguments), "status": call.status}
+
+
+def _file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    call, result = by_type["search_tool_call"], by_type["search_tool_result"]
+    found = cast("dict[str, Any]", result.result or {}).get("results")
+    return {"queries": _object(call.arguments)["queries"], "status": call.status} | (
+        {} if found is None else {"results": found}
+    )
+
+
+def _mcp_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    call = by_type["mcp_server_tool_call"]
+    result = by_type.get("mcp_server_tool_result")
+    fields: Item = {"name": call.tool_name, "server_label": call.server_name, "arguments": call.arguments}
+    if call.status:
+        fields["status"] = call.status
+    output: Any = result.output if result is not None else None
+    if isinstance(output, list):
+        fields["output"] = "".join(str(part.text) for part in cast("list[Content]", output))
+    if result is not None and "error" in result.additional_properties:
+        fields["error"] = result.additional_properties["error"]
+    return fields
+
+
+def _image_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    image = cast("Content", by_type["image_generation_tool_result"].outputs)
+    return {"result": (image.uri or "").partition("base64,")[2], "status": "completed"}
+
+
+def _approval_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    call = cast("Content", group[0].function_call)
+    return {"name": call.name, "server_label": call.server_name, "arguments": call.arguments}
+
+
+def _object(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+_REBUILD: Final[dict[str, Callable[[Sequence[Content], Mapping[str, Content]], Item]]] = {
+    "message": _message_fields,
+    "reasoning": _reasoning_fields,
+    "function_call": _function_call_fields,
+    "code_interpreter_call": _code_fields,
+    "web_search_call": _web_search_fields,
+    "file_search_call": _file_search_fields,
+    "mcp_call": _mcp_fields,
+    "image_generation_call": _image_fields,
+    "mcp_approval_request": _approval_fields,
+}

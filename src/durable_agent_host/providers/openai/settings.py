@@ -1,0 +1,54 @@
+"""The chat client that the environment asks for: OpenAI, or Azure OpenAI."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+from durable_agent_host.errors import SettingError
+
+
+def chat_client_from_environment(environment: Mapping[str, str] = os.environ) -> Any:
+    """Make the chat client that the environment asks for.
+
+    ``AZURE_OPENAI_ENDPOINT`` with ``AZURE_OPENAI_DEPLOYMENT`` means Azure OpenAI, by ``AZURE_OPENAI_API_KEY`` or,
+    without a key, by Entra ID; else ``OPENAI_API_KEY`` with ``OPENAI_MODEL`` (and ``OPENAI_BASE_URL``) means OpenAI.
+
+    Args:
+        environment: variable names to texts.
+
+    Returns:
+        An `agent_framework_openai.OpenAIChatClient`.
+
+    Raises:
+        SettingError: neither is set, or the model's name is missing; says what to set.
+    """
+    from agent_framework_openai import OpenAIChatClient  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    def setting(name: str) -> str | None:
+        return environment.get(name, "").strip() or None
+
+    endpoint, key = setting("AZURE_OPENAI_ENDPOINT"), setting("OPENAI_API_KEY")
+    if endpoint:
+        deployment = setting("AZURE_OPENAI_DEPLOYMENT") or setting("AZURE_OPENAI_MODEL")
+        if not deployment:
+            raise SettingError(
+                "AZURE_OPENAI_ENDPOINT is set: set AZURE_OPENAI_DEPLOYMENT too, to the model's deployment"
+            )
+        azure_key = setting("AZURE_OPENAI_API_KEY")
+        credential = {"api_key": azure_key} if azure_key else {"credential": _entra_credential()}
+        return OpenAIChatClient(model=deployment, azure_endpoint=endpoint, **cast("dict[str, Any]", credential))
+    if key:
+        model = setting("OPENAI_MODEL")
+        if not model:
+            raise SettingError("OPENAI_API_KEY is set: set OPENAI_MODEL too, for example to gpt-5-mini")
+        return OpenAIChatClient(model=model, api_key=key, base_url=setting("OPENAI_BASE_URL"))
+    raise SettingError(
+        "no model is configured: set AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT, or OPENAI_API_KEY and "
+        "OPENAI_MODEL, in the environment or in local.settings.json (./scripts/demo needs none of them)"
+    )
+
+
+def _entra_credential() -> Any:
+    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - only without a key
+
+    return DefaultAzureCredential()
