@@ -1,5 +1,6 @@
 """One app on one store, put together: engine, HTTP, timers. The host process and tests of apps both run it."""
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,11 @@ class AppHost:
             keys=context.keys,
         )
 
+    @property
+    def app_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop on which the app's ``async`` functions run."""
+        return self._invoker.loop
+
     def start_functions(self) -> None:
         """Start the threads that run the app's functions."""
         limits = self._limits
@@ -90,3 +96,7 @@ class AppHost:
         await self.timers.stop()
         await self.worker.stop()
         self._invoker.stop()
+
+    def close(self) -> None:
+        """After ``stop``, wait until the app's event loop has ended; only a process that goes on needs it."""
+        self._invoker.close()

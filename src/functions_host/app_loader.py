@@ -7,7 +7,7 @@ import re
 import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,18 @@ def _index(app_dir: Path, script: str) -> Sequence[worker_values.RpcFunctionMeta
     except Exception as error:
         raise StartupError(explain_refusal(error)) from error
     return found or ()
+
+
+def copy_functions(functions: Iterable[AppFunction]) -> tuple[AppFunction, ...]:
+    """Register functions once more under new ids, so that what is put around the copies leaves the originals alone."""
+    runtime: Any = importlib.import_module("azure_functions_runtime.handle_event")
+    registry: Any = runtime._functions._functions  # noqa: SLF001 - the runtime's registry
+    copies: list[AppFunction] = []
+    for function in functions:
+        copy = replace(function, function_id=str(uuid.uuid4()))
+        registry[copy.function_id] = registry[function.function_id]
+        copies.append(copy)
+    return tuple(copies)
 
 
 def _describe(metadata: worker_values.RpcFunctionMetadata) -> AppFunction:

@@ -21,6 +21,7 @@ from functions_host.app_loader import AppFunction
 from functions_host.durable_client import ClientAddresses, encode_client_binding
 from functions_host.engine.functions import TIMEOUT_KIND, Raised
 
+_CLOSE_SECONDS = 5.0
 _WORKER_LOGGER = logging.getLogger("azure.functions")
 
 
@@ -107,9 +108,18 @@ class Invoker:
         """Let the app's loop end; running functions are abandoned."""
         self._loop.call_soon_threadsafe(self._loop.stop)
 
+    def close(self) -> None:
+        """After ``stop``, wait for the app's loop to be closed; one that a function blocks is left to its fate."""
+        assert self._thread is not None
+        self._thread.join(_CLOSE_SECONDS)
+
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -1,0 +1,72 @@
+"""Crashes inside a process that goes on: a store that is dead from one moment on."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from functions_host.engine.crash import arm
+from functions_host.engine.sqlite import SqliteStore
+
+
+class CrashError(BaseException):
+    """The process has died; no ``except Exception`` of the engine may go on."""
+
+
+class MortalStore(SqliteStore):
+    """A store that can die: from then on it raises ``CrashError``, whatever is asked of it.
+
+    Args:
+        path: of the file.
+        on_death: is called once, at that moment.
+    """
+
+    def __init__(self, path: Path, on_death: Callable[[], None]) -> None:
+        super().__init__(path)
+        self._on_death = on_death
+        self._is_dead = False
+        self._commits_left = 0
+        read, transaction = self.read, self._transaction
+
+        def read_alive(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+            self._check()
+            return read(sql, values)
+
+        @contextmanager
+        def count_transaction(kind: str) -> Generator[Any]:
+            self._check()
+            with transaction(kind) as connection:
+                yield connection
+            if self._commits_left:
+                self._commits_left -= 1
+                if self._commits_left == 0:
+                    self.die()
+
+        self.read, self._transaction = read_alive, count_transaction
+
+    def die_at(self, point: str) -> None:
+        """Plan the death for a crash point of the engine; see ``engine.crash``.
+
+        Raises:
+            ValueError: there is no such point.
+        """
+        arm(point, self.die)
+
+    def die_after(self, commits: int) -> None:
+        """Plan the death for right after the n-th commit from now."""
+        self._commits_left = commits
+
+    def die(self) -> None:
+        """Die.
+
+        Raises:
+            CrashError: always.
+        """
+        if not self._is_dead:
+            self._is_dead = True
+            self._on_death()
+        raise CrashError
+
+    def _check(self) -> None:
+        if self._is_dead:
+            raise CrashError
