@@ -1,0 +1,200 @@
+"""A rehydrated turn is a live turn: the model gets the same request, item by item."""
+
+import pytest
+from agent_framework import tool
+
+from tests.durable_agent_host.wire_lab import Lab
+
+OUTPUTS = {"include": ["code_interpreter_call.outputs"]}
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"found {word}, größer 😀"
+
+
+THINK = {"reasoning": "Let me see."}
+LOOK = {"calls": [{"name": "look_up", "arguments": '{"word":  "a\\u00e9"}'}]}
+SAY = {"text": "It is so."}
+RUN = {"code": "print(1)\n# größer 😀", "logs": "1\n"}
+
+SCENARIOS: dict[str, list[list[list[dict]]]] = {
+    "text": [[[SAY]], [[SAY]], [[SAY]]],
+    "reasoned text": [[[THINK, SAY]], [[THINK, SAY]], [[THINK, SAY]]],
+    "a tool": [[[LOOK], [SAY]], [[SAY]], [[SAY]]],
+    "sequential tools": [
+        [[THINK, LOOK], [THINK, LOOK], [THINK, LOOK], [THINK, SAY]],
+        [[THINK, LOOK], [THINK, SAY]],
+        [[THINK, SAY]],
+    ],
+    "parallel tools": [
+        [[THINK, {"calls": [{"name": "look_up", "arguments": {"word": word}} for word in "abc"]}], [THINK, SAY]],
+        [[SAY]],
+    ],
+    "phases before calls": [
+        [[THINK, {"text": "I look.", "phase": "commentary"}, LOOK], [{"text": "Done.", "phase": "final_answer"}]],
+        [[{"text": "One.", "phase": "commentary"}, {"text": "Two.", "phase": "final_answer"}]],
+        [[SAY]],
+    ],
+    "code": [[[THINK, RUN, THINK, {"text": "See:", "files": ["a.csv", "b.csv"]}]], [[SAY]], [[SAY]]],
+    "code with images and tools": [
+        [
+            [THINK, RUN | {"image": True}, THINK, LOOK],
+            [THINK, RUN, THINK, RUN, {"text": "See it", "phase": "final_answer"}],
+        ],
+        [[RUN, LOOK], [SAY]],
+        [[SAY]],
+    ],
+    "arguments that are no JSON": [[[{"calls": [{"name": "look_up", "arguments": '{"word": '}]}], [SAY]], [[SAY]]],
+}
+MODES = {"unset": {}, "true": {"store": True}, "false": {"store": False}}
+
+
+def lab(scenario, mode):
+    made = Lab(tools=[look_up], options=OUTPUTS | MODES[mode])
+    for turn in SCENARIOS[scenario]:
+        made.plan(*({"items": step} for step in turn))
+    return made, [f"message {number}" for number, _ in enumerate(SCENARIOS[scenario])]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_cold_process_sends_what_a_live_one_sends(scenario, mode):
+    """Every request is the same, and a model with every known rule accepts it."""
+    live, texts = lab(scenario, mode)
+    await live.live_turns(texts)
+    cold, texts = lab(scenario, mode)
+    outcomes = [await cold.cold_turn(text) for text in texts]
+    assert [outcome.error for outcome in outcomes] == [None] * len(texts)
+    assert cold.endings == ["complete"] * sum(len(turn) for turn in SCENARIOS[scenario])
+    assert cold.bodies == live.bodies
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_replay_has_every_item_that_was_given_out(scenario):
+    """With ``store`` false the next turn has the provider's items in their order, field by field.
+
+    ``logprobs`` is optional, and not sent.
+    """
+    cold, texts = lab(scenario, "false")
+    for text in texts:
+        await cold.cold_turn(text)
+    given = [item for entry in cold.service.journal.entries[:-1] for item in entry["output"]]
+    sent = [item for item in cold.inputs[-1] if item["type"] != "function_call_output" and item.get("role") != "user"]
+    for item in given:
+        for part in item.get("content") or []:
+            part.pop("logprobs")
+    assert sent == given
+
+
+HOSTED = {"code_interpreter_call"}
+"""What the framework's client leaves out of a replay, and the live API accepts: recorded in `ci-replay-store-default`."""
+
+
+def said(item):
+    """Reduce an item to what the framework's own history can say of it.
+
+    Left out, each because the recorded accepted replays have it: the id and the phase of a message
+    (`fn-phase-encrypted`, and `reasoning-modified-history-400` for what happens without), the id of a call, its status.
+    """
+    if item["type"] == "message":
+        return (item["role"], "".join(part["text"] for part in item["content"]))
+    return tuple(
+        str(item.get(name)) for name in ("type", "call_id", "name", "arguments", "output", "encrypted_content")
+    )
+
+
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if "phases" not in name and "code" not in name])
+async def test_what_the_framework_alone_sends_is_sent(scenario):
+    """Nothing that a process with the framework's own history sends is missing, and only hosted items are more."""
+    plain, texts = lab(scenario, "false")
+    plain.service.rules = type(plain.rules)()
+    await plain.framework_turns(texts)
+    cold, texts = lab(scenario, "false")
+    for text in texts:
+        await cold.cold_turn(text)
+    assert len(cold.inputs) == len(plain.inputs)
+    for ours, theirs in zip(cold.inputs, plain.inputs, strict=True):
+        assert [said(item) for item in ours if item["type"] not in HOSTED] == [said(item) for item in theirs]
+
+
+@pytest.mark.parametrize("mode", ["unset", "true"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_service_that_keeps_the_conversation_gets_what_is_new(scenario, mode):
+    """Later turns name the response before, and send one message."""
+    cold, texts = lab(scenario, mode)
+    for text in texts:
+        await cold.cold_turn(text)
+    first_of_turn = cold.bodies[len(SCENARIOS[scenario][0])]
+    assert first_of_turn["previous_response_id"].startswith("resp_")
+    assert [item["role"] for item in first_of_turn["input"]] == ["user"]
+
+
+@pytest.mark.parametrize("mode", ["unset", "true"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_forgotten_continuation_goes_on_from_the_transcript(scenario, mode, caplog):
+    """One refused call, then the whole conversation with the provider's items; the stats and the log say so."""
+    cold, texts = lab(scenario, mode)
+    for text in texts[:-1]:
+        await cold.cold_turn(text)
+    cold.service.store.responses.clear()
+    outcome = await cold.cold_turn(texts[-1])
+    assert outcome.error is None
+    assert outcome.stats.calls_refused == 1
+    assert "no longer has the continuation" in caplog.text
+    again = cold.endings.index("refused") + 1
+    assert cold.endings.count("refused") == 1
+    assert set(cold.endings[again:]) == {"complete"}
+    given = [item["id"] for entry in cold.service.journal.entries[: again - 1] for item in entry["output"]]
+    assert [item["id"] for item in cold.inputs[again] if "id" in item] == given
+    assert (await cold.cold_turn("and on")).stats.calls_refused == 0
+
+
+async def test_a_forgotten_continuation_runs_no_tool_twice():
+    """The tools of the earlier turns stay as they ran, and the new turn's run once."""
+    ran = []
+
+    @tool
+    def count(word: str) -> str:
+        """Count."""
+        ran.append(word)
+        return word
+
+    cold = Lab(tools=[count])
+    for word in "ab":
+        cold.plan(
+            {"items": [THINK, {"calls": [{"name": "count", "arguments": {"word": word}}]}]}, {"items": [THINK, SAY]}
+        )
+    await cold.cold_turn("first")
+    cold.service.store.responses.clear()
+    assert (await cold.cold_turn("second")).error is None
+    assert ran == ["a", "b"]
+
+
+@pytest.mark.parametrize("mode", ["unset", "false"])
+async def test_an_expired_container_is_told_in_words(mode):
+    """After a long pause the code and what it printed go on as text, and the next turn is not refused again."""
+    cold, texts = lab("code with images and tools", mode)
+    await cold.cold_turn(texts[0])
+    cold.service.store.expire_containers()
+    if mode == "unset":
+        cold.service.store.responses.clear()
+    outcome = await cold.cold_turn(texts[1])
+    assert outcome.error is None
+    assert outcome.stats.calls_refused == (2 if mode == "unset" else 1)
+    again = max(number for number, ending in enumerate(cold.endings) if ending == "refused") + 1
+    words = "".join(part["text"] for item in cold.inputs[again] for part in item.get("content") or [])
+    assert "print(1)" in words
+    assert "It printed:\n1\n" in words
+    outcome = await cold.cold_turn(texts[2])
+    assert outcome.error is None
+    assert outcome.stats.calls_refused == 0
+
+
+async def test_what_else_the_service_refuses_is_not_tried_again():
+    """Another refusal ends the turn with one call."""
+    cold = Lab()
+    cold.plan({"error": {"status": 400, "message": "No."}})
+    assert (await cold.cold_turn("hello")).status == "failed"
+    assert cold.endings == ["refused"]

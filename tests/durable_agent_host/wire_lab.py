@@ -1,0 +1,116 @@
+"""The practice model in this process, and turns that are run live or from JSON state against it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx2
+import openai
+from agent_framework import Agent, AgentSession, Message
+from agent_framework_openai import OpenAIChatClient
+
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.durable.run import AgentRunner
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.providers import openai as provider
+from durable_agent_host.turns.fold import fold_updates
+from practice_model.plans import Plan
+from practice_model.recordings import Recordings
+from practice_model.rules import Rules
+from practice_model.server import PracticeModel
+
+
+@dataclass
+class Lab:
+    """A practice model with fixed ids, and an agent that asks it."""
+
+    model: str = "practice-reasoning"
+    tools: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rules: Rules = field(default_factory=Rules.strict)
+    recordings: Recordings | None = None
+    providers: Sequence[Any] = ()
+
+    def __post_init__(self):
+        self.service = PracticeModel(self.recordings, self.rules, seed="wire")
+        self.session = Session()
+        self.turns = 0
+
+    def plan(self, *steps):
+        """Script the next model calls."""
+        self.service.player.plans.append(Plan.parse({"steps": list(steps)}))
+
+    @asynccontextmanager
+    async def agent(self):
+        """Make a new client and a new agent, as a new process does."""
+        transport = httpx2.ASGITransport(app=self.service.app)
+        async with httpx2.AsyncClient(transport=transport) as http:
+            sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
+            client = OpenAIChatClient(model=self.model, async_client=sdk)
+            yield Agent(
+                client,
+                "Be brief.",
+                name="Lab",
+                tools=list(self.tools),
+                default_options=dict(self.options),
+                context_providers=list(self.providers) or None,
+            )
+
+    async def cold_turn(self, text: str) -> TurnOutcome:
+        """Run a turn as a process does that knows the session from its JSON state alone."""
+        session = decode_session(json.loads(json.dumps(encode_session(self.session))))
+        async with self.agent() as agent:
+            request = TurnRequest("Lab", "session-1", f"turn-{self.turns}", text)
+            outcome = await AgentRunner("Lab", agent, provider).run(session, request)
+        self.turns += 1
+        if outcome.status == "completed":
+            entries = self.session.entries + outcome.entries
+            self.session = replace(self.session, entries=entries, agent_session=outcome.agent_session)
+        return outcome
+
+    async def live_turns(self, texts: Sequence[str]) -> None:
+        """Run turns in one process with one session object and the messages as they were in memory."""
+        async with self.agent() as agent:
+            runner = AgentRunner("Lab", agent, provider)
+            session = None
+            said: list[Message] = []
+            for text in texts:
+                message = Message("user", [text])
+                session, updates = await _live_turn(runner, session, said, message)
+                said += [message, *fold_updates(updates, provider.complete_call).messages]
+
+    async def framework_turns(self, texts: Sequence[str]) -> None:
+        """Run turns with the framework alone: its client, its history, one session object."""
+        async with self.agent() as agent:
+            session = AgentSession(session_id="session-1")
+            for text in texts:
+                await agent.run(text, stream=True, session=session).get_final_response()
+
+    @property
+    def inputs(self) -> list[list[dict[str, Any]]]:
+        """The input items of every request that the model got."""
+        return [entry["body"]["input"] for entry in self.service.journal.entries]
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The body of every request that the model got."""
+        return [entry["body"] for entry in self.service.journal.entries]
+
+    @property
+    def endings(self) -> list[str]:
+        """How every request ended."""
+        return [entry["ended"] for entry in self.service.journal.entries]
+
+
+async def _live_turn(runner, session, said, message):
+    from durable_agent_host.history.provider import DurableSession
+
+    session = session or DurableSession(session_id="session-1")
+    session.transcript = [] if session.service_session_id else list(said)
+    stream = runner._hosted.run([message], stream=True, session=session)
+    updates = [update async for update in stream]
+    await stream.get_final_response()
+    return session, updates
