@@ -89,7 +89,7 @@ async def test_a_replay_has_every_item_that_was_given_out(scenario):
 
 
 HOSTED = {"code_interpreter_call"}
-"""What the framework's client leaves out of a replay, and the live API accepts: recorded in `ci-replay-store-default`."""
+"""What the framework's client leaves out of a replay, and the live API accepts: `ci-replay-store-default`."""
 
 
 def said(item):

@@ -154,5 +154,7 @@ def plain_item(item: Any) -> dict[str, Any]:
     Returns:
         JSON values.
     """
-    dump = getattr(item, "model_dump", None)
-    return cast("dict[str, Any]", dump(mode="json", exclude_unset=True) if callable(dump) else dict(item))
+    if not callable(dump := getattr(item, "model_dump", None)):
+        return dict(item)
+    # Providers send kinds that the SDK does not know yet, and pydantic would warn of them.
+    return cast("dict[str, Any]", dump(mode="json", exclude_unset=True, warnings=False))

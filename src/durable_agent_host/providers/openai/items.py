@@ -35,6 +35,9 @@ _INPUT_FIELDS: Final[dict[str, frozenset[str]]] = {
         "mcp_list_tools": "id server_label tools error",
         "mcp_approval_request": "id name server_label arguments",
         "image_generation_call": "id result status action background output_format quality revised_prompt size",
+        "shell_call": "id call_id action environment status caller",
+        "shell_call_output": "id call_id output max_output_length status caller",
+        "local_shell_call": "id call_id action status",
         "apply_patch_call": "id call_id operation status caller",
         "custom_tool_call": "id call_id name input namespace caller async",
         "tool_search_call": "id call_id arguments execution status",
@@ -46,10 +49,17 @@ _INPUT_FIELDS: Final[dict[str, frozenset[str]]] = {
 }
 """Type of output item → the fields that the API takes back as input. Source: openai-python 3.52, the ``Param`` types.
 
-Items of other types are left to the framework, which sends shell and computer calls back itself.
+Items of other types are left to the framework, which sends computer calls back itself.
 """
 
 _MAY_BE_NULL: Final = frozenset({("code_interpreter_call", "outputs"), ("code_interpreter_call", "code")})
+
+
+_STANDS_FOR: Final = {
+    "shell_call": {"shell_tool_call", "function_call"},
+    "shell_call_output": {"shell_tool_result"},
+}
+"""Items that share a call id with another item → the types of their own contents."""
 
 
 def sendable(item: Mapping[str, Any]) -> Item:
@@ -61,15 +71,30 @@ def sendable(item: Mapping[str, Any]) -> Item:
         item: as the provider gave it out, of a known type.
 
     Returns:
-        The fields of the input form, without those that are null and need not be there.
+        The fields of the input form, without those that are null and need not be there, and without the empty
+        ``content`` of encrypted reasoning, as recorded requests were accepted.
     """
     kind = item["type"]
+    if kind == "web_search_call":
+        item = _without_foreign_sources(item)
     kept = {
         name: value
         for name, value in item.items()
-        if name in _INPUT_FIELDS[kind] and (value is not None or (kind, name) in _MAY_BE_NULL)
+        if name in _INPUT_FIELDS[kind]
+        and (value is not None or (kind, name) in _MAY_BE_NULL)
+        and not (kind == "reasoning" and name == "content" and not value)
     }
     return {"type": kind, **kept}
+
+
+def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
+    """Leave out the sources of a search when they have a form that is no input: the API names some without a URL."""
+    action = dict(cast("Item", item.get("action") or {}))
+    sources = cast("list[Item]", action.get("sources") or [])
+    if all(source.get("type") == "url" for source in sources):
+        return dict(item)
+    del action["sources"]
+    return {**item, "action": action}
 
 
 def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
@@ -103,7 +128,12 @@ def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
     if item["type"] == "message":
         return _take_texts(left, item)
     ids = {item.get("id"), item.get("call_id")} - {None}
-    mine = [content for content in left if {content.id, content.call_id, content.image_id} & ids]
+    only = _STANDS_FOR.get(item["type"])
+    mine = [
+        content
+        for content in left
+        if {content.id, content.call_id, content.image_id} & ids and (only is None or content.type in only)
+    ]
     left[:] = [content for content in left if not any(content is one for one in mine)]
     return [copy.copy(content) for content in mine]
 

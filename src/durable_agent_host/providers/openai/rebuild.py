@@ -129,6 +129,19 @@ def _image_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> 
     return {"result": (image.uri or "").partition("base64,")[2], "status": "completed"}
 
 
+def _shell_output_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    result = group[0]
+    outputs = [
+        {
+            "outcome": {"type": "timeout"} if one.timed_out else {"type": "exit", "exit_code": one.exit_code},
+            "stdout": one.stdout,
+            "stderr": one.stderr,
+        }
+        for one in cast("list[Content]", result.outputs or [])
+    ]
+    return {"call_id": result.call_id, "output": outputs}
+
+
 def _approval_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
     call = cast("Content", group[0].function_call)
     return {"name": call.name, "server_label": call.server_name, "arguments": call.arguments}
@@ -147,5 +160,6 @@ _REBUILD: Final[dict[str, Callable[[Sequence[Content], Mapping[str, Content]], I
     "file_search_call": _file_search_fields,
     "mcp_call": _mcp_fields,
     "image_generation_call": _image_fields,
+    "shell_call_output": _shell_output_fields,
     "mcp_approval_request": _approval_fields,
 }

@@ -1,0 +1,242 @@
+"""Recorded conversations that the live API accepted: ours sends the same items on the same turn."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from agent_framework import FunctionTool
+
+from practice_model.recordings import Recordings
+from practice_model.rules import Rules
+from tests.durable_agent_host.wire_lab import Lab
+from tests.kit import RECORDINGS
+
+pytestmark = pytest.mark.recordings
+
+FOLDER = RECORDINGS / "openai-responses" / "multiturn"
+
+NO_FIT = {
+    "apply-patch-update": "the framework's client has no apply_patch tool: no content stands for its output",
+    "background-cancel": "one turn, cancelled",
+    "background-resume-starting-after": "one turn",
+    "ci-container-from-api": "one turn",
+    "ci-uploaded-file": "one turn",
+    "four-turns-encrypted-stream": "requests were not recorded",
+    "image-generation-jpeg": "one turn",
+    "mcp-approval": "the approval is an answer that the host has no route for yet",
+    "programmatic-tool-calls": "requests were not recorded",
+    "reasoning-store-disabled": "two separate turns",
+    "store-false-then-404": "one turn",
+}
+"""Recording → why it has no second turn that the host can take."""
+
+CHANGED_BY_ITS_CLIENT = {
+    "reasoning-modified-history-400": "turn 2 is the rejection, and turn 3 has a history that the caller made up",
+}
+
+NOT_COMPARED = {
+    "ci-replay-store-default": {"outputs": "the recorded client sent null; the outputs themselves are accepted, too"},
+    "fn-phase-encrypted": {"content": "the recording has other quotation marks in the request than in the answer"},
+    "fn-plain-gpt4o": {"call_id": "the recorded client sent the item's id as the call id"},
+    "fn-tool-variations": {
+        "call_id": "the recorded client sent the item's id as the call id",
+        "phase": "the recorded client left it out",
+    },
+    "fn-roundtrip-encrypted-llm": {"arguments": "the recorded client wrote the arguments anew"},
+    "mcp-replay": {
+        "tools": "the recorded client sent an empty list; the provider gave the list out",
+        "output": "the recorded client left it out",
+    },
+    "web-search-replay-store-false": {"id": "the recorded client made up the message's id"},
+}
+"""Recording → field → what its client changed; ours is what the provider gave out."""
+
+
+@dataclass
+class Step:
+    """One recorded call of the model: its request, and the name of its answer."""
+
+    body: dict
+    answer: str
+
+    @property
+    def items(self):
+        """The input in one form, without instructions."""
+        return [plain(item) for item in self.body["input"] if item.get("role") not in {"system", "developer"}]
+
+
+def plain(item):
+    """Write an item in one form: typed, its text in parts, without what is optional in an accepted request.
+
+    Optional, each seen left out or different in accepted requests: ids and status of messages, calls and outputs where
+    the recorded client left them out, ``annotations`` and ``logprobs``, fields that are null.
+    """
+    item = without_nulls(item)
+    item.setdefault("type", "message")
+    if item["type"] == "message":
+        said = "output_text" if item["role"] == "assistant" else "input_text"
+        parts = item["content"] if isinstance(item["content"], list) else [{"type": said, "text": item["content"]}]
+        item["content"] = [{"type": part["type"], "text": part["text"]} for part in parts]
+    return item
+
+
+def without_nulls(value):
+    """Leave out what is null, at every level."""
+    if isinstance(value, dict):
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def conversations(name):
+    """Split a recording into conversations: a request that does not go on from the one before begins another."""
+    found: list[list[Step]] = []
+    for turn in json.loads((FOLDER / name / "turns.json").read_text())["turns"]:
+        files = [value for value in turn.values() if isinstance(value, str)]
+        asked = next((file for file in files if file.endswith(".request.json")), None)
+        if asked is None or not turn["path"].endswith("/responses"):
+            continue
+        step = Step(json.loads((FOLDER / name / asked).read_text()), f"multiturn/{name}/{asked.split('.')[0]}")
+        goes_on = step.body.get("previous_response_id") or step.body.get("conversation") or _replays(step)
+        if goes_on and found:
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return [steps for steps in found if len(steps) > 1]
+
+
+def _replays(step):
+    return any(item["type"] != "message" or item["role"] == "assistant" for item in step.items)
+
+
+def tools_of(steps):
+    """Make the recorded function tools; each call returns what was recorded for it."""
+    items = [item for step in steps for item in step.items]
+    answers = [json.loads(path.read_text()) for path in FOLDER.parent.glob("multiturn/*/*.response.json")]
+    calls = {item["call_id"]: item for item in items if item["type"] == "function_call"}
+    calls |= {
+        item["call_id"]: item
+        for body in answers
+        for item in body.get("output") or []
+        if item["type"] == "function_call"
+    }
+    outputs = {
+        (
+            calls[item["call_id"]]["name"],
+            json.dumps(json.loads(calls[item["call_id"]]["arguments"]), sort_keys=True),
+        ): item
+        for item in items
+        if item["type"] == "function_call_output"
+    }
+
+    def tool(offered):
+        def run(**arguments):
+            return outputs[offered["name"], json.dumps(arguments, sort_keys=True)]["output"]
+
+        return FunctionTool(
+            name=offered["name"], description="", func=run, input_model=offered.get("parameters") or {"type": "object"}
+        )
+
+    offered = {one["name"]: one for step in steps for one in step.body.get("tools") or [] if one["type"] == "function"}
+    return [tool(one) for one in offered.values()]
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    if not FOLDER.is_dir():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
+    return Recordings.load(RECORDINGS)
+
+
+def names():
+    if not FOLDER.is_dir():
+        return ["none"]
+    return sorted(path.name for path in FOLDER.iterdir() if path.name not in NO_FIT | CHANGED_BY_ITS_CLIENT)
+
+
+@pytest.mark.parametrize("name", names())
+async def test_the_request_has_the_recorded_items(name, recordings):
+    """Run a recorded conversation with a fresh process for each turn: every request has the accepted items."""
+    found = conversations(name)
+    assert found, f"say in NO_FIT why {name} has no second turn"
+    for steps in found:
+        continues = any(step.body.get("previous_response_id") or step.body.get("conversation") for step in steps)
+        lab = Lab(
+            model="gpt-recorded",
+            tools=tools_of(steps),
+            options={} if continues else {"store": False},
+            rules=Rules(),
+            recordings=recordings,
+        )
+        lab.plan(*({"recording": step.answer} for step in steps))
+        for text in new_texts(steps):
+            outcome = await lab.cold_turn(text)
+            assert outcome.error is None
+        assert len(lab.inputs) == len(steps)
+        for step, sent in zip(steps, lab.inputs, strict=True):
+            compare(step.items, [plain(item) for item in sent], NOT_COMPARED.get(name, {}))
+
+
+def new_texts(steps):
+    """Give the user's messages, each once."""
+    texts: list[str] = []
+    for step in steps:
+        asked = [item["content"][0]["text"] for item in step.items if item.get("role") == "user"]
+        continues = step.body.get("previous_response_id") or step.body.get("conversation")
+        texts += asked if continues else asked[len(texts) :]
+    return texts
+
+
+def compare(accepted, sent, not_compared):
+    """Hold what we send against the recorded items, in order."""
+    if not any(item["type"] == "reasoning" for item in accepted):
+        # The recorded client left the reasoning out; with its payload and its follower it is accepted, too.
+        sent = [item for item in sent if item["type"] != "reasoning"]
+    assert [item["type"] for item in sent] == [item["type"] for item in accepted]
+    for ours, theirs in zip(sent, accepted, strict=True):
+        optional = ({"id", "status"} - theirs.keys()) | not_compared.keys()
+        assert {name: value for name, value in ours.items() if name not in optional} == {
+            name: value for name, value in theirs.items() if name not in not_compared
+        }
+
+
+def test_every_recording_has_its_place():
+    """A recording that was added is compared, or listed with the reason why it cannot be."""
+    if FOLDER.is_dir():
+        listed = {*NO_FIT, *CHANGED_BY_ITS_CLIENT, *NOT_COMPARED}
+        assert listed <= {path.name for path in Path(FOLDER).iterdir()}
+
+
+OWN_TOOLS = {"function_call", "custom_tool_call", "local_shell_call", "apply_patch_call", "mcp_approval_request"}
+"""Calls that wait for an answer of the app."""
+
+
+def singles():
+    if not FOLDER.is_dir():
+        return ["none"]
+    return sorted(path.stem for path in FOLDER.parent.glob("*.jsonl") if ends_with_an_answer(path))
+
+
+def ends_with_an_answer(path):
+    events = [json.loads(line)["data"] for line in path.read_text().splitlines()]
+    kinds = {event["item"]["type"] for event in events if event["type"] == "response.output_item.done"}
+    return events[-1]["type"] == "response.completed" and not kinds & OWN_TOOLS
+
+
+@pytest.mark.parametrize("name", singles())
+async def test_the_next_turn_has_every_recorded_item(name, recordings):
+    """What a recorded stream gave out is there on the next turn of a cold process, in order and once."""
+    lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
+    lab.plan({"recording": name}, {"text": "Yes."})
+    assert (await lab.cold_turn("first")).error is None
+    assert (await lab.cold_turn("second")).error is None
+    given = [plain(item) for item in lab.service.journal.entries[0]["output"]]
+    if not any(item.get("encrypted_content") for item in given):
+        # Without its payload a service that stored nothing cannot know the reasoning, nor the ids that ask for it.
+        given = [item for item in given if item["type"] != "reasoning"]
+    sent = [plain(item) for item in lab.inputs[1][1:-1]]
+    assert [item["type"] for item in sent] == [item["type"] for item in given]
+    for ours, theirs in zip(sent, given, strict=True):
+        assert theirs | ours == theirs
+        assert theirs.keys() - ours.keys() <= {"id", "status", "content"} & theirs.keys()
