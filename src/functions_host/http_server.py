@@ -19,7 +19,7 @@ from functions_host.http_streaming import LoopBridge, StreamingCall
 from functions_host.http_triggers import read_request, write_response
 from functions_host.invoke import Datum, Invoker, client_inputs
 from functions_host.keys import Keys
-from functions_host.routing import RouteError, RouteTable
+from functions_host.routing import RouteError, RouteTable, compile_template
 
 _logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 104_857_600
@@ -144,6 +144,10 @@ def _make_routes(functions: Iterable[AppFunction], prefix: str) -> RouteTable[Ap
         if function.http is not None
     ]
     for index, (template, methods, function) in enumerate(routes):
+        try:
+            compile_template(template)
+        except RouteError as error:
+            raise StartupError(f"Function {function.name!r} cannot be served: {error}.") from error
         for other_template, other_methods, other in routes[:index]:
             is_shared = not methods or not other_methods or methods & other_methods
             if is_shared and template.strip("/").lower() == other_template.strip("/").lower():
@@ -151,10 +155,7 @@ def _make_routes(functions: Iterable[AppFunction], prefix: str) -> RouteTable[Ap
                     f"Functions {other.name!r} and {function.name!r} have the same route {template!r}; change one of "
                     "the routes, or give them different methods."
                 )
-    try:
-        return RouteTable(routes)
-    except RouteError as error:
-        raise StartupError(f"An HTTP function cannot be served: {error}.") from error
+    return RouteTable(routes)
 
 
 class RequestLog:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 _PARAMETER = re.compile(
-    r"\{(?P<stars>\*{0,2})(?P<name>[^{}:=?]+)(?P<constraints>(?::[^{}=?]*(?:\{[^{}]*\}[^{}=?]*)*)?)"
-    r"(?:=(?P<default>[^{}?]*))?(?P<optional>\??)\}"
+    r"(?P<stars>\*{0,2})(?P<name>[^/{}:=?*]+)(?P<constraints>(?::[^:=?()]*(?:\((?:[^()]|\([^()]*\))*\))?)*)"
+    r"(?:=(?P<default>[^?]*))?(?P<optional>\??)"
 )
-_CONSTRAINT = re.compile(r":([a-zA-Z]+)(?:\(((?:[^()]|\([^()]*\))*)\))?")
+_CONSTRAINT = re.compile(r":([^:=?()]*)(?:\(((?:[^()]|\([^()]*\))*)\))?")
+# In a parameter, a brace is written twice.
+_TOKEN = re.compile(r"(?P<doubled>\{\{|\}\})|\{(?P<parameter>(?:[^{}]|\{\{|\}\})*)\}|(?P<other>.)", re.DOTALL)
 _LITERAL_RANK, _CONSTRAINED_RANK, _PLAIN_RANK, _CATCH_ALL_RANK = range(4)
 
 
@@ -104,18 +106,25 @@ def compile_template(text: str) -> Template:
     """Compile a route template, prefix included.
 
     Raises:
-        RouteError: a constraint that does not exist, or a first segment that belongs to the host.
+        RouteError: it cannot be read, has a constraint that does not exist, or begins with a segment of the host.
     """
     pattern, parameters, rank = "", list[_Parameter](), list[int]()
-    for index, segment in enumerate(part for part in text.strip("/").split("/") if part):
-        if index == 0 and segment.lower() in {"admin", "runtime"}:
-            raise RouteError(f"the route {text!r} starts with {segment!r}, which belongs to the host")
-        piece, found, segment_rank = _compile_segment(segment, len(parameters))
-        may_be_absent = len(found) == 1 and _PARAMETER.fullmatch(segment) is not None and _may_be_absent(found[0])
+    segments = _read_segments(text)
+    for index, segment in enumerate(segments):
+        found = [part for part in segment if isinstance(part, _Parameter)]
+        if index == 0 and not found and str(segment[0]).lower() in {"admin", "runtime"}:
+            raise RouteError(f"the route {text!r} starts with {segment[0]!r}, which belongs to the host")
+        if any(parameter.catch_all for parameter in found) and (len(segment) > 1 or segment is not segments[-1]):
+            raise RouteError(f"in the route {text!r} a catch-all parameter is not the last segment")
+        piece = _compile_segment(segment, len(parameters))
+        may_be_absent = len(segment) == 1 and len(found) == 1 and _may_be_absent(found[0])
         separator = "/" if index else ""
         pattern += f"(?:{separator}{piece})?" if may_be_absent else separator + piece
         parameters += found
-        rank.append(segment_rank)
+        rank.append(_rank(found))
+    names = [parameter.name.lower() for parameter in parameters]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise RouteError(f"the route {text!r} has the parameter {twice!r} twice")
     return Template(text, re.compile(pattern, re.IGNORECASE | re.DOTALL), tuple(parameters), tuple(rank))
 
 
@@ -123,27 +132,51 @@ def _may_be_absent(parameter: _Parameter) -> bool:
     return parameter.optional or parameter.default is not None or parameter.catch_all
 
 
-def _compile_segment(segment: str, first: int) -> tuple[str, list[_Parameter], int]:
-    pattern, parameters, position = "", list[_Parameter](), 0
-    for match in _PARAMETER.finditer(segment):
-        parameter = _read_parameter(match)
-        body = ".*" if parameter.catch_all else "[^/]+"
-        pattern += re.escape(segment[position : match.start()]) + f"(?P<p{first + len(parameters)}>{body})"
-        parameters.append(parameter)
-        position = match.end()
-    pattern += re.escape(segment[position:])
+def _read_segments(text: str) -> list[list[str | _Parameter]]:
+    segments: list[list[str | _Parameter]] = [[]]
+    for token in _TOKEN.finditer(text.strip("/")):
+        if token["parameter"] is not None:
+            segments[-1].append(_read_parameter(text, token["parameter"].replace("{{", "{").replace("}}", "}")))
+        elif token[0] == "/":
+            segments.append([])
+        elif token[0] in {"{", "}"}:
+            raise RouteError(
+                f"the route {text!r} has a brace without its counterpart; inside a parameter, write '{{{{' and '}}}}'"
+            )
+        else:
+            character = token["other"] or token[0][0]
+            literal = segments[-1].pop() if segments[-1] and isinstance(segments[-1][-1], str) else ""
+            segments[-1].append(f"{literal}{character}")
+    return [segment for segment in segments if segment]
+
+
+def _compile_segment(segment: list[str | _Parameter], first: int) -> str:
+    pattern, number = "", first
+    for part in segment:
+        if isinstance(part, str):
+            pattern += re.escape(part)
+        else:
+            pattern += f"(?P<p{number}>{'.*' if part.catch_all else '[^/]+'})"
+            number += 1
+    return pattern
+
+
+def _rank(parameters: list[_Parameter]) -> int:
     if not parameters:
-        return pattern, parameters, _LITERAL_RANK
+        return _LITERAL_RANK
     if parameters[0].catch_all:
-        return pattern, parameters, _CATCH_ALL_RANK
-    return pattern, parameters, _CONSTRAINED_RANK if parameters[0].checks else _PLAIN_RANK
+        return _CATCH_ALL_RANK
+    return _CONSTRAINED_RANK if parameters[0].checks else _PLAIN_RANK
 
 
-def _read_parameter(match: re.Match[str]) -> _Parameter:
+def _read_parameter(text: str, content: str) -> _Parameter:
+    match = _PARAMETER.fullmatch(content)
+    if match is None:
+        raise RouteError(f"the route {text!r} has a parameter that cannot be read: {content!r}")
     checks = tuple((name.lower(), argument) for name, argument in _CONSTRAINT.findall(match["constraints"]))
     for name, _ in checks:
         if name not in _CHECKS:
-            raise RouteError(f"the route constraint {name!r} does not exist")
+            raise RouteError(f"in the route {text!r} the constraint {name!r} does not exist")
     return _Parameter(match["name"], checks, match["default"], bool(match["optional"]), bool(match["stars"]))
 
 

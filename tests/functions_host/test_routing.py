@@ -24,12 +24,14 @@ from functions_host.routing import RouteError, RouteTable, compile_template
         ("a/{n:length(2,3)}", "a/abcd", None),
         ("a/{n:guid}", "a/0f1e2d3c-4b5a-5978-8695-a4b3c2d1e0f1", {"n": "0f1e2d3c-4b5a-5978-8695-a4b3c2d1e0f1"}),
         ("a/{n:bool}", "a/TRUE", {"n": "TRUE"}),
-        (r"a/{n:regex(^\d{3}$)}", "a/123", {"n": "123"}),
-        (r"a/{n:regex(^\d{3}$)}", "a/1234", None),
+        (r"a/{n:regex(^\d{{3}}$)}", "a/123", {"n": "123"}),
+        (r"a/{n:regex(^\d{{3}}$)}", "a/1234", None),
         ("a/{n:int:min(10)?}", "a", {}),
         ("a/{n:int:min(10)?}", "a/9", None),
         ("files/{name}.{ext}", "files/report.pdf", {"name": "report", "ext": "pdf"}),
         ("{a}/{b}", "x/y", {"a": "x", "b": "y"}),
+        ("a/{n:regex(^x?=[12]/?$)}", "a/x=1", {"n": "x=1"}),
+        ("a/{{b}}/{c}", "a/{b}/1", {"c": "1"}),
     ],
 )
 def test_templates_match(template: str, path: str, expected: dict[str, str] | None):
@@ -60,8 +62,24 @@ def test_encoded_slashes_do_not_end_a_segment():
     assert table.find("GET", "/a/b%2Fc%20d") == (1, {"x": "b%2Fc d"})
 
 
-def test_routes_of_the_host_are_refused():
-    """Apps may not serve admin and runtime, nor use constraints that do not exist."""
-    for bad in ("admin/x", "Runtime/y", "a/{x:nothing}"):
-        with pytest.raises(RouteError):
-            compile_template(bad)
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("admin/x", "belongs to the host"),
+        ("Runtime/y", "belongs to the host"),
+        ("a/{x:nothing}", "constraint 'nothing' does not exist"),
+        ("a/{b", "a brace without its counterpart"),
+        ("a/b}", "a brace without its counterpart"),
+        (r"a/{n:regex(^\d{3}$)}", "inside a parameter, write '{{' and '}}'"),
+        ("a/{}", "cannot be read"),
+        ("a/{b}/{B}", "the parameter 'b' twice"),
+        ("a/{*rest}/b", "a catch-all parameter is not the last segment"),
+        ("a/x{*rest}", "a catch-all parameter is not the last segment"),
+    ],
+)
+def test_templates_that_cannot_be_served_are_refused(template: str, reason: str):
+    """What ASP.NET Core's routing does not take is told with the template, instead of never matching."""
+    with pytest.raises(RouteError) as caught:
+        compile_template(template)
+    assert reason in str(caught.value)
+    assert repr(template) in str(caught.value)
