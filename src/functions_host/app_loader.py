@@ -1,6 +1,7 @@
 """Load an app's ``function_app.py`` and index its functions with Microsoft's own worker library."""
 
 import importlib
+import inspect
 import json
 import os
 import re
@@ -49,7 +50,8 @@ class HttpTrigger:
 class AppFunction:
     """One indexed function.
 
-    ``durable_name`` is set for orchestrators, activities and entities; ``binding`` is the trigger as declared.
+    ``durable_name`` is set for orchestrators, activities and entities; ``binding`` is the trigger as declared;
+    ``is_async_orchestrator`` marks one that the SDK cannot run, as it only takes generators and plain functions.
     """
 
     name: str
@@ -63,6 +65,7 @@ class AppFunction:
     has_return: bool
     binding: Mapping[str, Any]
     retry: worker_values.RpcRetryOptions | None = None
+    is_async_orchestrator: bool = False
 
     @property
     def is_served(self) -> bool:
@@ -176,4 +179,9 @@ def _describe(metadata: worker_values.RpcFunctionMetadata) -> AppFunction:
         has_return=bool(registered.has_return),
         binding=trigger,
         retry=metadata.retry_options,
+        is_async_orchestrator=_is_async(getattr(registered.func, "orchestrator_function", None)),
     )
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)

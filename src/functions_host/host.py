@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from functions_host.errors import StartupError
 from functions_host.host_json import read_host_settings
 from functions_host.http_server import HostServer, RequestLog, open_listener
 from functions_host.keys import load_keys
-from functions_host.listing import list_functions, list_keys
+from functions_host.listing import list_functions, list_keys, list_oddities
 from functions_host.settings import LocalHost, apply_local_settings, prepare_environment
 
 _logger = logging.getLogger(__name__)
@@ -116,7 +116,8 @@ async def _serve(  # noqa: PLR0917 - what main has prepared
         print(_announcement(options, context, functions), flush=True)  # noqa: T201
         host.start_work()
 
-    _warn_of_unserved(functions)
+    for sentence in list_oddities(functions):
+        _logger.warning("%s", sentence)
     server = HostServer(_wrap(host.http, local, log_requests=options.verbose), announce)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -156,9 +157,3 @@ def _stop(server: HostServer) -> None:
 def _shown_host(host: str) -> str:
     shown = _ANY_ADDRESSES.get(host, host)
     return f"[{shown}]" if ":" in shown and not shown.startswith("[") else shown
-
-
-def _warn_of_unserved(functions: Iterable[AppFunction]) -> None:
-    unserved = [f"{function.name} ({function.trigger})" for function in functions if not function.is_served]
-    if unserved:
-        _logger.warning("This host does not serve: %s.", ", ".join(unserved))

@@ -1,4 +1,4 @@
-"""What ``start`` says about an app: its functions with their routes, and its keys."""
+"""What ``start`` says about an app: its functions with their routes, its keys, and what is odd about it."""
 
 from collections.abc import Iterable
 
@@ -34,3 +34,30 @@ def list_keys(keys: Keys) -> str:
         f"    host key (functions of level FUNCTION): {keys.function}\n"
         f"    system key (Durable Task and MCP endpoints): {keys.system}"
     )
+
+
+def list_oddities(functions: Iterable[AppFunction]) -> list[str]:
+    """Write a sentence for each thing that loads as it does on the real host, but cannot be what was meant."""
+    functions = list(functions)
+    oddities: list[str] = (
+        [] if functions else ["The app has no functions: nothing is registered with it, or all are off."]
+    )
+    if unserved := [f"{function.name} ({function.trigger})" for function in functions if not function.is_served]:
+        oddities.append(f"This host does not serve: {', '.join(unserved)}.")
+    seen: dict[tuple[str, str], AppFunction] = {}
+    for function in functions:
+        if function.is_async_orchestrator:
+            oddities.append(
+                f"Orchestrator function {function.name!r} is async, so all its instances will fail; write it with "
+                "'def', and wait for tasks with 'yield'."
+            )
+        if function.durable_name is not None:
+            key = function.trigger, function.durable_name.lower()
+            if other := seen.get(key):
+                oddities.append(
+                    f"Functions {other.name!r} and {function.name!r} are both {function.trigger}s with the name "
+                    f"{function.durable_name!r}, in which case does not count; only {function.name!r} is called. "
+                    "Rename one of them."
+                )
+            seen[key] = function
+    return oddities

@@ -11,6 +11,9 @@ from typing import Any, cast
 from functions_host.errors import StartupError
 
 _SETTING = re.compile(r"%([^%]+)%")
+_TEXT = r'(?P<text>"(?:[^"\\]|\\.)*")'
+_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class LocalHost:
 def apply_local_settings(app_dir: Path, environment: MutableMapping[str, str]) -> LocalHost:
     """Put the ``Values`` of ``local.settings.json`` into the environment, where not already set.
 
+    As the Core Tools do, it takes comments and trailing commas in that file.
+
     Returns:
         The ``Host`` section.
 
@@ -34,13 +39,19 @@ def apply_local_settings(app_dir: Path, environment: MutableMapping[str, str]) -
     path = app_dir / "local.settings.json"
     if not path.is_file():
         return LocalHost()
-    body = read_json_object(path)
+    body = _parse_object(path, _TRAILING_COMMA.sub(_keep_text, _COMMENT.sub(_keep_text, _read(path))), "")
     if body.get("IsEncrypted") is True:
         raise StartupError(f"{path} is encrypted; run 'func settings decrypt' in the app's folder.")
+    if not isinstance(body.get("Values", {}), dict):
+        raise StartupError(f'{path}: Values has to be an object of settings, such as {{"NAME": "value"}}.')
     for name, value in section(body, "Values").items():
         if value is not None and name not in environment:
             environment[name] = value if isinstance(value, str) else json.dumps(value)
     return _read_host_section(path, section(body, "Host"))
+
+
+def _keep_text(match: re.Match[str]) -> str:
+    return match["text"] or ""
 
 
 def _read_host_section(path: Path, host: Mapping[str, Any]) -> LocalHost:
@@ -81,10 +92,21 @@ def read_json_object(path: Path) -> dict[str, Any]:
     Raises:
         StartupError: it does not.
     """
+    return _parse_object(path, _read(path), "; the Python SDK reads it without comments")
+
+
+def _read(path: Path) -> str:
     try:
-        body = json.loads(path.read_text(encoding="utf-8-sig"))
+        return path.read_text(encoding="utf-8-sig")
     except ValueError as error:
-        raise StartupError(f"{path} is not valid JSON ({error}); the Python SDK reads it without comments.") from error
+        raise StartupError(f"{path} is not UTF-8 text ({error}).") from error
+
+
+def _parse_object(path: Path, text: str, advice: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise StartupError(f"{path} is not valid JSON ({error}){advice}.") from error
     if not isinstance(body, dict):
         raise StartupError(f"{path} must hold a JSON object.")
     return cast("dict[str, Any]", body)

@@ -88,6 +88,46 @@ def test_host_json_and_local_settings(start_host: StartHost, tmp_path: Path):
     host.stop()
 
 
+def test_local_settings_may_have_comments(start_host: StartHost, tmp_path: Path):
+    """Comments and trailing commas are passed over, as by the Core Tools; inside of texts they stay."""
+    code = MINIMAL + "\nimport os\n@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n"
+    code += "    return os.environ['ADDRESS'] + os.environ['COUNT']\n"
+    app = write_app(tmp_path / "app", code)
+    (app / "local.settings.json").write_text(
+        '{ // for this machine\n"Values": {/* model */ "ADDRESS": "http://here/*,}", "COUNT": 3,},\n}'
+    )
+    host = start_host(app, tmp_path / "data")
+    assert host.send("GET", "/api/text").text == "http://here/*,}3"
+    host.stop()
+    (app / "local.settings.json").write_text('{"Values": ["A"]}')
+    assert "Values has to be an object" in fail_to_start(app, tmp_path / "data")
+
+
+def test_what_is_odd_about_an_app_is_told(start_host: StartHost, tmp_path: Path):
+    """An async orchestrator, and names of orchestrators that differ only in case, are warned of at the start."""
+    code = (
+        MINIMAL
+        + """
+@app.orchestration_trigger(context_name="context")
+async def waiting(context):
+    return 1
+
+@app.orchestration_trigger(context_name="context", orchestration="Order")
+def first(context):
+    return 1
+
+@app.orchestration_trigger(context_name="context", orchestration="order")
+def second(context):
+    return 2
+"""
+    )
+    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
+    host.stop()
+    log = host.log.read_text()
+    assert "'waiting' is async, so all its instances will fail; write it with 'def'" in log
+    assert "Functions 'first' and 'second' are both orchestrationTriggers with the name 'order'" in log
+
+
 def test_a_port_in_use(tmp_path: Path):
     """The message names the port and the option."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -175,7 +215,9 @@ def test_an_older_python_is_told(tmp_path: Path):
 
 
 def test_functions_that_the_worker_refuses(tmp_path: Path):
-    """The worker's message names the function."""
+    """The message names the function, also when the host refuses its route."""
+    lost = MINIMAL + "\n@app.route(route='a/{id')\ndef lost(req: func.HttpRequest) -> str:\n    return ''\n"
+    assert "Function 'lost' cannot be served" in fail_to_start(write_app(tmp_path / "d", lost), tmp_path / "data")
     code = MINIMAL + "\n@app.route(route='bad')\ndef bad_one(req: dict) -> str:\n    return ''\n"
     assert "bad_one" in fail_to_start(write_app(tmp_path / "a", code), tmp_path / "data")
     twice = MINIMAL + "\nother = func.FunctionApp()\n"
