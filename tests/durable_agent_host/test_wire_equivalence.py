@@ -1,7 +1,9 @@
 """A rehydrated turn is a live turn: the model gets the same request, item by item."""
 
+from dataclasses import replace
+
 import pytest
-from agent_framework import tool
+from agent_framework import ContextProvider, tool
 
 from tests.durable_agent_host.wire_lab import Lab
 
@@ -198,3 +200,66 @@ async def test_what_else_the_service_refuses_is_not_tried_again():
     cold.plan({"error": {"status": 400, "message": "No."}})
     assert (await cold.cold_turn("hello")).status == "failed"
     assert cold.endings == ["refused"]
+
+
+def of_upstream(call_ids):
+    """A history as upstream stored it: reasoning without its payload, calls without the provider's ids."""
+    calls = [
+        {"$type": "functionCall", "callId": one, "name": "look_up", "arguments": {"word": "a"}} for one in call_ids
+    ]
+    results = [{"$type": "functionResult", "callId": one, "result": "found"} for one in call_ids]
+    thought = {"$type": "unknown", "content": {"type": "text_reasoning", "text": "", "id": "rs_1"}}
+    asked = [{"role": "user", "contents": [{"$type": "text", "text": "look"}]}]
+    said = [
+        {"role": "assistant", "contents": [thought, *calls]},
+        {"role": "tool", "contents": results},
+        {"role": "assistant", "contents": [{"$type": "text", "text": "Found."}]},
+    ]
+    return [
+        {"$type": "request", "correlationId": "t", "createdAt": "now", "messages": asked},
+        {"$type": "response", "correlationId": "t", "createdAt": "now", "messages": said},
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("call_ids", [["call_1", "call_2"], ["toolu_01", "x" * 100], ["größer 😀", "call_1"]], ids=len)
+async def test_a_history_that_lost_its_ids_is_accepted(mode, call_ids):
+    """Sessions of upstream go on: no reasoning without its payload, valid ids, call ids that pair."""
+    cold = Lab(tools=[look_up], options=MODES[mode])
+    cold.session = replace(cold.session, entries=(*of_upstream(call_ids), *of_upstream(call_ids)))
+    for _ in range(2):
+        assert (await cold.cold_turn("go on")).error is None
+    first = cold.inputs[0]
+    assert [item["type"] for item in first if item["type"] != "message"] == [
+        *["function_call"] * 2,
+        *["function_call_output"] * 2,
+    ] * 2
+    ids = [item["id"] for item in first if item["type"] == "function_call"]
+    assert len(set(ids)) == 4
+    if mode == "false":
+        assert [item["id"] for item in cold.inputs[1] if item["type"] == "function_call"] == ids
+
+
+class Counting(ContextProvider):
+    """A context provider that counts its turns in the session's state."""
+
+    def __init__(self):
+        super().__init__("counting")
+        self.seen = []
+
+    async def before_run(self, *, agent, session, context, state):
+        """Count the turn."""
+        state["turns"] = state.get("turns", 0) + 1
+        self.seen.append((session.session_id, state["turns"]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_context_providers_go_on_in_one_session(mode):
+    """Four turns have one session id, and the provider's state grows."""
+    counting = Counting()
+    cold = Lab(options=MODES[mode], providers=[counting])
+    for number in range(4):
+        assert (await cold.cold_turn(f"turn {number}")).error is None
+    assert counting.seen == [("session-1", number) for number in range(1, 5)]
+    texts = [part["text"] for item in cold.inputs[-1] if item.get("role") == "user" for part in item["content"]]
+    assert texts == (["turn 3"] if mode != "false" else [f"turn {number}" for number in range(4)])

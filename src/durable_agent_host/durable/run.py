@@ -21,6 +21,7 @@ from agent_framework import (
 
 from durable_agent_host.codec.answer import check_answer
 from durable_agent_host.codec.content import decode_usage, encode_content, plain_json
+from durable_agent_host.codec.identity import identify_calls
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.durable.listener import TurnListener
 from durable_agent_host.errors import ProviderError, TurnError, error_details
@@ -164,6 +165,7 @@ class AgentRunner:
         if agent_session.service_session_id:
             return [message]
         transcript = replay_messages(session.entries)
+        identify_calls(transcript, session_id=f"{request.agent}@{request.session_id}")
         self._note_containers(agent_session, transcript, lost)
         transcript = self._provider.without_containers(transcript, agent_session.expired_containers)
         if not self._keeps_items:

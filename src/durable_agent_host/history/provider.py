@@ -27,6 +27,7 @@ class DurableSession(AgentSession):
 
     @expired_containers.setter
     def expired_containers(self, container_ids: Sequence[str]) -> None:
+        """Remember them with the session."""
         self.state.setdefault(TranscriptProvider.SOURCE_ID, {})[_EXPIRED] = list(dict.fromkeys(container_ids))
 
 

@@ -57,6 +57,20 @@ def _complete_mcp(item: Mapping[str, Any], mine: list[Content]) -> list[Content]
     return mine
 
 
+def _complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    """A call is read when it begins, and what is searched for is known when it ends."""
+    for content in mine:
+        content.status = item.get("status")
+        if content.type == "search_tool_call" and item["type"] == "file_search_call":
+            content.arguments = {"queries": item.get("queries")}
+        elif content.type == "search_tool_call":
+            action = cast("dict[str, Any]", item.get("action") or {})
+            content.arguments = {name: value for name, value in action.items() if name != "sources"}
+        elif item["type"] == "web_search_call":
+            content.result = {"action": item.get("action")}
+    return mine
+
+
 def _complete_image(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """The partial images of a stream are drafts of the one that the finished item has."""
     if not item.get("result"):
@@ -73,6 +87,8 @@ COMPLETE: Final[dict[str, Callable[[Mapping[str, Any], list[Content]], list[Cont
     "reasoning": _complete_reasoning,
     "code_interpreter_call": _complete_code,
     "mcp_call": _complete_mcp,
+    "web_search_call": _complete_search,
+    "file_search_call": _complete_search,
     "image_generation_call": _complete_image,
 }
 """Type of item → what makes its contents complete; other types are as they are."""

@@ -98,8 +98,8 @@ def _prepare_output_for_openai(output: Content) -> Item:
 
 
 def _web_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
-    call = by_type["search_tool_call"]
-    return {"action": _object(call.arguments), "status": call.status}
+    result = by_type["search_tool_result"]
+    return {"action": cast("Item", result.result)["action"], "status": result.status}
 
 
 def _file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
