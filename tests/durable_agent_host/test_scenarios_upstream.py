@@ -26,6 +26,22 @@ def test_a_session_that_upstream_stored_is_carried_on(lab: AgentHost, model: Pra
     assert state["data"]["conversationHistory"][:2] == stored["data"]["conversationHistory"]
 
 
+@pytest.mark.parametrize("name", ["session-upstream-1.0", "session-upstream-1.2", "session-dotnet-1.1"])
+def test_sessions_of_other_versions_are_carried_on(lab: AgentHost, model: PracticeModel, name):
+    """Schema 1.0 and 1.2, and what .NET stores, go on under the same id, and nothing in them is touched."""
+    stored, session = golden(name), f"s-{uuid4().hex}"
+    lab.put_state("Ledger", session, stored)
+    assert lab.get(f"/agents/Ledger/sessions/{session}/verify").json()["problems"] == []
+    answer = lab.run("Ledger", {"message": "Go on", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    now = lab.state("Ledger", session)
+    assert now["schemaVersion"] == stored["schemaVersion"]
+    assert now["data"]["conversationHistory"][:2] == stored["data"]["conversationHistory"]
+    assert {key: now[key] for key in stored if key != "data"} == {k: v for k, v in stored.items() if k != "data"}
+    sent = {item["type"] for item in model.requests()[0]["body"]["input"]}
+    assert {"message", "function_call", "function_call_output"} <= sent
+
+
 def test_what_we_store_is_read_by_upstream(lab: AgentHost):
     """Upstream's own class reads the entity's state and finds the answer by the turn's id."""
     answer = lab.run("Ledger", {"message": 'charge with {"amount": 4}'})

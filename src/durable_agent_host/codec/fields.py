@@ -24,6 +24,11 @@ KNOWN_TYPES: Final = frozenset(get_args(ContentType))
 FIELDS: Final = frozenset(signature(Content.__init__).parameters) - {"self", "type", "raw_representation"}
 """Names of the fields that the installed framework's contents have."""
 
+_EMPTY: Final = {content_type: vars(Content(content_type)) for content_type in get_args(ContentType)}
+_ASSIGNED: Final = FIELDS - {"merge_mode", "approved", "hosted", "informational_only"}
+_ASSIGNED_OF_CALLS: Final = _ASSIGNED | {"hosted"}
+"""Fields that the constructor takes over as they are: to set them on an empty content is the same, and much faster."""
+
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
 _SINGLE_CONTENTS: Final = frozenset({"screenshot", "function_call"})
@@ -73,6 +78,28 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
         TypeError, ValueError, KeyError, AttributeError: the fields are not those of a content.
     """
     loaded = {name: value if type(value) in _SCALARS else _load_field(name, value) for name, value in fields.items()}
+    if not _is_plainly_assigned(content_type, loaded):
+        return _constructed(content_type, loaded)
+    content = Content.__new__(Content)
+    attributes = vars(content)
+    attributes.update(_EMPTY[content_type])
+    attributes["additional_properties"] = {}
+    attributes.update(loaded)
+    return content
+
+
+def _is_plainly_assigned(content_type: str, fields: Mapping[str, Any]) -> bool:
+    """Tell whether the constructor would do no more than set these fields."""
+    if content_type == "function_call":
+        properties = fields.get("additional_properties", ())
+        is_clear = fields.keys() <= _ASSIGNED_OF_CALLS and type(fields.get("hosted")) is bool
+        return is_clear and isinstance(properties, dict | tuple) and "server_label" not in properties
+    if content_type not in _EMPTY or not fields.keys() <= _ASSIGNED:
+        return False
+    return type(fields.get("additional_properties", {})) is dict and (content_type != "text" or "text" in fields)
+
+
+def _constructed(content_type: str, loaded: dict[str, Any]) -> Content:
     if content_type == "function_approval_response" and type(loaded.get("approved")) is not bool:
         loaded["approved"] = False
     if content_type == "data" and "data" in loaded:

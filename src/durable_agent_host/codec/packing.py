@@ -5,9 +5,10 @@ An entry in short form has the mark ``packed`` in our extension, and stays reada
 - the time of a message that is its entry's;
 - the extension of each content and message: it moves into one table of the entry, ``parts``, by position (``"1.0"`` is
   the first content of the second message, ``"1"`` that message itself), without the wrapper around each;
-- in a part: what the OpenAI client keeps twice (``additional_properties``, once under ``openai`` and once beside it),
-  the identity of a result when it is that of its call, the one text item of a result that is that text, and the usual
-  form of a call's arguments;
+- in a part: the stamp of the provider's item, or all of it but the id, when it says what the content says; what the
+  OpenAI client keeps twice (``additional_properties``, once under ``openai`` and once beside it), the identity of a
+  result when it is that of its call, the one text item of a result that is that text, and the usual form of a call's
+  arguments;
 - in the usage: counts that stand there under two names, and zeros; ``packed`` then has the bit `_USAGE_BIT`;
 - the usual finish reason.
 
@@ -20,6 +21,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.wire import EXTENSION, EntryWire
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.provider_item import STAMP
 
 PACKED: Final = "packed"
 _PARTS: Final = "parts"
@@ -32,7 +34,10 @@ _RESULT: Final = "functionResult"
 _NO_LOGPROBS: Final[dict[str, Any]] = {"additional_properties": {"openai": {"logprobs": []}, "logprobs": []}}
 _RESPONSE_DEFAULTS: Final[dict[str, Any]] = {"finishReason": "stop"}
 _CALL_DEFAULTS: Final[dict[str, Any]] = {"hosted": False, "argumentsForm": "compact"}
-_IDENTITY: Final = ("id", "additional_properties")
+_NO_LOGPROBS_INNER: Final[dict[str, Any]] = {"logprobs": []}
+_ITEM: Final = "item"
+_USUAL_ITEM: Final = {"functionCall": "function_call", "text": "message", "reasoning": "reasoning"}
+_USUAL_PROVIDER: Final = "openai"
 _USAGE_TWINS: Final = {
     "openai.cached_input_tokens": "cache_read_input_token_count",
     "openai.cache_write_tokens": "cache_creation_input_token_count",
@@ -163,17 +168,64 @@ def _packed_part(content: Mapping[str, Any], ours: dict[str, Any] | None, calls:
         return 0
     wire_type = content.get("$type")
     if wire_type == _CALL:
-        return _without_twins(_without_defaults(ours or {}, _CALL_DEFAULTS), wire_type) or None
+        short = _without_stamp(_without_defaults(ours or {}, _CALL_DEFAULTS), wire_type)
+        return _without_twins(short, wire_type) or None
     if ours is None:
         return None
     short = dict(ours)
     if wire_type == _RESULT:
         if short.get("items") == [{"type": "text", "text": content.get("result")}]:
             short["items"] = 1
-        call = calls.get(content["callId"], {})
-        if all(is_same_json(short.get(name), call.get(name)) for name in _IDENTITY):
-            short = {name: value for name, value in short.items() if name not in _IDENTITY} | {"call": 1}
-    return _without_twins(short, str(wire_type))
+        identity = _identity(calls.get(content["callId"], {}))
+        if (
+            identity
+            and is_same_json(identity, _identity(short))
+            and STAMP not in short.get("additional_properties", ())
+        ):
+            short = {name: value for name, value in short.items() if name not in identity} | {"call": 1}
+    return _without_twins(_without_stamp(short, str(wire_type)), str(wire_type))
+
+
+def _identity(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a result has from its call: the id, and the properties without the stamp of the call's item."""
+    properties = {name: value for name, value in part.get("additional_properties", {}).items() if name != STAMP}
+    return ({"id": part["id"]} if "id" in part else {}) | ({"additional_properties": properties} if properties else {})
+
+
+def _own_item_id(part: Mapping[str, Any], wire_type: str) -> Any:
+    if wire_type == "reasoning":
+        return part.get("id")
+    properties = cast("dict[str, Any]", part.get("additional_properties") or {})
+    inner: Any = properties.get(_OPENAI)
+    return cast("dict[str, Any]", inner).get("item_id") if isinstance(inner, dict) else None
+
+
+def _without_stamp(part: dict[str, Any], wire_type: str) -> dict[str, Any]:
+    properties: Any = part.get("additional_properties")
+    stamp: Any = cast("dict[str, Any]", properties).get(STAMP) if isinstance(properties, dict) else None
+    if not isinstance(stamp, dict) or _ITEM in part:
+        return part
+    stamp = cast("dict[str, Any]", stamp)
+    item_id = stamp.get("id")
+    usual = {"provider": _USUAL_PROVIDER, "type": _USUAL_ITEM.get(wire_type), "id": item_id}
+    short: Any = stamp
+    if isinstance(item_id, str) and stamp == usual:
+        short = 1 if item_id == _own_item_id(part, wire_type) else item_id
+    rest = {name: value for name, value in cast("dict[str, Any]", properties).items() if name != STAMP}
+    packed = {name: value for name, value in part.items() if name != "additional_properties"} | {_ITEM: short}
+    return packed | {"additional_properties": rest} if rest else packed
+
+
+def _with_stamp(part: dict[str, Any], wire_type: str) -> dict[str, Any]:
+    if _ITEM not in part:
+        return part
+    full = dict(part)
+    stamp: Any = full.pop(_ITEM)
+    if not isinstance(stamp, dict):
+        item_id = _own_item_id(part, wire_type) if stamp == 1 else stamp
+        stamp = {"provider": _USUAL_PROVIDER, "type": _USUAL_ITEM[wire_type], "id": item_id}
+    full["additional_properties"] = {**(full.get("additional_properties") or {}), STAMP: stamp}
+    return full
 
 
 def _unpacked_content(
@@ -182,7 +234,7 @@ def _unpacked_content(
     part: Any = parts.get(place)
     wire_type = content.get("$type")
     if wire_type == _CALL:
-        part = _with_defaults(_with_twins(part or {}, wire_type), _CALL_DEFAULTS)
+        part = _with_defaults(_with_stamp(_with_twins(part or {}, wire_type), wire_type), _CALL_DEFAULTS)
         calls[content["callId"]] = part
         if not part:
             return content
@@ -191,15 +243,17 @@ def _unpacked_content(
     elif part == 0:
         part = {"additional_properties": {"openai": {"logprobs": []}, "logprobs": []}}
     else:
-        part = _with_twins(part, str(wire_type))
+        part = _with_stamp(_with_twins(part, str(wire_type)), str(wire_type))
         if wire_type == _RESULT:
             if part.get("items") == 1:
                 part["items"] = [{"type": "text", "text": content["result"]}]
             if part.pop("call", None):
-                call = calls[content["callId"]]
-                part |= {name: call[name] for name in _IDENTITY if name in call}
+                part |= _identity(calls[content["callId"]])
     full = dict(content)
-    _set_ours(full, part)
+    if "extensionData" in full:
+        _set_ours(full, part)
+    else:
+        full["extensionData"] = {EXTENSION: part}
     return full
 
 
@@ -231,7 +285,7 @@ def _without_twins(part: dict[str, Any], wire_type: str) -> dict[str, Any]:
         if twin not in flat or not is_same_json(flat.pop(twin), value):
             return part
     short: dict[str, Any] = {name: value for name, value in part.items() if name != "additional_properties"}
-    short[_OPENAI] = inner
+    short[_OPENAI] = inner if inner != _NO_LOGPROBS_INNER else 0
     return short | {"additional_properties": flat} if flat else short
 
 
@@ -239,6 +293,7 @@ def _with_twins(part: Mapping[str, Any], wire_type: str) -> dict[str, Any]:
     full = dict(part)
     inner: Any = full.pop(_OPENAI, None)
     if inner is not None:
+        inner = inner or {"logprobs": []}
         twins = {_twin_name(name, wire_type): value for name, value in inner.items()}
         full["additional_properties"] = {_OPENAI: inner, **twins, **(full.get("additional_properties") or {})}
     return full

@@ -1,5 +1,7 @@
 """The state of a session's entity: JSON to `Session` and back. Pure."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -90,8 +92,22 @@ def encode_session(session: Session) -> dict[str, Any]:
     ours = unknown | {name: value for name, value in extension.items() if value not in (None, [])}
     data = dict(session.document.get("data") or {})
     data["conversationHistory"] = list(session.entries)
-    data["extensionData"] = dict(data.get("extensionData") or {}) | {EXTENSION: ours}
+    is_of_upstream = bool(session.document) and not _extension(session.document)
+    if not is_of_upstream or len(ours) > 1:  # a document of upstream that has nothing of ours stays as it was
+        data["extensionData"] = dict(data.get("extensionData") or {}) | {EXTENSION: ours}
     return {**session.document, "schemaVersion": session.schema_version, "data": data}
+
+
+def document_digest(state: Any) -> str:
+    """Give a short name for what an entity holds, to see later whether it is still the same. Guarantee: pure.
+
+    Args:
+        state: JSON.
+
+    Returns:
+        32 hexadecimal digits of the SHA-256 of its canonical text.
+    """
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _extension(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId, Orches
 
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.codec.turn import decode_turn_outcome, decode_turn_request, encode_turn_request
+from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.durable.wakeups import Wakeups
 from durable_agent_host.errors import TurnTimedOutError
@@ -27,11 +28,15 @@ class TurnClient:
     Args:
         client: the SDK's, bound to the request's function.
         wakeups: in-process hints.
+
+    Attributes:
+        documents: the sessions as they are stored.
     """
 
     def __init__(self, client: DurableOrchestrationClient, wakeups: Wakeups) -> None:
         self._client = client
         self._wakeups = wakeups
+        self.documents = SessionDocuments(client)
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration.

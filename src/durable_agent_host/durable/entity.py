@@ -13,9 +13,10 @@ from pydantic import BaseModel
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.message import decode_response
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.state import decode_session, document_digest, encode_session
 from durable_agent_host.codec.turn import decode_turn_outcome
 from durable_agent_host.durable.agent_loop import submit
+from durable_agent_host.durable.documents import PUT_OPERATION, refuse_busy
 from durable_agent_host.durable.run import AgentRunner, utc_now
 from durable_agent_host.errors import (
     ProviderError,
@@ -87,6 +88,9 @@ class DurableAgentEntity:
             StateError: the session cannot be read; ``admit`` answers with it instead.
         """
         name = context.operation_name
+        if name == PUT_OPERATION:
+            self._put_document(_input_of(context), context)
+            return
         operation = self.operations().get(name or "")
         if operation is None:
             raise RequestError(f"the entity has no operation {name!r}, only {', '.join(self.operations())}")
@@ -102,6 +106,15 @@ class DurableAgentEntity:
         if changed is not session:
             self.save(context, changed)
         context.set_result(result)
+
+    def _put_document(self, payload: Any, context: DurableEntityContext) -> None:
+        """Put another document in the place of the one that the caller has seen, which may be one of no shape."""
+        state: Any = context.get_state(lambda: None)
+        if document_digest(state) != payload["instead_of"]:
+            raise TurnRejectedError("the session is not what it was when the caller read it: read it again")
+        refuse_busy(state)
+        context.set_state(payload["document"])
+        context.set_result({"status": "written"})
 
     def _admit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         changed, admission = decide_admission(

@@ -56,8 +56,15 @@ class Host:
 Handler = Callable[[Host, func.HttpRequest, TurnClient], Awaitable[func.HttpResponse]]
 
 
-def _answered(handler: Handler) -> Handler:
-    """Turn what a handler raises into a problem; unexpected errors are logged and not shown."""
+def answered(handler: Handler) -> Handler:
+    """Turn what a handler raises into a problem; unexpected errors are logged and not shown.
+
+    Args:
+        handler: of a route.
+
+    Returns:
+        The handler, which raises nothing any more.
+    """
 
     @wraps(handler)
     async def answer(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
@@ -72,10 +79,10 @@ def _answered(handler: Handler) -> Handler:
     return answer
 
 
-@_answered
+@answered
 async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to."""
-    agent = host.agent(_part(req, "agent"))
+    agent = host.agent(path_part(req, "agent"))
     call = parse_run(
         req.get_body(),
         cast("Mapping[str, str]", req.headers),
@@ -94,7 +101,7 @@ async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> func.Htt
         await client.start(request)
     urls = _urls(req, request)
     if not call.wait:
-        return _json(HTTPStatus.ACCEPTED, _accepted(request) | urls, headers | {"Location": urls["turn_url"]})
+        return json_answer(HTTPStatus.ACCEPTED, _accepted(request) | urls, headers | {"Location": urls["turn_url"]})
     try:
         turn = await client.wait(request.turn_id, seconds=host.settings.wait_seconds)
     except TurnTimedOutError as error:
@@ -104,14 +111,14 @@ async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> func.Htt
         return problem_of_outcome(outcome.error, headers=headers, **_identity(request))
     if not call.wants_json:
         return func.HttpResponse(outcome.text, status_code=200, mimetype="text/plain", headers=headers)
-    return _json(HTTPStatus.OK, _answer(request, outcome), headers)
+    return json_answer(HTTPStatus.OK, _answer(request, outcome), headers)
 
 
-@_answered
+@answered
 async def list_agents(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents``: what is hosted."""
     del client
-    base = _base_url(req)
+    base = base_url(req)
     agents = [
         {
             "name": name,
@@ -120,10 +127,10 @@ async def list_agents(host: Host, req: func.HttpRequest, client: TurnClient) -> 
         }
         for name, description in sorted(host.agents.items())
     ]
-    return _json(HTTPStatus.OK, {"agents": agents}, {})
+    return json_answer(HTTPStatus.OK, {"agents": agents}, {})
 
 
-@_answered
+@answered
 async def health(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /health``: whether the host is up and its store answers."""
     del req
@@ -134,29 +141,29 @@ async def health(host: Host, req: func.HttpRequest, client: TurnClient) -> func.
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE, "the durable store does not answer: see the host's log", healthy=False
         )
-    return _json(HTTPStatus.OK, {"status": "healthy", "agent_count": len(host.agents)}, {})
+    return json_answer(HTTPStatus.OK, {"status": "healthy", "agent_count": len(host.agents)}, {})
 
 
-@_answered
+@answered
 async def read_session(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}``: the conversation."""
-    agent, session_id = host.agent(_part(req, "agent")), check_session_id(_part(req, "session"))
+    agent, session_id = host.agent(path_part(req, "agent")), check_session_id(path_part(req, "session"))
     session = await client.session(agent, session_id)
     if session is None:
         raise NotFoundError(f"agent {agent!r} has no session {session_id!r}")
     names = {"x-ms-session-id": session_id, "x-ms-thread-id": session_id}
-    return _json(HTTPStatus.OK, _session_view(agent, session_id, session), names)
+    return json_answer(HTTPStatus.OK, _session_view(agent, session_id, session), names)
 
 
-@_answered
+@answered
 async def read_turn(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
-    agent, session_id = host.agent(_part(req, "agent")), check_session_id(_part(req, "session"))
-    turn_id = check_session_id(_part(req, "turn"))
+    agent, session_id = host.agent(path_part(req, "agent")), check_session_id(path_part(req, "session"))
+    turn_id = check_session_id(path_part(req, "turn"))
     turn = await client.read(turn_id)
     if turn is None or (turn.request.agent, turn.request.session_id) != (agent, session_id):
         raise NotFoundError(f"session {session_id!r} of agent {agent!r} has no turn {turn_id!r}")
-    return _json(HTTPStatus.OK, _turn_view(turn), _headers(turn.request))
+    return json_answer(HTTPStatus.OK, _turn_view(turn), _headers(turn.request))
 
 
 def _turn_request(agent: str, call: RunCall) -> TurnRequest:
@@ -257,20 +264,47 @@ def _session_view(agent: str, session_id: str, session: Session) -> dict[str, An
     }
 
 
-def _base_url(req: func.HttpRequest) -> str:
+def base_url(req: func.HttpRequest) -> str:
+    """Give the URL of the app's routes, prefix included. Guarantee: pure.
+
+    Args:
+        req: any request to a route below ``/agents``.
+
+    Returns:
+        The URL without a slash at its end.
+    """
     return str(req.url).partition("?")[0].partition("/agents")[0]
 
 
 def _urls(req: func.HttpRequest, request: TurnRequest) -> dict[str, str]:
-    session_url = f"{_base_url(req)}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
+    session_url = f"{base_url(req)}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
     return {"session_url": session_url, "turn_url": f"{session_url}/turns/{request.turn_id}"}
 
 
-def _part(req: func.HttpRequest, name: str) -> str:
+def path_part(req: func.HttpRequest, name: str) -> str:
+    """Give a part of the request's path. Guarantee: pure.
+
+    Args:
+        req: the request.
+        name: as the route's template has it.
+
+    Returns:
+        The part, decoded.
+    """
     return str(req.route_params.get(name, ""))
 
 
-def _json(status: HTTPStatus, body: Mapping[str, Any], headers: Mapping[str, str]) -> func.HttpResponse:
+def json_answer(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
+    """Answer with JSON. Guarantee: pure.
+
+    Args:
+        status: the HTTP status.
+        body: what JSON can hold.
+        headers: further headers.
+
+    Returns:
+        The answer.
+    """
     return func.HttpResponse(
         json.dumps(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
     )

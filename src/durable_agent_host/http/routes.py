@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from durable_agent_host.http import handlers
+from durable_agent_host.http import handlers, sessions
 
 
 class Route(NamedTuple):
@@ -27,6 +27,11 @@ ROUTES: Final = (
     Route("http-run", "POST", "agents/{agent}/run", handlers.run),
     Route("http-agents", "GET", "agents", handlers.list_agents),
     Route("http-session", "GET", "agents/{agent}/sessions/{session}", handlers.read_session),
+    Route("http-sessions", "GET", "agents/{agent}/sessions", sessions.list_sessions),
+    Route("http-export", "GET", "agents/{agent}/sessions/{session}/export", sessions.export_session),
+    Route("http-import", "POST", "agents/{agent}/sessions/{session}/import", sessions.import_session),
+    Route("http-verify", "GET", "agents/{agent}/sessions/{session}/verify", sessions.verify_session),
+    Route("http-repair", "POST", "agents/{agent}/sessions/{session}/repair", sessions.repair_session),
     Route("http-turn", "GET", "agents/{agent}/sessions/{session}/turns/{turn}", handlers.read_turn),
     Route("http-health", "GET", "health", handlers.health, is_health=True),
 )

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from agent_framework import Message
 
-from durable_agent_host.codec.content import OPAQUE
+from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.message import decode_messages
 
 
@@ -26,11 +26,25 @@ def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
         CorruptStateError: an entry cannot be read.
     """
     kept = list(entries)
-    failed = {entry.get("correlationId") for entry in kept if _is_failure(entry)}
+    failed = failed_turns(kept)
     messages = decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed)
     for message in messages:
         message.contents = [content for content in message.contents if OPAQUE not in content.additional_properties]
+        for holder in (message, *message.contents):
+            holder.additional_properties.pop(STORED, None)
     return [message for message in messages if message.contents]
+
+
+def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
+    """Find the turns that upstream stored as failed. Guarantee: pure.
+
+    Args:
+        entries: in full or in short form.
+
+    Returns:
+        Their correlation ids.
+    """
+    return {entry.get("correlationId") for entry in entries if _is_failure(entry)}
 
 
 def _is_failure(entry: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from durable_agent_host.codec.message import (
 )
 from durable_agent_host.codec.packing import is_same_json, pack_entry, unpack_entry
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.provider_item import STAMP
 from tests.durable_agent_host.golden import golden
 from tests.durable_agent_host.samples import CONTENTS, json_objects, json_values, properties
 
@@ -82,10 +83,25 @@ def test_a_tool_turn_says_nothing_twice():
     assert size(packed) < 0.65 * size(tool_turn())
 
 
+stamps = st.builds(
+    lambda stamp, more: {STAMP: stamp} | more,
+    st.fixed_dictionaries(
+        {
+            "provider": st.sampled_from(["openai", "other"]),
+            "type": st.sampled_from(["function_call", "message", "reasoning", "mcp_call"]),
+            "id": st.sampled_from(["fc_1", "msg_1", "rs_1", "", 1, None]),
+        },
+        optional={"phase": st.just("commentary")},
+    )
+    | json_objects,
+    st.sampled_from([{}, IDENTITY, {"logprobs": [], "openai": {"logprobs": []}}]),
+)
 contents = st.sampled_from(EVERY_CONTENT).flatmap(
     lambda content: st.builds(
         lambda extra: _with_properties(content, extra),
-        st.one_of(st.just({}), st.just(IDENTITY), properties, st.just({"openai": {"item_id": "x"}, "item_id": "y"})),
+        st.one_of(
+            st.just({}), st.just(IDENTITY), properties, st.just({"openai": {"item_id": "x"}, "item_id": "y"}), stamps
+        ),
     )
 )
 messages = st.builds(
@@ -131,6 +147,21 @@ def test_numbers_of_another_kind_are_not_the_same(left, right):
     assert is_same_json({"a": left}, {"a": left})
 
 
+def test_a_stamp_that_says_what_the_content_says_costs_a_mark():
+    """The stamp of a call's item is a mark, that of a text its id, and the result still takes all from its call."""
+    entry = tool_turn()
+    stamp = {"provider": "openai", "type": "function_call", "id": "fc_1"}
+    entry["messages"][0]["contents"][0]["extensionData"]["durableAgentHost"]["additional_properties"][STAMP] = stamp
+    text = entry["messages"][2]["contents"][0]["extensionData"]["durableAgentHost"]
+    text["additional_properties"][STAMP] = {"provider": "openai", "type": "message", "id": "msg_1"}
+    packed = pack_entry(entry)
+    assert unpack_entry(packed) == entry
+    parts = packed["extensionData"]["durableAgentHost"]["parts"]
+    assert parts["0.0"]["item"] == 1
+    assert parts["1.0"] == {"items": 1, "call": 1}
+    assert parts["2.0"] == {"item": "msg_1", "openai": 0}
+
+
 def test_entries_of_version_1_can_be_packed():
     """Every response that the first writers stored has a short form that gives it back."""
     for entry in golden("session-v1")["data"]["conversationHistory"]:
@@ -141,7 +172,7 @@ def test_entries_of_version_1_can_be_packed():
 def test_a_newer_packing_is_refused():
     """An entry that is packed in a form of a later program is not read as something else."""
     entry = in_full(extensionData={"durableAgentHost": {"packed": 8}})
-    with pytest.raises(CorruptStateError, match="packed in the form 8.*upgrade"):
+    with pytest.raises(CorruptStateError, match=r"packed in the form 8.*upgrade"):
         decode_messages([entry])
 
 

@@ -1,9 +1,12 @@
 """The golden documents of version 1: what was ever stored is read, and written as it was."""
 
+import json
+
 import pytest
 
 from durable_agent_host.codec.content import decode_content, encode_content
-from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.codec.message import decode_message, decode_response, encode_message
+from durable_agent_host.codec.packing import pack_entry, unpack_entry
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.codec.turn import (
     decode_turn_outcome,
@@ -12,6 +15,7 @@ from durable_agent_host.codec.turn import (
     encode_turn_request,
 )
 from durable_agent_host.model.session import Session
+from durable_agent_host.turns.transcript import replay_messages
 from tests.durable_agent_host.golden import golden
 from tests.durable_agent_host.samples import CONTENTS
 
@@ -24,7 +28,13 @@ def test_stored_contents_of_version_1_are_read_and_written_alike(content_type):
     assert [encode_content(content) for content in CONTENTS[content_type]] == documents
 
 
-@pytest.mark.parametrize("name", ["session-v1", "session-v1-empty", "session-v1-unknown-parts"])
+UPSTREAMS = ["session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2", "session-dotnet-1.1"]
+"""Schema 1.0 to 1.2 as upstream's Python packages write them. The .NET one is made up from the documented schema
+(``durable-agent-entity-state.json``) and .NET's habits; no .NET host wrote it."""
+OURS = ["session-v1", "session-v1-empty", "session-v1-unknown-parts", "session-v1-packed"]
+
+
+@pytest.mark.parametrize("name", OURS + UPSTREAMS)
 def test_stored_sessions_of_version_1_are_written_as_they_were(name):
     """A session that was read and is written again is the same document, with all that this program does not know."""
     assert encode_session(decode_session(golden(name))) == golden(name)
@@ -35,12 +45,35 @@ def test_an_empty_session_is_written_as_the_golden_one():
     assert encode_session(Session()) == golden("session-v1-empty")
 
 
-@pytest.mark.parametrize("name", ["session-v1", "session-v1-unknown-parts"])
+@pytest.mark.parametrize("name", ["session-v1", "session-v1-unknown-parts", *UPSTREAMS])
 def test_stored_messages_of_version_1_are_written_as_they_were(name):
     """Every message of a golden session is the same after it was rehydrated, with what is unknown in it."""
     for entry in golden(name)["data"]["conversationHistory"]:
         for message in entry.get("messages", []):
-            assert encode_message(decode_message(message), created_at=message["createdAt"]) == message
+            assert encode_message(decode_message(message), created_at=message.get("createdAt")) == message
+
+
+def test_responses_are_packed_as_the_golden_one():
+    """The short form is what it was: an entry in full is packed to the golden entry."""
+    for entry in golden("session-v1-packed")["data"]["conversationHistory"]:
+        if entry["$type"] == "response":
+            assert unpack_entry(entry) != entry
+            assert pack_entry(unpack_entry(entry)) == entry
+
+
+def test_a_session_of_dotnet_is_replayed():
+    """What .NET stores is read with its calls, results, usage and unknown cards, and nothing of it is lost."""
+    entries = golden("session-dotnet-1.1")["data"]["conversationHistory"]
+    user, asked, result, answer = replay_messages(entries)
+    assert user.contents[1].uri == "https://example.com/a.png"
+    assert user.text == "What is the weather in Zürich?"
+    assert asked.author_name == "WeatherAgent"
+    assert json.loads(asked.contents[1].arguments) == {"city": "Zürich", "days": 3, "exact": True, "at": 47.5}
+    assert (result.role, result.contents[0].result) == ("tool", {"degrees": 21.5, "sky": "clear"})
+    assert [content.type for content in answer.contents] == [
+        *("text", "usage", "data", "hosted_file", "hosted_vector_store")
+    ]
+    assert decode_response(entries[1]).usage_details["cachedInputTokenCount"] == 64
 
 
 def test_turn_request_of_version_1_is_written_as_it_was():

@@ -1,0 +1,215 @@
+"""What the codec costs, next to upstream's state classes: encode, decode and bytes, in one run.
+
+    .venv/bin/python benchmarks/codec.py [--messages 10 1000 10000] [--repeat 30]
+
+Sessions of tool turns (question, call, result, answer) with the properties that the OpenAI client sets. Both sides get
+the same messages. The steps are what a host does with a session:
+
+- ``read`` and ``write``: an operation of the entity makes an object of the state, and the state of the object. Ours
+  leaves the entries as they are; upstream's builds an object for each content.
+- ``rehydrate``: from the state to the framework's messages for the model.
+- ``store``: the messages of one more turn are added to a session that was read, and its state is made.
+
+The state is parsed JSON. Parsing and writing the text is Python's own, costs both sides the same for a byte, and is
+not in the times. Bytes are those of compact UTF-8 JSON of the whole state; ``contents`` is what the framework's own
+dictionaries of the contents take.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agent_framework import AgentResponse, Content, Message
+from agent_framework_durabletask import DurableAgentState, RunRequest
+from agent_framework_durabletask._durable_agent_state import DurableAgentStateRequest, DurableAgentStateResponse
+
+from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
+from durable_agent_host.turns.admission import commit_outcome
+from durable_agent_host.turns.transcript import replay_messages
+
+AT = "2026-11-21T05:44:59.552365+00:00"
+AT_TIME = datetime.fromisoformat(AT)
+MESSAGES_A_TURN = 4
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of the benchmark's conversation."""
+
+    request: TurnRequest
+    response: AgentResponse[Any]
+
+
+def make_turn(number: int) -> Turn:
+    """Make a turn with one tool call; ids are of the provider's lengths."""
+    item = {"output_index": 0, "item_id": f"fc_{number:050x}"}
+    identity = {"output_index": 0, "fc_id": item["item_id"], "openai": item}
+    call_id = f"call_{number:024x}"
+    question = f"What is the temperature at station {number}, and how does it compare with the day before?"
+    arguments = json.dumps({"station": number, "unit": "celsius", "days": 2}, separators=(",", ":"))
+    result = f"Station {number}: 7.4 degrees today, 8.1 the day before, wind from the west, no rain expected."
+    answer = f"At station {number} it is 7.4 °C, which is 0.7 degrees colder than the day before. No rain is expected."
+    call = Content.from_function_call(call_id, "temperature", arguments=arguments, additional_properties=identity)
+    back = Content.from_function_result(call_id, result=result, additional_properties=identity)
+    call.id = back.id = f"af-call-{number:032x}"
+    text = Content.from_text(answer, additional_properties={"logprobs": [], "openai": {"logprobs": []}})
+    response: AgentResponse[Any] = AgentResponse(
+        messages=[
+            Message("assistant", [call], author_name="Weather"),
+            Message("tool", [back], author_name="Weather"),
+            Message("assistant", [text], author_name="Weather"),
+        ],
+        response_id=f"resp_{number:050x}",
+        created_at=AT,
+        finish_reason="stop",
+        usage_details={"input_token_count": 286, "output_token_count": 132, "total_token_count": 418},
+    )
+    return Turn(TurnRequest("Weather", "s", f"{number:032x}", question, created_at=AT), response)
+
+
+def contents_bytes(turns: list[Turn]) -> int:
+    """Add up the compact JSON of the contents themselves."""
+    said = [Message("user", [turn.request.message]) for turn in turns]
+    everything = said + [message for turn in turns for message in turn.response.messages]
+    return sum(size(content.to_dict()) for message in everything for content in message.contents)
+
+
+def size(value: Any) -> int:
+    """Count the bytes of compact UTF-8 JSON."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+class Ours:
+    """A session of this project."""
+
+    def new(self) -> Session:
+        """Begin a session."""
+        return Session()
+
+    def add(self, session: Session, turn: Turn) -> Session:
+        """Add a turn."""
+        entries: Any = (
+            encode_request_entry(turn.request),
+            encode_response_entry(turn.request.turn_id, turn.response, created_at=AT),
+        )
+        outcome = TurnOutcome(
+            turn.request.turn_id,
+            "completed",
+            entries=entries,
+            request_hash="0" * 64,
+            ended_at=AT,
+            stats=TurnStats(33, 6020, 3, 1290, 24.6),
+        )
+        return commit_outcome(session, outcome, max_receipts=200)[0]
+
+    def read(self, state: Any) -> Session:
+        """Make an object of a state."""
+        return decode_session(state)
+
+    def write(self, session: Session) -> Any:
+        """Make a state of the object."""
+        return encode_session(session)
+
+    def messages(self, session: Session) -> list[Message]:
+        """Give the messages for the model."""
+        return replay_messages(session.entries)
+
+
+class Upstream:
+    """A session of agent_framework_durabletask."""
+
+    def new(self) -> DurableAgentState:
+        """Begin a session."""
+        return DurableAgentState()
+
+    def add(self, state: DurableAgentState, turn: Turn) -> DurableAgentState:
+        """Add a turn."""
+        request = RunRequest(message=turn.request.message, correlation_id=turn.request.turn_id, created_at=AT_TIME)
+        history = state.data.conversation_history
+        history.append(DurableAgentStateRequest.from_run_request(request))
+        history.append(DurableAgentStateResponse.from_run_response(turn.request.turn_id, turn.response))
+        return state
+
+    def read(self, state: Any) -> DurableAgentState:
+        """Make an object of a state."""
+        return DurableAgentState.from_dict(state)
+
+    def write(self, state: DurableAgentState) -> Any:
+        """Make a state of the object."""
+        return state.to_dict()
+
+    def messages(self, state: DurableAgentState) -> list[Message]:
+        """Give the messages for the model."""
+        return [message.to_chat_message() for entry in state.data.conversation_history for message in entry.messages]
+
+
+def measure(side: Any, turns: list[Turn], repeat: int) -> tuple[dict[str, list[float]], int]:
+    """Measure what is done with a session of some turns; gives milliseconds by step, and the stored bytes."""
+    session = side.new()
+    for turn in turns[:-1]:
+        session = side.add(session, turn)
+    before = json.loads(json.dumps(side.write(session)))
+    state = json.loads(json.dumps(side.write(side.add(side.read(before), turns[-1]))))
+    times: dict[str, list[float]] = {"read": [], "write": [], "rehydrate": [], "store": []}
+    for _ in range(repeat):
+        started = time.perf_counter()
+        held = side.read(state)
+        read = time.perf_counter()
+        side.messages(held)
+        rehydrated = time.perf_counter()
+        side.write(held)
+        written = time.perf_counter()
+        fresh = side.read(before)
+        begun = time.perf_counter()
+        side.write(side.add(fresh, turns[-1]))
+        stored = time.perf_counter()
+        for step, seconds in zip(
+            times, (read - started, written - rehydrated, rehydrated - started, stored - begun), strict=True
+        ):
+            times[step].append(seconds * 1000)
+    return times, size(state)
+
+
+def median(times: list[float]) -> float:
+    """Give the middle of some times."""
+    return statistics.median(times)
+
+
+def p99(times: list[float]) -> float:
+    """Give the 99th percentile of some times."""
+    return statistics.quantiles(times, n=100, method="inclusive")[98]
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, nargs="+", default=[10, 1000, 10000])
+    parser.add_argument("--repeat", type=int, default=30)
+    options = parser.parse_args()
+    print(f"{'messages':>9} {'step':<10} {'ours ms':>9} {'p99':>9} {'upstream ms':>12} {'p99':>9} {'times faster':>13}")
+    for count in options.messages:
+        turns = [make_turn(number) for number in range(max(2, round(count / MESSAGES_A_TURN)))]
+        ours, our_bytes = measure(Ours(), turns, options.repeat)
+        upstreams, upstream_bytes = measure(Upstream(), turns, options.repeat)
+        for step in ours:
+            one, other = ours[step], upstreams[step]
+            print(
+                f"{len(turns) * MESSAGES_A_TURN:>9} {step:<10} {median(one):>9.3f} {p99(one):>9.3f} "
+                f"{median(other):>12.3f} {p99(other):>9.3f} {median(other) / median(one):>13.1f}"
+            )
+        contents = contents_bytes(turns)
+        print(
+            f"{len(turns) * MESSAGES_A_TURN:>9} bytes      ours {our_bytes}, upstream {upstream_bytes}, contents "
+            f"{contents}: {our_bytes / contents:.2f} x the contents, {our_bytes / upstream_bytes:.2f} x upstream"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""The commands ``durable-agent-host sessions …``: look after the stored sessions of a running host, over its routes."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode
+from urllib.request import Request, urlopen
+
+DEFAULT_URL: Final = "http://127.0.0.1:7071"
+OK: Final = 0
+PROBLEMS_FOUND: Final = 1
+COULD_NOT: Final = 2
+_SECONDS: Final = 60.0
+_PAGE: Final = 500
+_SHOWN_CHARACTERS: Final = 300
+
+
+class CommandError(Exception):
+    """The command could not be carried out; the message says why and what to do."""
+
+
+class HostRoutes:
+    """The routes of a running host.
+
+    Args:
+        url: where it listens, without ``/api``.
+        key: function key, for hosts that ask for one.
+    """
+
+    def __init__(self, url: str, key: str | None) -> None:
+        self._base = url.rstrip("/").removesuffix("/api") + "/api"
+        self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
+
+    def ask(self, path: str, body: Any = None, *, post: bool = False) -> Any:
+        """Ask a route.
+
+        Args:
+            path: after ``/api``.
+            body: JSON to send.
+            post: whether to post.
+
+        Returns:
+            The answer's JSON.
+
+        Raises:
+            CommandError: the host is not there, or refuses; says what it said.
+        """
+        data = json.dumps(body).encode() if body is not None else (b"" if post else None)
+        request = Request(self._base + path, data=data, headers=self._headers, method="POST" if post else "GET")  # noqa: S310
+        try:
+            with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - the URL that the user gave
+                return json.load(answer)
+        except HTTPError as error:
+            with error:
+                raise CommandError(_said(error)) from None
+        except (URLError, OSError) as error:
+            raise CommandError(
+                f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
+                "start it with 'durable-agent-host start', or name it with --url"
+            ) from None
+        except ValueError as error:
+            raise CommandError(
+                f"{self._base}{path} does not answer with JSON, so it is no such host: {error}"
+            ) from None
+
+    def session_path(self, agent: str, session_id: str, action: str = "") -> str:
+        """Write the path of a session's route."""
+        path = f"/agents/{quote(agent, safe='')}/sessions/{quote(session_id, safe='')}"
+        return f"{path}/{action}" if action else path
+
+    def sessions(self, agent: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """List an agent's sessions, newest first, page by page."""
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            query = {"limit": str(min(_PAGE, left or _PAGE))} | ({"cursor": cursor} if cursor else {})
+            page = self.ask(f"/agents/{quote(agent, safe='')}/sessions?{urlencode(query)}")
+            yield from page["sessions"]
+            left = None if left is None else left - len(page["sessions"])
+            cursor = page["cursor"]
+            if not cursor:
+                return
+
+
+def _said(error: HTTPError) -> str:
+    text = error.read().decode(errors="replace")
+    try:
+        detail = json.loads(text).get("detail")
+    except (ValueError, AttributeError):
+        detail = None
+    if detail:
+        return str(detail)
+    if error.code in (401, 403):
+        return f"the host refuses the call ({error.code}): give a function key with --key"
+    return f"the host answered {error.code} {error.reason}: {text[:200].strip() or 'nothing more'}"
+
+
+def add_session_commands(commands: Any) -> None:
+    """Add ``sessions`` to the command line.
+
+    Args:
+        commands: the program's subparsers.
+    """
+    sessions = commands.add_parser(
+        "sessions",
+        help="list, show, verify, repair, export and import stored sessions",
+        description="Look after the stored sessions of a running host.",
+        epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
+    )
+    actions = sessions.add_subparsers(dest="action", required=True)
+    _add(actions, "list", _list, "list an agent's sessions, newest first; without an agent, of all agents", agent="?")
+    _add(actions, "show", _show, "print a conversation", session=True)
+    _add(
+        actions, "verify", _verify, "say what a model's service would not accept; all sessions without one", session="?"
+    )
+    _add(actions, "repair", _repair, "mend a session; the original is kept as another session", session=True)
+    _add(actions, "export", _export, "print the stored document, or write it to a file", session=True)
+    _add(actions, "import", _import, "store an exported document as a new session", session=True)
+    actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")
+    actions.choices["export"].add_argument("--output", type=Path, help="the file to write")
+    actions.choices["import"].add_argument("file", type=Path, help="what 'export' wrote")
+
+
+def _add(
+    actions: Any, name: str, run: Callable[..., int], text: str, *, agent: Any = None, session: Any = False
+) -> None:
+    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"where the host listens (default {DEFAULT_URL})")
+    parser.add_argument("--key", help="function key, for a host that asks for one")
+    parser.add_argument("agent", nargs=agent, help="the agent's name")
+    if session:
+        parser.add_argument("session", nargs="?" if session == "?" else None, help="the session's id")
+    parser.set_defaults(run=run)
+
+
+def run_session_command(arguments: argparse.Namespace) -> int:
+    """Carry out a command.
+
+    Args:
+        arguments: as `add_session_commands` has them read.
+
+    Returns:
+        The exit status: 0 all is well, 1 problems were found, 2 it could not be carried out.
+    """
+    try:
+        return arguments.run(HostRoutes(arguments.url, arguments.key), arguments)
+    except CommandError as error:
+        print(f"durable-agent-host sessions {arguments.action}: {error}", file=sys.stderr)
+        return COULD_NOT
+
+
+def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    agents = [arguments.agent] if arguments.agent else [one["name"] for one in host.ask("/agents")["agents"]]
+    for agent in agents:
+        for session in host.sessions(agent, arguments.limit):
+            print(f"{session['last_used_at']}  {agent}  {session['session_id']}")
+    return OK
+
+
+def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    session = host.ask(host.session_path(arguments.agent, arguments.session))
+    print(f"{session['agent']}  {session['session_id']}  {session['message_count']} entries")
+    for message in session["messages"]:
+        for content in message["contents"]:
+            print(f"  {message['role']:<9} {_shown(content)}")
+    if session["running_turn_id"]:
+        print(f"  turn {session['running_turn_id']} is running")
+    return OK
+
+
+def _shown(content: dict[str, Any]) -> str:
+    kind = str(content.get("$type"))
+    said = {name: value for name, value in content.items() if name not in ("$type", "extensionData")}
+    text = content["text"] if kind == "text" else f"{kind} {json.dumps(said, ensure_ascii=False)}"
+    line = " ".join(str(text).split())
+    shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]} … ({len(line)} characters)"
+    return shown.encode(errors="replace").decode()
+
+
+def _verify(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    one = arguments.session
+    names = [one] if one else [session["session_id"] for session in host.sessions(arguments.agent)]
+    worst = OK
+    for name in names:
+        try:
+            problems = host.ask(host.session_path(arguments.agent, name, "verify"))["problems"]
+        except CommandError as error:
+            if one:
+                raise
+            print(f"{name}: {error}")
+            worst = COULD_NOT
+            continue
+        print(f"{name}: {_count(problems, 'problem')}")
+        for problem in problems:
+            print(f"  {problem['place']}: {problem['problem']}. Repair: {problem['repair']}")
+        worst = max(worst, PROBLEMS_FOUND if problems else OK)
+    return worst
+
+
+def _repair(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    answer = host.ask(host.session_path(arguments.agent, arguments.session, "repair"), post=True)
+    changes = answer["changes"]
+    if not changes:
+        print(f"{answer['session_id']}: nothing to repair, nothing was changed")
+        return OK
+    print(
+        f"{answer['session_id']}: {_count(changes, 'change')}; the original is session {answer['original_session_id']}"
+    )
+    for change in changes:
+        print(f"  {change['place']}: {change['problem']}. {change['repair'][0].upper()}{change['repair'][1:]}.")
+    return OK
+
+
+def _export(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    document = host.ask(host.session_path(arguments.agent, arguments.session, "export"))
+    text = json.dumps(document, indent=1)
+    if arguments.output is None:
+        print(text)
+        return OK
+    try:
+        arguments.output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{arguments.output} cannot be written: {error.strerror}") from None
+    print(f"{arguments.session}: written to {arguments.output}")
+    return OK
+
+
+def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    try:
+        document = json.loads(arguments.file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandError(f"{arguments.file} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandError(f"{arguments.file} is not JSON: {error}") from None
+    answer = host.ask(host.session_path(arguments.agent, arguments.session, "import"), document, post=True)
+    print(f"{answer['session_id']}: imported, {answer['message_count']} entries")
+    return OK
+
+
+def _count(things: list[Any], name: str) -> str:
+    return f"{len(things) or 'no'} {name}{'' if len(things) == 1 else 's'}"

@@ -1,0 +1,172 @@
+"""The stored documents of sessions: list them, read one as it is, and put one in the place of another.
+
+What was verified: everything here runs on the embedded host. From the documentation of the Durable Functions HTTP API
+("List entities", extension 2.x): the host answers ``GET entities/{name}`` with ``top``, pages of it with the header
+``x-ms-continuation-token``, in no promised order. The SDK has no call for it, so the address is that of its own calls.
+"""
+
+import asyncio
+import time
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import quote
+
+import aiohttp
+from azure.durable_functions import DurableOrchestrationClient, EntityId
+
+from durable_agent_host.codec.state import decode_session, document_digest
+from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.turns.repair import Change, repair_document
+
+PUT_OPERATION: Final = "put_document"
+PUT_SECONDS: Final = 30.0
+_PAGE: Final = 1000
+_TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
+
+
+class Listed(NamedTuple):
+    """A session in a list.
+
+    Attributes:
+        last_used_at: when its entity last did something; UTC, ISO-8601, whole seconds on some hosts.
+        session_id: without the agent's name.
+    """
+
+    last_used_at: str
+    session_id: str
+
+
+class SessionDocuments:
+    """Sessions as documents, with the durable client of one request.
+
+    Args:
+        client: the SDK's.
+    """
+
+    def __init__(self, client: DurableOrchestrationClient) -> None:
+        self._client = client
+
+    async def listed(self, agent: str) -> list[Listed]:
+        """List an agent's sessions.
+
+        Args:
+            agent: the agent's registered name.
+
+        Returns:
+            All of them, newest first.
+        """
+        base: str = cast("Any", self._client)._orchestration_bindings.rpc_base_url  # noqa: SLF001 - see the module
+        url = f"{base.rstrip('/')}/entities/{quote(entity_name(agent).lower())}"
+        found: list[Listed] = []
+        headers: dict[str, str] = {}
+        async with aiohttp.ClientSession() as http:
+            while True:
+                async with http.get(url, params={"fetchState": "false", "top": _PAGE}, headers=headers) as answer:
+                    answer.raise_for_status()
+                    page = cast("list[dict[str, Any]]", await answer.json(content_type=None))
+                    token = answer.headers.get(_TOKEN, "")
+                found += [Listed(str(item.get("lastOperationTime") or ""), item["entityId"]["key"]) for item in page]
+                if token in ("", "bnVsbA=="):  # the extension writes the last page's token as a null in base64
+                    return sorted(set(found), reverse=True)
+                headers = {_TOKEN: token}
+
+    async def read(self, agent: str, session_id: str) -> Any:
+        """Read what a session's entity holds, whether it can be read or not.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            JSON, or None when there is nothing.
+        """
+        state = await self._client.read_entity_state(EntityId(entity_name(agent), session_id))
+        return state.entity_state if state.entity_exists else None
+
+    async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
+        """Put a document in the place of another.
+
+        Guarantee: idempotent; the entity compares and writes in one step.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            document: what the entity is to hold.
+            instead_of: what it holds now, or None for nothing.
+
+        Raises:
+            TurnRejectedError: it holds something else, or a turn runs.
+            TurnTimedOutError: the entity has not done it in 30 s.
+        """
+        payload = {"document": document, "instead_of": document_digest(instead_of)}
+        await self._client.signal_entity(EntityId(entity_name(agent), session_id), PUT_OPERATION, payload)
+        deadline, pause = time.monotonic() + PUT_SECONDS, 0.01
+        while time.monotonic() < deadline:
+            now = await self.read(agent, session_id)
+            if now == document:
+                return
+            if now != instead_of:
+                raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: ask again")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+        raise TurnTimedOutError(f"session {session_id!r} was not written in {PUT_SECONDS:g} s: look again later")
+
+    async def verify(self, agent: str, session_id: str) -> tuple[Any, Any, list[Change]]:
+        """Look for what a model's service would not accept.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            What the entity holds (None for nothing), what it should hold, and the changes between the two.
+
+        Raises:
+            StateError: it cannot be read, and nobody here knows what would be right.
+        """
+        state = await self.read(agent, session_id)
+        return (None, None, []) if state is None else (state, *repair_document(state))
+
+    async def repair(self, agent: str, session_id: str, *, keep_as: str) -> list[Change]:
+        """Write what a session should hold, with the original kept as another session.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            keep_as: the id of the session that keeps the original.
+
+        Returns:
+            What was changed; nothing is written when that is nothing.
+
+        Raises:
+            StateError: it cannot be repaired.
+            TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
+        """
+        state, document, changes = await self.verify(agent, session_id)
+        if not changes:
+            return []
+        refuse_busy(state)
+        await self.put(agent, keep_as, state, instead_of=None)
+        await self.put(agent, session_id, document, instead_of=state)
+        return changes
+
+
+def refuse_busy(state: Any) -> None:
+    """Refuse to write over a session in which a turn runs or waits.
+
+    Guarantee: pure.
+
+    Args:
+        state: what the entity holds, readable or not.
+
+    Raises:
+        TurnRejectedError: a turn runs or waits.
+    """
+    try:
+        session = decode_session(state)
+    except StateError:
+        return  # no turn can be admitted to a session that cannot be read
+    if holder := session.running or next(iter(session.queue), None):
+        raise TurnRejectedError(
+            f"turn {holder} of the session is running or waits: ask again when it has ended", running_turn_id=holder
+        )

@@ -1,0 +1,226 @@
+"""Looking after stored sessions: the routes, and the commands that use them, on a running host."""
+
+import json
+from uuid import uuid4
+
+import pytest
+import requests
+
+from durable_agent_host.cli.main import main
+from tests.durable_agent_host.golden import golden
+from tests.kit import AgentHost, PracticeModel, wait_until
+
+BROKEN_CALL = {"$type": "functionCall", "callId": "call_lost", "name": "charge", "arguments": {"amount": 1}}
+
+
+def broken():
+    """A session of upstream with a call that has no result, which a model's service refuses for ever."""
+    document = golden("session-upstream-1.1")
+    document["data"]["conversationHistory"][1]["messages"][0]["contents"].append(BROKEN_CALL)
+    return document
+
+
+def command(host, capsys, action, *arguments, agent="Ledger"):
+    """Run ``durable-agent-host sessions`` in this process; gives status, output and errors."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", action, "--url", host.url, agent, *arguments])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def test_sessions_are_listed_newest_first_page_by_page(lab: AgentHost):
+    """The list has every session of the agent once, newest first, and goes on at its cursor."""
+    names = [f"list-{number}-{uuid4().hex[:6]}" for number in range(3)]
+    for name in names:
+        lab.run("Raising", {"message": "work", "session_id": name})
+    everything = lab.get("/agents/Raising/sessions?limit=1000").json()
+    assert everything["cursor"] is None
+    listed = [session["session_id"] for session in everything["sessions"]]
+    assert set(names) <= set(listed)
+    times = [session["last_used_at"] for session in everything["sessions"]]
+    assert times == sorted(times, reverse=True)
+    paged, cursor = [], ""
+    while cursor is not None:
+        page = lab.get(f"/agents/raising/sessions?limit=2&cursor={cursor}").json()
+        assert len(page["sessions"]) <= 2
+        paged += [session["session_id"] for session in page["sessions"]]
+        cursor = page["cursor"]
+    assert paged == listed
+    url = everything["sessions"][0]["session_url"]
+    assert requests.get(url, timeout=60).json()["session_id"] == listed[0]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=many", "limit=-1", "cursor=%25%25", "cursor=abc"])
+def test_a_list_that_makes_no_sense_is_refused(lab: AgentHost, query):
+    """A limit or cursor that is none is a 400 that names it."""
+    answer = lab.get(f"/agents/Instant/sessions?{query}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("action", ["export", "verify", "repair"])
+def test_what_is_not_there_is_not_found(lab: AgentHost, action):
+    """An unknown agent or session is a 404 in words."""
+    ask = lab.get if action != "repair" else lambda path: lab.post(path, b"")
+    for path, name in (("/agents/Nobody/sessions/s", "Nobody"), ("/agents/Instant/sessions/nothing", "nothing")):
+        answer = ask(f"{path}/{action}")
+        assert answer.status_code == 404
+        assert name in answer.json()["detail"]
+
+
+def test_a_broken_session_is_repaired_and_goes_on(lab: AgentHost, model: PracticeModel, capsys):
+    """Before, the model refuses every turn; repair says what it did and keeps the original; after, a turn succeeds."""
+    session = f"broken-{uuid4().hex[:8]}"
+    lab.put_state("Ledger", session, broken())
+    answer = lab.run("Ledger", {"message": "Go on", "session_id": session})
+    assert answer.status_code == 502, answer.text
+    assert "No tool output found for function call call_lost" in answer.json()["detail"]
+
+    before = lab.state("Ledger", session)
+    status, out, _ = command(lab, capsys, "verify", session)
+    assert status == 1
+    assert "call call_lost has no result" in out
+    status, out, _ = command(lab, capsys, "repair", session)
+    assert status == 0
+    assert "call call_lost has no result. Added a result" in out
+    kept = out.partition("the original is session ")[2].split()[0]
+    assert lab.get(f"/agents/Ledger/sessions/{kept}/export").json() == before
+    assert command(lab, capsys, "verify", session)[:2] == (0, f"{session}: no problems\n")
+    assert "nothing was changed" in command(lab, capsys, "repair", session)[1]
+
+    answer = lab.run("Ledger", {"message": "Go on", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
+    assert any("not known" in json.dumps(output) for output in outputs)
+
+
+def test_a_session_without_a_version_is_repaired(lab: AgentHost, capsys):
+    """A state that is refused because its version is missing is readable after a repair."""
+    session, document = f"no-version-{uuid4().hex[:8]}", golden("session-upstream-1.1")
+    del document["schemaVersion"]
+    lab.put_state("Ledger", session, document)
+    assert lab.run("Ledger", {"message": "hi", "session_id": session}).status_code == 409
+    assert command(lab, capsys, "verify", session)[0] == 1
+    assert command(lab, capsys, "repair", session)[0] == 0
+    assert lab.state("Ledger", session)["data"] == document["data"] | lab.state("Ledger", session)["data"]
+    assert lab.run("Ledger", {"message": "hi", "session_id": session}).status_code == 200
+
+
+def test_a_newer_session_is_not_repaired(lab: AgentHost, capsys):
+    """What a newer program wrote stays as it is, and the sentence says to upgrade."""
+    session, document = f"newer-{uuid4().hex[:8]}", golden("session-v1") | {"schemaVersion": "2.0.0"}
+    lab.put_state("Ledger", session, document)
+    for action in ("verify", "repair"):
+        status, _, errors = command(lab, capsys, action, session)
+        assert status == 2
+        assert "upgrade durable-agent-host" in errors
+    assert lab.state("Ledger", session) == document
+    assert lab.get(f"/agents/Ledger/sessions/{session}/export").json() == document
+
+
+def test_a_running_session_is_not_repaired(lab: AgentHost):
+    """While a turn runs or waits, repair is refused with 409 and changes nothing."""
+    session, document = f"running-{uuid4().hex[:8]}", broken()
+    document["data"]["extensionData"] = {"durableAgentHost": {"version": 1, "running": "turn-3"}}
+    lab.put_state("Ledger", session, document)
+    answer = lab.post(f"/agents/Ledger/sessions/{session}/repair", b"")
+    assert answer.status_code == 409
+    assert "turn-3" in answer.json()["detail"]
+    assert lab.state("Ledger", session) == document
+
+
+def test_a_document_is_written_only_over_what_the_caller_has_seen(lab: AgentHost):
+    """The entity compares before it writes: a session that has changed meanwhile is left alone."""
+    session = f"changed-{uuid4().hex[:8]}"
+    lab.run("Instant", {"message": "one", "session_id": session})
+    before = lab.state("Instant", session)
+    lab.signal("Instant", session, "put_document", {"document": {"a": 1}, "instead_of": "0" * 32})
+    lab.run("Instant", {"message": "two", "session_id": session})
+    now = lab.state("Instant", session)
+    assert now["data"]["conversationHistory"][:2] == before["data"]["conversationHistory"]
+
+
+def test_a_session_is_exported_and_imported(lab: AgentHost, model: PracticeModel, capsys, tmp_path):
+    """An exported session goes on under another id with the same conversation, and the first stays as it was."""
+    first, second, file = f"out-{uuid4().hex[:8]}", f"in-{uuid4().hex[:8]}", tmp_path / "session.json"
+    lab.run("Ledger", {"message": 'charge with {"amount": 7}', "session_id": first})
+    stored = lab.state("Ledger", first)
+    assert command(lab, capsys, "export", first, "--output", str(file))[0] == 0
+    assert json.loads(file.read_text()) == stored
+    assert json.loads(command(lab, capsys, "export", first)[1]) == stored
+    status, out, _ = command(lab, capsys, "import", second, str(file))
+    assert (status, out) == (0, f"{second}: imported, 2 entries\n")
+    answer = lab.run("Ledger", {"message": "What did I charge?", "session_id": second})
+    assert answer.status_code == 200, answer.text
+    assert lab.state("Ledger", first) == stored
+    status, _, errors = command(lab, capsys, "import", second, str(file))
+    assert status == 2
+    assert "already" in errors
+
+
+def test_what_is_no_session_is_not_imported(lab: AgentHost, capsys, tmp_path):
+    """A body that is no session, or one that this program cannot read, is a 400 and stores nothing."""
+    for number, body in enumerate([b"{", b"[]", b"{}", b'"text"', json.dumps({"schemaVersion": "9"}).encode()]):
+        answer = lab.post(f"/agents/Instant/sessions/no-import-{number}/import", body, content_type="application/json")
+        assert answer.status_code == 400, answer.text
+        assert lab.state("Instant", f"no-import-{number}") is None
+    missing = tmp_path / "missing.json"
+    assert "cannot be read" in command(lab, capsys, "import", "x", str(missing), agent="Instant")[2]
+
+
+def test_turns_that_ran_are_not_imported(lab: AgentHost):
+    """An exported session that was busy is idle when it is imported: those turns belong to another host."""
+    document = golden("session-v1")
+    name = f"busy-{uuid4().hex[:8]}"
+    answer = lab.post(f"/agents/Ledger/sessions/{name}/import", json.dumps(document).encode())
+    assert answer.status_code == 201, answer.text
+    ours = wait_until(lambda: lab.state("Ledger", name))["data"]["extensionData"]["durableAgentHost"]
+    assert "running" not in ours
+    assert "queue" not in ours
+    assert ours["receipts"] == document["data"]["extensionData"]["durableAgentHost"]["receipts"]
+
+
+def test_commands_list_and_show(lab: AgentHost, capsys):
+    """The commands print sessions and conversations in plain lines."""
+    session = f"shown-{uuid4().hex[:8]}"
+    lab.run("Ledger", {"message": 'charge with {"amount": 3}', "session_id": session})
+    status, out, _ = command(lab, capsys, "list", "--limit", "1000")
+    assert status == 0
+    assert session in out
+    status, out, _ = command(lab, capsys, "show", session)
+    assert status == 0
+    assert "charge with" in out
+    assert "functionCall" in out
+    status, out, _ = command(lab, capsys, "verify", agent="Raising")
+    assert status == 0
+    assert "no problems" in out
+
+
+def test_commands_say_what_is_wrong(lab: AgentHost, capsys):
+    """An unknown agent or session, and a host that is not there, are sentences and status 2."""
+    assert "no agent 'Nobody'" in command(lab, capsys, "verify", "s", agent="Nobody")[2]
+    status, _, errors = command(lab, capsys, "show", "nothing")
+    assert status == 2
+    assert "no session 'nothing'" in errors
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", "list", "--url", "http://127.0.0.1:9"])
+    assert ended.value.code == 2
+    assert "durable-agent-host start" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", "show", "a", "b", "--nonsense"])
+    assert ended.value.code == 2
+    assert "--nonsense" in capsys.readouterr().err
+
+
+def test_lone_surrogates_are_stored(lab: AgentHost, model: PracticeModel):
+    """Half a surrogate pair in a call's arguments is stored, read over HTTP and replayed as it came."""
+    session, arguments = f"half-{uuid4().hex[:8]}", '{"amount": 1, "note": "\\ud83d"}'
+    model.plan({"calls": [{"name": "charge", "arguments": arguments}]}, {"text": "done"})
+    answer = lab.run("Ledger", {"message": "charge it", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    stored = [content for message in lab.session("Ledger", session)["messages"] for content in message["contents"]]
+    assert {"amount": 1, "note": "\ud83d"} in [content.get("arguments") for content in stored]
+    assert lab.run("Ledger", {"message": "again", "session_id": session}).status_code == 200
+    sent = [item["arguments"] for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call"]
+    assert sent == [arguments]
