@@ -2,7 +2,9 @@
 
 import json
 
-from tests.kit import ROOT
+import requests
+
+from tests.kit import ROOT, PracticeModel
 
 
 def items(request, kind):
@@ -167,3 +169,21 @@ def test_a_turn_costs_what_it_adds(lives, model):
     assert stats["bytes_stored"] < 3 * len(answer)
     messages = life.crash().session("BugRepro", first.json()["session_id"])["messages"]
     assert [content["text"] for message in messages for content in message["contents"]] == ["Talk", answer]
+
+
+def test_a_continuation_that_the_service_forgot_goes_on_from_the_transcript(lives, model: PracticeModel):
+    """After a crash and a deleted response the turn is answered; one call was refused, and the turn says so."""
+    life = lives()
+    first = life.host.run("KeptThinker", {"message": 'call look_up with {"city": "Oslo"}'})
+    assert first.status_code == 200, first.text
+    session = first.json()["session_id"]
+    host = life.crash()
+    for request in model.requests():
+        requests.delete(f"{model.url}/responses/{request['response_id']}", headers={"authorization": "Bearer k"})
+    answer = host.run("KeptThinker", {"message": "And now?", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    assert host.turn(answer)["stats"]["calls_refused"] == 1
+    *_, refused, last = model.requests()
+    assert (refused["status"], last["status"]) == (400, 200)
+    kinds = [item["type"] for item in last["body"]["input"]]
+    assert kinds == ["message", "reasoning", "function_call", "function_call_output", "reasoning", "message", "message"]

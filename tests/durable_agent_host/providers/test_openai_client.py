@@ -7,10 +7,12 @@ from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 
 from durable_agent_host.history.provider import without_carriers
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.openai import adapt_client, forgotten_by_service
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of
 from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
+from durable_agent_host.turns.transcript import replay_messages
+from tests.durable_agent_host.golden import golden
 
 MCP_LIST = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": [{"name": "ask"}]}
 
@@ -129,3 +131,15 @@ def test_long_call_ids_still_pair():
     assert all(len(item["call_id"]) <= 64 for item in sent)
     assert len({item["id"] for item in sent if "id" in item}) == 2
     assert sent == with_valid_ids([call, {"type": "function_call_output", "call_id": long, "output": ""}, call])
+
+
+def test_items_as_they_were_stored_first_are_still_sent():
+    """The golden file: an entry of the first version, and the input items that stand for it."""
+    stored = golden("openai-items-v1")
+    messages = replay_messages(stored["entries"])[1:]
+    sent = [
+        item_of(group) if STAMP in group[0].additional_properties else group[0].call_id
+        for message in messages
+        for group in groups_of([content for content in message.contents if content.type != "function_result"])
+    ]
+    assert sent == [item for item in stored["input"] if item["type"] != "function_call_output"]
