@@ -240,3 +240,16 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
     for ours, theirs in zip(sent, given, strict=True):
         assert theirs | ours == theirs
         assert theirs.keys() - ours.keys() <= {"id", "status", "content"} & theirs.keys()
+
+
+@pytest.mark.parametrize("name", ["custom-tool-grammar", "apply-patch", "local-shell", "tool-search-hosted"])
+async def test_a_call_that_nobody_answered_is_not_replayed(name, recordings):
+    """A recorded call of a tool that the app has not is stored, and left out of the next request with its reasoning."""
+    lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
+    lab.plan({"recording": name}, {"text": "Yes."})
+    assert (await lab.cold_turn("first")).error is None
+    (call,) = [item for item in lab.service.journal.entries[0]["output"] if item["type"] in OWN_TOOLS]
+    assert call["call_id"] in json.dumps(lab.session.entries)
+    assert (await lab.cold_turn("second")).error is None
+    kinds = {item["type"] for item in lab.inputs[1]}
+    assert not kinds & (OWN_TOOLS | {"reasoning"})

@@ -21,6 +21,9 @@ from durable_agent_host.providers.openai.items import Item, groups_of, item_of, 
 MAX_ID_CHARACTERS: Final = 64
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ID_IS_OPTIONAL: Final = frozenset({"message", "function_call"})
+_NEEDS_ANSWER: Final = frozenset(
+    {"function_call", "custom_tool_call", "apply_patch_call", "local_shell_call", "shell_call"}
+)
 _GONE: Final = "gone"
 
 
@@ -39,10 +42,34 @@ def replayable_messages(
     Returns:
         The same messages, or copies where something was left out.
     """
+    messages = _without_open_calls(messages)
     return [
         _replayable(message, stored=stored, keeps_reasoning=keeps_reasoning) if message.role == "assistant" else message
         for message in messages
     ]
+
+
+def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
+    """Mark the calls that nobody answered: the API takes no call of an app's tool without its output."""
+    answered = {content.call_id for message in messages for content in message.contents if _is_answer(content)}
+
+    def marked(content: Content) -> Content:
+        mark = stamp_of(content)
+        if mark is None or mark["type"] not in _NEEDS_ANSWER or mark.get("call_id", content.call_id) in answered:
+            return content
+        changed = copy.copy(content)
+        changed.additional_properties = content.additional_properties | {STAMP: {**mark, _GONE: True}}
+        return changed
+
+    return [
+        message if contents == list(message.contents) else _with_contents(message, contents)
+        for message in messages
+        for contents in [[marked(content) for content in message.contents]]
+    ]
+
+
+def _is_answer(content: Content) -> bool:
+    return content.type in {"function_result", "shell_tool_result", "computer_tool_result"}
 
 
 def _replayable(message: Message, *, stored: bool, keeps_reasoning: Callable[[Content], bool]) -> Message:
@@ -93,6 +120,8 @@ def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
     mark = stamp_of(group[0])
     if mark is None:
         return group
+    if mark["type"] in _NEEDS_ANSWER and mark.get(_GONE):
+        return []
     if mark["type"] in _ID_IS_OPTIONAL:
         first = copy.copy(group[0])
         first.additional_properties = first.additional_properties | {STAMP: {**mark, "id": None}}
