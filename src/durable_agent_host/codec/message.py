@@ -255,7 +255,8 @@ def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
         if entry.get("$type") not in {REQUEST, RESPONSE}:
             raise CorruptStateError(
                 f"the conversation has an entry of type {entry.get('$type')!r}, which this program cannot replay: "
-                "upgrade durable-agent-host, or start another session; nothing was changed"
+                "upgrade durable-agent-host, or leave it out with 'durable-agent-host sessions repair'; "
+                "nothing was changed"
             )
         messages.extend(decode_message(message) for message in unpack_entry(entry).get("messages") or ())
     return messages

@@ -44,7 +44,10 @@ def decode_session(state: Any) -> Session:
     document = cast("dict[str, Any]", state)
     version = document.get("schemaVersion")
     if version is None:
-        raise CorruptStateError("the stored session has no schemaVersion; nothing was changed")
+        raise CorruptStateError(
+            "the stored session has no schemaVersion: see what 'durable-agent-host sessions verify' says of it; "
+            "nothing was changed"
+        )
     if not isinstance(version, str) or not _READABLE.fullmatch(version):
         raise UnknownSchemaVersionError(version)
     data: Any = document.get("data")

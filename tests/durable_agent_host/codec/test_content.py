@@ -210,3 +210,73 @@ def test_plain_json_reduces_models_tuples_and_contents():
 def test_usage_is_kept(usage):
     """Token counts come back as they were, the provider's further ones included."""
     assert decode_usage(json.loads(json.dumps(encode_usage(usage)))) == usage
+
+
+NESTED = [
+    Content("function_result", call_id="c", result=[Content.from_text("a"), {"type": "text", "text": "tool JSON"}]),
+    Content("function_result", call_id="c", result={"$content": {"type": "text"}, "deep": [{"$plain": 1}]}),
+    Content(
+        "code_interpreter_tool_result", call_id="c", outputs=[{"type": "logs", "logs": "x"}, Content.from_text("y")]
+    ),
+    Content(
+        "mcp_server_tool_result", call_id="c", output=[{"type": "text", "text": "tool JSON"}, Content.from_text("y")]
+    ),
+    Content(
+        "mcp_server_tool_result",
+        call_id="c",
+        output=[Content("function_result", call_id="d", result="", exception="ValueError: kept")],
+    ),
+    Content.from_function_approval_request("a", Content.from_function_call("c", "n", exception="ValueError: kept")),
+    Content.from_text("x", additional_properties={"seen": [Content.from_text("y", annotations=[CITATION])]}),
+    Content("image_generation_tool_result", outputs={"type": "text", "text": "tool JSON", "additional_properties": {}}),
+    Content(
+        "shell_tool_result",
+        outputs=[
+            Content("search_tool_result", items=[Content("computer_tool_result", screenshot=Content.from_text("z"))])
+        ],
+    ),
+    Content.from_text("half \ud83d of a pair", additional_properties={"\udc00": "\ud800"}),
+    Content.from_text("ä" * 10_000_000),
+]
+
+
+@pytest.mark.parametrize("content", NESTED, ids=range(len(NESTED)))
+def test_nested_values_come_back_as_what_they_were(content):
+    """Contents and ordinary dictionaries that look like contents are told apart, at any depth, exceptions included."""
+    again = stored(content)
+    assert again == content
+    assert _types(again) == _types(content)
+
+
+def _types(value):
+    """Name the types of a value and of all that is in it."""
+    if isinstance(value, Content):
+        return (value.type, value.exception, {name: _types(inner) for name, inner in vars(value).items() if inner})
+    if isinstance(value, dict):
+        return {name: _types(inner) for name, inner in value.items()}
+    return [_types(inner) for inner in value] if isinstance(value, list) else type(value)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"$type": "text", "text": "x", "sentiment": 1},
+        {"$type": "text", "text": "x", "extensionData": {"other": 1}},
+        {"$type": "text", "text": "x", "extensionData": {"durableAgentHost": {"newer": 1, "id": "i"}}},
+        {"$type": "data", "uri": "data:,x"},
+        {"$type": "functionCall", "callId": "c", "name": "n", "arguments": '{"a": 1}', "extra": [1]},
+        {"$type": "functionCall", "callId": "c", "name": "n"},
+        {"$type": "functionResult", "callId": "c"},
+        {"$type": "usage", "usage": {"inputTokenCount": 1}, "extra": None},
+        {"$type": "codeInterpreterToolCall", "content": {"type": "code_interpreter_tool_call", "call_id": "c", "l": 1}},
+    ],
+)
+def test_known_contents_keep_what_is_unknown_in_them(wire):
+    """A known content with unknown fields is read as what it is, written as it was, and keeps them when it changes."""
+    content = decode_content(copy.deepcopy(wire))
+    assert content.type != "text" or wire["$type"] == "text"
+    assert encode_content(content) == wire
+    content.additional_properties["changed"] = True
+    changed = encode_content(content)
+    assert set(wire) <= set(changed)
+    assert "changed" in json.dumps(changed)
