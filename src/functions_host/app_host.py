@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from functions_host.admin_api import AdminApi
 from functions_host.app_loader import AppFunction
 from functions_host.durable_client import ClientAddresses
 from functions_host.durable_functions import AppDurableFunctions
@@ -66,10 +67,12 @@ class AppHost:
         self.timers = Timers(functions, self._invoker, addresses, context.data_dir, context.clock)
         has_tools = any(function.trigger == "mcpToolTrigger" for function in functions)
         mcp = McpEndpoint(functions, self._invoker, addresses, settings.mcp) if has_tools else None
+        manage = ManagementApi(self.hub, store, addresses)
+        admin = AdminApi(functions, self.timers)
         self.http = HostApp(
             functions,
             self._invoker,
-            Endpoints(ManagementApi(self.hub, store, addresses).answer, mcp.answer if mcp else None),
+            Endpoints(manage.answer, admin.answer, mcp.answer if mcp else None),
             addresses,
             route_prefix=settings.route_prefix,
             streaming=LoopBridge(make_web_app(), self._invoker.loop) if is_streaming_app() else None,

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from functions_host.admin_api import ADMIN_PATH
 from functions_host.app_loader import AppFunction
 from functions_host.durable_client import MCP_PATH, WEBHOOK_PATH, ClientAddresses
 from functions_host.errors import StartupError
@@ -24,13 +25,15 @@ from functions_host.routing import RouteError, RouteTable, compile_template
 _logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 104_857_600
 _GRACE_SECONDS = 1
+_FRONT_PAGE = "The functions host is up and running.\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What the host itself serves: the management API, and MCP when the app has tools."""
+    """What the host itself serves: the management API, what is under ``/admin``, and MCP when the app has tools."""
 
     manage: Callable[[Request], Awaitable[Response]]
+    admin: Callable[[Request], Awaitable[Response]]
     mcp: Callable[[Request], Awaitable[Response]] | None = None
 
 
@@ -86,7 +89,7 @@ class HostApp:
         raw_path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
         found = self._routes.find(request.method, raw_path)
         if found is None:
-            return Response(status_code=404)
+            return PlainTextResponse(_FRONT_PAGE) if raw_path == "/" else Response(status_code=404)
         function, values = found
         assert function.http is not None
         if self._keys is not None and not self._keys.open_function(request, function.http.auth_level):
@@ -107,6 +110,9 @@ class HostApp:
             for key in ("path", "raw_path"):
                 request.scope[key] = request.scope[key][len(own_prefix) :]
             path = path[len(own_prefix) :]
+        if path.lower().startswith(f"{ADMIN_PATH}/"):
+            is_open = self._keys is None or self._keys.open_function(request, "ADMIN")
+            return self._endpoints.admin if is_open else _refuse
         if path.startswith(WEBHOOK_PATH):
             endpoint = self._endpoints.manage
         elif path.rstrip("/") == MCP_PATH and self._endpoints.mcp is not None:

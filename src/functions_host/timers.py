@@ -110,6 +110,7 @@ class Timers:
             if function.trigger == "timerTrigger"
         ]
         self._tasks: list[asyncio.Task[None]] = []
+        self._asked: set[asyncio.Task[bool]] = set()
 
     def start(self) -> None:
         """Begin to run them."""
@@ -117,9 +118,16 @@ class Timers:
 
     async def stop(self) -> None:
         """Stop; a run that is under way is missed, and made up for by the next start."""
-        for task in self._tasks:
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._asked]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def run_now(self, function: AppFunction) -> None:
+        """Begin to run a timer function outside of its schedule, which goes on as it was."""
+        task = asyncio.create_task(self.call(function, json.dumps(_occurrence(None, is_past_due=False))))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock()).astimezone()
@@ -146,11 +154,7 @@ class Timers:
 
     async def _occur(self, timer: TimerTrigger, status: _Status, *, is_past_due: bool) -> None:
         last = self._now().isoformat()
-        value = {
-            "Schedule": {"AdjustForDST": True},
-            "ScheduleStatus": status.encode() if timer.is_monitored else None,
-            "IsPastDue": is_past_due,
-        }
+        value = _occurrence(status if timer.is_monitored else None, is_past_due=is_past_due)
         await self.call(timer.function, json.dumps(value))
         status.last, status.next, status.updated = last, self._next(timer), self._now().isoformat()
         self._save(timer, status)
@@ -197,6 +201,14 @@ class Timers:
         draft = self._path(timer).with_suffix(".new")
         draft.write_text(json.dumps({"Schedule": status.schedule_text, **status.encode()}), encoding="utf-8")
         draft.replace(self._path(timer))
+
+
+def _occurrence(status: _Status | None, *, is_past_due: bool) -> dict[str, object]:
+    return {
+        "Schedule": {"AdjustForDST": True},
+        "ScheduleStatus": status.encode() if status else None,
+        "IsPastDue": is_past_due,
+    }
 
 
 def retry_delay(policy: RpcRetryOptions, attempt: int) -> timedelta:

@@ -92,6 +92,29 @@ def test_a_missed_occurrence_runs_once_at_start(start_host: StartHost, tmp_path:
     assert len(runs(data, "yearly")) == 1
 
 
+def test_a_timer_function_can_be_run_on_demand(model: Host):
+    """POST /admin/functions/NAME runs it, not past due; its schedule stays as it is."""
+    before = json.loads((model.data / "timers" / "yearly.json").read_text())
+    assert model.send("POST", "/admin/functions/Yearly", "{}", Content_Type="application/json").status == 202
+    (run,) = wait_until(lambda: runs(model.data, "yearly"))
+    assert not run["past_due"]
+    assert json.loads((model.data / "timers" / "yearly.json").read_text()) == before
+    refused = model.send("POST", "/admin/functions/pack", "{}", Content_Type="application/json")
+    assert refused.status == 400
+    assert "'pack' is of the kind activityTrigger" in refused.json["Message"]
+    assert model.send("POST", "/admin/functions/nothing", "{}").status == 404
+
+
+def test_tools_can_ask_whether_the_host_is_up(model: Host):
+    """The front page, ping and status answer, and the functions are listed with their triggers."""
+    assert model.send("GET", "/").status == 200
+    assert model.send("GET", "/admin/host/ping").status == 200
+    assert model.send("GET", "/admin/host/status").json["state"] == "Running"
+    listed = {function["name"]: function for function in model.send("GET", "/admin/functions").json}
+    assert listed["yearly"]["config"]["bindings"][0]["type"] == "timerTrigger"
+    assert "switched_off" not in listed
+
+
 # --- keys ---------------------------------------------------------------------------------------
 
 
@@ -112,6 +135,13 @@ def test_keys_open_what_their_level_allows(guarded: Host):
         for key, status in zip(("", "wrong", keys["function"], keys["master"]), expected, strict=True):
             assert guarded.send("GET", f"/api/{path}?code={key}").status == status, (path, key)
             assert guarded.send("GET", f"/api/{path}", x_functions_key=key).status == status, (path, key)
+
+
+def test_admin_needs_the_master_key(guarded: Host):
+    """No other key opens it."""
+    keys = json.loads((guarded.data / "keys.json").read_text())
+    for key, status in [("", 401), (keys["function"], 401), (keys["system"], 401), (keys["master"], 200)]:
+        assert guarded.send("GET", "/admin/functions", x_functions_key=key).status == status
 
 
 def test_the_management_api_needs_the_system_key(guarded: Host):
