@@ -51,7 +51,7 @@ class AppFunction:
     """One indexed function.
 
     ``durable_name`` is set for orchestrators, activities and entities; ``binding`` is the trigger as declared;
-    ``is_async_orchestrator`` marks one that the SDK cannot run, as it only takes generators and plain functions.
+    ``cannot_be_awaited`` marks orchestrators and entities written with ``async``, which the SDK does not await.
     """
 
     name: str
@@ -65,7 +65,7 @@ class AppFunction:
     has_return: bool
     binding: Mapping[str, Any]
     retry: worker_values.RpcRetryOptions | None = None
-    is_async_orchestrator: bool = False
+    cannot_be_awaited: bool = False
 
     @property
     def is_served(self) -> bool:
@@ -179,8 +179,12 @@ def _describe(metadata: worker_values.RpcFunctionMetadata) -> AppFunction:
         has_return=bool(registered.has_return),
         binding=trigger,
         retry=metadata.retry_options,
-        is_async_orchestrator=_is_async(getattr(registered.func, "orchestrator_function", None)),
+        cannot_be_awaited=_is_async(_find_durable_code(registered.func)),
     )
+
+
+def _find_durable_code(handle: Any) -> object:
+    return getattr(handle, "orchestrator_function", None) or getattr(handle, "entity_function", None)
 
 
 def _is_async(function: object) -> bool:

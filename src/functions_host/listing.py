@@ -6,6 +6,17 @@ from functions_host.app_loader import AppFunction
 from functions_host.durable_client import MCP_PATH
 from functions_host.keys import Keys
 
+_ASYNC_ADVICE = {
+    "orchestrationTrigger": (
+        "Orchestrator function '{}' is async, so all its instances will fail; write it with 'def', and wait for tasks "
+        "with 'yield'."
+    ),
+    "entityTrigger": (
+        "Entity function '{}' is async, so none of its operations will do anything; write it with 'def', and leave "
+        "what has to be awaited to an activity."
+    ),
+}
+
 
 def list_functions(functions: Iterable[AppFunction], origin: str, route_prefix: str) -> str:
     """Write one line per function: HTTP functions first, with methods and URL, then the others with their trigger."""
@@ -46,11 +57,8 @@ def list_oddities(functions: Iterable[AppFunction]) -> list[str]:
         oddities.append(f"This host does not serve: {', '.join(unserved)}.")
     seen: dict[tuple[str, str], AppFunction] = {}
     for function in functions:
-        if function.is_async_orchestrator:
-            oddities.append(
-                f"Orchestrator function {function.name!r} is async, so all its instances will fail; write it with "
-                "'def', and wait for tasks with 'yield'."
-            )
+        if function.cannot_be_awaited:
+            oddities.append(_ASYNC_ADVICE[function.trigger].format(function.name))
         if function.durable_name is not None:
             key = function.trigger, function.durable_name.lower()
             if other := seen.get(key):

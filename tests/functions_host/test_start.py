@@ -104,13 +104,17 @@ def test_local_settings_may_have_comments(start_host: StartHost, tmp_path: Path)
 
 
 def test_what_is_odd_about_an_app_is_told(start_host: StartHost, tmp_path: Path):
-    """An async orchestrator, and names of orchestrators that differ only in case, are warned of at the start."""
+    """Async orchestrators and entities, and names that differ only in case, are warned of at the start."""
     code = (
         MINIMAL
         + """
 @app.orchestration_trigger(context_name="context")
 async def waiting(context):
     return 1
+
+@app.entity_trigger(context_name="context")
+async def counter(context):
+    context.set_result(1)
 
 @app.orchestration_trigger(context_name="context", orchestration="Order")
 def first(context):
@@ -125,6 +129,7 @@ def second(context):
     host.stop()
     log = host.log.read_text()
     assert "'waiting' is async, so all its instances will fail; write it with 'def'" in log
+    assert "'counter' is async, so none of its operations will do anything" in log
     assert "Functions 'first' and 'second' are both orchestrationTriggers with the name 'order'" in log
 
 
