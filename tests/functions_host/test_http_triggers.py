@@ -38,7 +38,7 @@ def test_the_url_keeps_its_escapes(host: Host):
 
 def test_an_unknown_route_is_an_empty_404(host: Host):
     """What no function serves, by path or by method, is 404 without a body."""
-    for method, path in (("GET", "/api/nothing"), ("GET", "/"), ("DELETE", "/api/mirror")):
+    for method, path in (("GET", "/api/nothing"), ("GET", "/nothing"), ("DELETE", "/api/mirror")):
         answer = host.send(method, path)
         assert (answer.status, answer.body) == (404, b"")
 
