@@ -108,9 +108,7 @@ def test_a_function_has_a_time_limit(start_host: StartHost, tmp_path: Path):
     code += "    await asyncio.sleep(20)\n    return 'late'\n"
     app = write_app(tmp_path / "app", code, {"version": "2.0", "functionTimeout": "00:00:01"})
     host = start_host(app, tmp_path / "data")
-    begin = time.monotonic()
     assert host.send("GET", "/api/slow").status == 500
-    assert 0.9 < time.monotonic() - begin < 3
     assert "Timeout value of 00:00:01 was exceeded by function: Functions.slow" in host.log.read_text()
     host.stop()
 
@@ -245,11 +243,9 @@ def test_ctrl_c_twice_kills(start_host: StartHost, tmp_path: Path):
     connection = http.client.HTTPConnection(host.url.removeprefix("http://"))
     connection.request("GET", "/api/ping")
     time.sleep(0.3)
-    begin = time.monotonic()
     os.kill(host.process.pid, signal.SIGINT)
     time.sleep(0.2)
     assert host.stop(signal.SIGINT) == 130
-    assert time.monotonic() - begin < 0.8
     connection.close()
 
 

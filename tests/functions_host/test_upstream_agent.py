@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -33,10 +32,9 @@ def test_a_slow_agent_does_not_hold_up_another_session(upstream: Host):
     body = {"Content_Type": "text/plain"}
     slow = threading.Thread(target=upstream.send, args=("POST", "/api/agents/Teller/run", "slow"), kwargs=body)
     slow.start()
-    begin = time.monotonic()
     assert upstream.send("POST", "/api/agents/Other/run", "quick", **body).status == 200
     assert upstream.send("GET", "/api/health").json["agent_count"] == 2
-    assert time.monotonic() - begin < 1.8
+    assert slow.is_alive()
     slow.join()
 
 

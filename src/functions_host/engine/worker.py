@@ -285,7 +285,11 @@ class Worker:
             result = await self.functions.run_entity(name, batch)
             reach("entity.after_call")
             if isinstance(result, Returned):
-                change = decide_batch(operations, decode_entity_answer(result.value))
+                answer = decode_entity_answer(result.value)
+                for operation, done in zip(operations, answer.results, strict=False):
+                    if done.failed:
+                        _logger.warning("Entity %r: %s failed: %s", commit.entity_id, operation.name, done.result_json)
+                change = decide_batch(operations, answer)
                 replies, commit.exists, commit.state_json = change.replies, change.exists, change.state_json
             elif result.is_timeout:
                 _logger.warning("Entity %r: %s", commit.entity_id, result.message)
@@ -302,6 +306,7 @@ def _activity_end(item: ActivityItem, result: Returned | Raised) -> Completion:
     if isinstance(result, Returned):
         return ActivityCompleted(work.task_id, result.value)
     _logger.warning("Activity %r failed: %s", work.name, result.text)
+    _logger.info("%s", result.trace)
     reason = f"Activity function '{work.name}' failed:  {result.text}"
     details = f"Result: Failure\nException: {result.text}\nStack: {result.trace}"
     return ActivityFailed(work.task_id, reason, details)
