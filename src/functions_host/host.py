@@ -1,6 +1,7 @@
 """The composition root: one app folder, one data directory, one port, until a signal says stop."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -59,6 +60,7 @@ def run_host(options: StartOptions) -> None:
     settings = read_host_settings(options.app_dir, os.environ)
     prepare_environment(options.app_dir, options.data_dir, port, os.environ)
     functions = load_app(options.app_dir)
+    gc.freeze()  # what the app has loaded stays: without this, each full collection walks it, some 70 ms
     context = AppContext(
         settings,
         options.data_dir,
