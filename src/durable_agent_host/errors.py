@@ -13,7 +13,9 @@
         ├── StateError                     a stored session cannot be used as it is; it is left untouched
         │   ├── UnknownSchemaVersionError  written by a newer or unknown program
         │   └── CorruptStateError          not a document that this program or upstream writes
-        └── TurnError                      the turn ended without an answer
+        ├── LogError                       the turn log's store does not answer, or holds no log
+    │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
+    └── TurnError                      the turn ended without an answer
             ├── TurnRejectedError          the session was busy and the policy was to reject
             ├── TurnTimedOutError          still running when the wait was over
             ├── InvalidAnswerError         the answer does not fit the response format that was asked for
@@ -74,6 +76,14 @@ class UnknownSchemaVersionError(StateError):
 
 class CorruptStateError(StateError):
     """The session is not a document that this program or upstream writes."""
+
+
+class LogError(DurableAgentHostError):
+    """The turn log cannot be read or written: its store does not answer, or holds something else."""
+
+
+class FencedError(LogError):
+    """A later attempt of the same turn writes the log now; this one has to stop. Nothing was appended."""
 
 
 class TurnError(DurableAgentHostError):

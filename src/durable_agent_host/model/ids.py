@@ -74,3 +74,17 @@ def derived_id(*parts: str) -> str:
         digest.update(f"{len(data)}:".encode())
         digest.update(data)
     return digest.hexdigest()[:32]
+
+
+def turn_log_id(agent: str, session_id: str, turn_id: str) -> str:
+    """Name the log of a turn. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        turn_id: which turn; callers of the entity choose their own, so that it is unique in its session alone.
+
+    Returns:
+        32 hexadecimal digits, which every store can use as a name.
+    """
+    return derived_id("turn-log", agent.casefold(), session_id, turn_id)

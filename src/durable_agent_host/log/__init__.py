@@ -1,0 +1,1 @@
+"""The turn log: what a turn streamed and finished, append-only."""

@@ -1,0 +1,61 @@
+"""What a turn log holds: live events for clients, finished steps for recovery."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+ATTEMPT: Final = "attempt"
+"""An attempt began; ``{number}``. Written by the log itself when a writer opens it."""
+EVENT: Final = "event"
+"""Something for clients; ``{event, data}``, an event's name and its JSON object as DESIGN §6 has them."""
+MODEL_FINISHED: Final = "model_finished"
+"""A model call has its whole response; ``{position, response}``."""
+TOOL_STARTED: Final = "tool_started"
+"""A tool is about to run; ``{call_id, name, arguments}``. Without `TOOL_FINISHED` after a crash it is in doubt."""
+TOOL_FINISHED: Final = "tool_finished"
+"""A tool call has its result; ``{call_id, outcome, result}``."""
+OUTCOME: Final = "outcome"
+"""The activity is done with the turn, and this is what it returned; the last entry of its attempt."""
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One thing to append.
+
+    Attributes:
+        kind: one of this module's constants; readers pass over kinds that they do not know.
+        data: what JSON can hold; lone surrogates included.
+    """
+
+    kind: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """An entry that is durable.
+
+    Attributes:
+        offset: its place in the log, from 0; places are never given out twice.
+        attempt: of the writer, from 1.
+        entry: what was appended.
+    """
+
+    offset: int
+    attempt: int
+    entry: LogEntry
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """A part of a log.
+
+    Attributes:
+        records: in order, without gaps; may be empty.
+        next_offset: where to read on.
+        has_more: whether there was more that did not fit into ``max_bytes``.
+    """
+
+    records: Sequence[LogRecord]
+    next_offset: int
+    has_more: bool = False

@@ -1,0 +1,1 @@
+"""Stores: one technology, one file."""
