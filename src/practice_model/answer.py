@@ -16,11 +16,13 @@ class Delivery:
         chunk_characters: length of text, code and argument deltas.
         delay_milliseconds: pause before every event, 0 for as fast as possible.
         break_after_events: the connection ends after this many events; None for never.
+        clock: whether the log of requests notes when each delta was sent, for those who measure delays.
     """
 
     chunk_characters: int = grammar.DEFAULT_CHUNK_CHARACTERS
     delay_milliseconds: int = 0
     break_after_events: int | None = None
+    clock: bool = False
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ class Journal:
             entry: what `open` returned.
             ended: `complete`, `refused`, `broken` on purpose, or `disconnected` by the client.
             milliseconds: from the arrival of the request to the last byte.
-            seen: `status`, `error`, `response_id`, `output` (the final items), `events`.
+            seen: `status`, `error`, `response_id`, `output` (the final items), `events`, and
+                `sent_at` of each delta where a plan asks for the clock.
         """
         entry.update(seen, ended=ended, milliseconds_streaming=round(milliseconds, 3))
         if self.file:

@@ -11,6 +11,7 @@ For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (G
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -134,7 +135,7 @@ class PracticeModel:
         if reading.body.get("stream"):
             return EventStream(events, answer.delivery, request, call.ended)
         await asyncio.sleep(answer.delivery.delay_milliseconds / 1000)
-        call.ended("complete", 0)
+        call.ended("complete", 0, ())
         return JSONResponse(response)
 
     def _compose(self, answer: Answer, reading: Reading) -> tuple[Json, list[Json]]:
@@ -167,7 +168,7 @@ class PracticeModel:
             return JSONResponse(found.response)
         after = int(request.query_params.get("starting_after", "-1"))
         later = [event for event in found.events if event.get("sequence_number", 0) > after]
-        return EventStream(later, Delivery(), request, lambda _how, _events: None)
+        return EventStream(later, Delivery(), request, lambda _how, _events, _sent_at: None)
 
     async def delete_response(self, request: Request) -> JSONResponse:
         """Answer `DELETE /responses/{id}`."""
@@ -235,8 +236,9 @@ class _Call:
         self._close("refused", status=error.status, error=error.body["error"])
         return _error(error)
 
-    def ended(self, how: str, events: int) -> None:
-        self._close(how, status=200, response_id=self.response_id, output=self.output, events=events)
+    def ended(self, how: str, events: int, sent_at: Sequence[float]) -> None:
+        seen: dict[str, Any] = {"events": events} | ({"sent_at": list(sent_at)} if sent_at else {})
+        self._close(how, status=200, response_id=self.response_id, output=self.output, **seen)
 
     def _close(self, how: str, **seen: Any) -> None:
         spent = (time.perf_counter() - self.began) * 1000

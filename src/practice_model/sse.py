@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Sequence
 
 from starlette.requests import Request
@@ -22,11 +23,16 @@ class EventStream:
     """An ASGI response that streams events, then reports how it ended and how many events it sent.
 
     Args:
-        ended: called once with `complete`, `broken` or `disconnected`, and the number of events sent.
+        ended: called once with `complete`, `broken` or `disconnected`, the number of events sent, and when each delta
+            was sent, in seconds of the Unix epoch; nothing of the last when the delivery asks for no clock.
     """
 
     def __init__(
-        self, events: Sequence[Json], delivery: Delivery, request: Request, ended: Callable[[str, int], None]
+        self,
+        events: Sequence[Json],
+        delivery: Delivery,
+        request: Request,
+        ended: Callable[[str, int, Sequence[float]], None],
     ) -> None:
         self._events = events
         self._delivery = delivery
@@ -38,16 +44,19 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         stop = self._delivery.break_after_events
         sent = 0
+        sent_at: list[float] = []
         for event in self._events if stop is None else self._events[:stop]:
             if self._delivery.delay_milliseconds:
                 await asyncio.sleep(self._delivery.delay_milliseconds / 1000)
                 if await self._request.is_disconnected():
-                    self._ended("disconnected", sent)
+                    self._ended("disconnected", sent, sent_at)
                     return
+            if self._delivery.clock and event["type"].endswith(".delta"):
+                sent_at.append(time.time())
             await send({"type": "http.response.body", "body": encode_event(event), "more_body": True})
             sent += 1
         if stop is not None:
-            self._ended("broken", sent)
+            self._ended("broken", sent, sent_at)
             return
-        self._ended("complete", sent)
+        self._ended("complete", sent, sent_at)
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -142,6 +142,16 @@ def test_a_stream_can_be_slow(model):
     assert model.requests()[-1]["milliseconds_streaming"] >= 10 * len(events)
 
 
+def test_the_log_tells_when_each_delta_was_sent(model):
+    """With the clock of a plan, delays on the way to a client can be measured."""
+    model.plan({"text": "abcdef", "chunk_characters": 2, "delay_milliseconds": 10, "clock": True})
+    began = time.time()
+    model.ask(stream=True)
+    sent_at = model.requests()[-1]["sent_at"]
+    assert len(sent_at) == 3
+    assert began <= sent_at[0] < sent_at[1] < sent_at[2] <= time.time()
+
+
 def test_a_client_that_goes_away_is_noticed(model):
     """A slow stream ends when nobody reads it any more."""
     model.plan({"text": "x" * 500, "chunk_characters": 1, "delay_milliseconds": 20})
