@@ -14,10 +14,12 @@
         │   ├── UnknownSchemaVersionError  written by a newer or unknown program
         │   └── CorruptStateError          not a document that this program or upstream writes
         ├── LogError                       the turn log's store does not answer, or holds no log
-    │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
-    └── TurnError                      the turn ended without an answer
+        │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
+        └── TurnError                      the turn ended without an answer
             ├── TurnRejectedError          the session was busy and the policy was to reject
+            ├── TurnCancelledError         somebody cancelled it, or another turn interrupted it
             ├── TurnTimedOutError          still running when the wait was over
+            ├── AnswerGoneError            it has ended, and what it answered is no longer kept
             ├── InvalidAnswerError         the answer does not fit the response format that was asked for
             └── ProviderError              the model service failed; says whether a retry can help
 """
@@ -100,6 +102,14 @@ class TurnRejectedError(TurnError):
     def __init__(self, message: str, *, running_turn_id: str | None = None) -> None:
         super().__init__(message)
         self.running_turn_id = running_turn_id
+
+
+class TurnCancelledError(TurnError):
+    """The turn was cancelled, or interrupted by another; what it had produced is part of the conversation."""
+
+
+class AnswerGoneError(TurnError):
+    """The turn has ended, and its answer is no longer kept: the session was reset, and the turn's record purged."""
 
 
 class TurnTimedOutError(TurnError):

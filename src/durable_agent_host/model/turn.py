@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Policy = Literal["queue", "reject"]
-TurnStatus = Literal["completed", "failed", "rejected"]
+Policy = Literal["queue", "reject", "interrupt"]
+TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,11 @@ class Turn:
     Attributes:
         request: what was asked.
         outcome: how it ended, or None while it runs or waits.
+        pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
+        answers: what was answered, by call id: ``approved``, ``reason``, ``arguments``.
     """
 
     request: TurnRequest
     outcome: TurnOutcome | None
+    pending: tuple[Mapping[str, Any], ...] = ()
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
