@@ -144,7 +144,7 @@ async def test_a_forgotten_continuation_goes_on_from_the_transcript(scenario, mo
     outcome = await cold.cold_turn(texts[-1])
     assert outcome.error is None
     assert outcome.stats.calls_refused == 1
-    assert "no longer has the continuation" in caplog.text
+    assert "can no longer use the continuation" in caplog.text
     again = cold.endings.index("refused") + 1
     assert cold.endings.count("refused") == 1
     assert set(cold.endings[again:]) == {"complete"}

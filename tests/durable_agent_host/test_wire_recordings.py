@@ -242,7 +242,7 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
         assert theirs.keys() - ours.keys() <= {"id", "status", "content"} & theirs.keys()
 
 
-@pytest.mark.parametrize("name", ["custom-tool-grammar", "apply-patch", "local-shell", "tool-search-hosted"])
+@pytest.mark.parametrize("name", ["custom-tool-grammar", "apply-patch", "local-shell"])
 async def test_a_call_that_nobody_answered_is_not_replayed(name, recordings):
     """A recorded call of a tool that the app has not is stored, and left out of the next request with its reasoning."""
     lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
@@ -253,3 +253,18 @@ async def test_a_call_that_nobody_answered_is_not_replayed(name, recordings):
     assert (await lab.cold_turn("second")).error is None
     kinds = {item["type"] for item in lab.inputs[1]}
     assert not kinds & (OWN_TOOLS | {"reasoning"})
+
+
+async def test_a_function_call_that_nobody_answered_is_closed(recordings):
+    """A recorded function call without a result goes back with one that says that it is not known."""
+    lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
+    lab.plan({"recording": "tool-search-hosted"}, {"text": "Yes."})
+    assert (await lab.cold_turn("first")).error is None
+    assert (await lab.cold_turn("second")).error is None
+    given = [item["type"] for item in lab.service.journal.entries[0]["output"]]
+    assert [item["type"] for item in lab.inputs[1][1:-1]] == [*given, "function_call_output"]
+    assert lab.inputs[1][-2] | {"output": ""} == {
+        "type": "function_call_output",
+        "call_id": lab.inputs[1][-3]["call_id"],
+        "output": "",
+    }

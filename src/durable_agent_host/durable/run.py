@@ -55,12 +55,10 @@ class ProviderAdapter(Protocol):
         """Tell what the service has lost, when that is why it refused a request."""
         ...
 
-    def containers_of(self, messages: Iterable[Message], /) -> list[str]:
-        """List the containers of the code runs in a transcript."""
-        ...
-
-    def without_containers(self, messages: Iterable[Message], container_ids: Iterable[str], /) -> list[Message]:
-        """Mark the code runs of containers that are gone."""
+    def without_forgotten(
+        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+    ) -> tuple[list[Message], dict[str, Any]]:
+        """Mark what the service can no longer use, and say what to remember of it."""
         ...
 
     def explain_error(self, error: BaseException, /) -> ProviderError | None:
@@ -128,7 +126,7 @@ class AgentRunner:
         """Run the agent; where the service has forgotten what it kept, go on from the stored transcript.
 
         Only a turn whose first request was refused is run again: nothing has been streamed then, and no tool has run.
-        Each kind of loss is mended once.
+        Each loss is mended once.
         """
         lost: list[Forgotten] = []
         while True:
@@ -142,12 +140,12 @@ class AgentRunner:
                     await self._listener.on_update(request, update)
             except Exception as error:
                 forgotten = self._provider.forgotten_by_service(error)
-                if updates or forgotten is None or forgotten.what in {one.what for one in lost}:
+                if updates or forgotten is None or forgotten in lost:
                     raise
                 if forgotten.what == "continuation" and not agent_session.service_session_id:
                     raise
                 _LOGGER.warning(
-                    "turn %s: the model's service no longer has the %s; going on from the stored transcript",
+                    "turn %s: the model's service can no longer use the %s; going on from the stored transcript",
                     request.turn_id,
                     forgotten.what,
                 )
@@ -166,23 +164,15 @@ class AgentRunner:
             return [message]
         transcript = replay_messages(session.entries)
         identify_calls(transcript, session_id=f"{request.agent}@{request.session_id}")
-        self._note_containers(agent_session, transcript, lost)
-        transcript = self._provider.without_containers(transcript, agent_session.expired_containers)
+        transcript, agent_session.forgotten = self._provider.without_forgotten(
+            transcript, agent_session.forgotten, lost
+        )
         if not self._keeps_items:
             transcript = without_carriers(transcript)
         if not self._owns_history:
             return [*transcript, message]
         agent_session.transcript = transcript
         return [message]
-
-    def _note_containers(
-        self, agent_session: DurableSession, transcript: list[Message], lost: Sequence[Forgotten]
-    ) -> None:
-        """Remember which containers have expired, so that the next turn is not refused for them again."""
-        for forgotten in lost:
-            if forgotten.what == "container":
-                named = [forgotten.name] if forgotten.name else self._provider.containers_of(transcript)
-                agent_session.expired_containers = [*agent_session.expired_containers, *named]
 
 
 async def _updates(

@@ -1,14 +1,12 @@
 """The stored conversation, given to an agent of the framework as its history."""
 
 import copy
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
 from durable_agent_host.model.provider_item import is_carrier
-
-_EXPIRED: Final = "expired_containers"
 
 
 class DurableSession(AgentSession):
@@ -21,14 +19,14 @@ class DurableSession(AgentSession):
     transcript: Sequence[Message] = ()
 
     @property
-    def expired_containers(self) -> list[str]:
-        """Containers of code runs that the model's service no longer has."""
-        return list(cast("dict[str, Any]", self.state.get(TranscriptProvider.SOURCE_ID) or {}).get(_EXPIRED) or ())
+    def forgotten(self) -> dict[str, Any]:
+        """What of the conversation the model's service can no longer use, in the words of the provider's adapter."""
+        return dict(cast("dict[str, Any]", self.state.get(TranscriptProvider.SOURCE_ID) or {}))
 
-    @expired_containers.setter
-    def expired_containers(self, container_ids: Sequence[str]) -> None:
-        """Remember them with the session."""
-        self.state.setdefault(TranscriptProvider.SOURCE_ID, {})[_EXPIRED] = list(dict.fromkeys(container_ids))
+    @forgotten.setter
+    def forgotten(self, remembered: Mapping[str, Any]) -> None:
+        """Remember it with the session."""
+        self.state[TranscriptProvider.SOURCE_ID] = dict(remembered)
 
 
 def without_carriers(messages: Iterable[Message]) -> list[Message]:

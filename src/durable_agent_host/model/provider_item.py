@@ -12,6 +12,9 @@ with this content, and the fields of the item that its contents do not have."""
 PART_OF: Final = "durable_agent_host.part_of"
 """Key in a content's ``additional_properties``: it belongs to the item that began before it; the value is its id."""
 
+LOST_RESULT: Final = "The result of this call is not known: the turn ended before it was stored."
+"""What the model is told of a call that was never answered."""
+
 
 def is_carrier(content: Content) -> bool:
     """Tell whether a content is an empty text that only carries a provider's item. Guarantee: pure.
@@ -27,12 +30,12 @@ def is_carrier(content: Content) -> bool:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What a model's service no longer has.
+    """What a model's service no longer has, or can no longer use.
 
     Attributes:
-        what: the continuation of a conversation, or a container in which code ran.
+        what: the continuation of a conversation, a container in which code ran, or encrypted reasoning.
         name: the container's id; empty when the service did not name it.
     """
 
-    what: Literal["continuation", "container"]
+    what: Literal["continuation", "container", "reasoning"]
     name: str = ""

@@ -18,14 +18,13 @@ from durable_agent_host.codec.packing import pack_entry, unpack_entry
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.model.session import Session
 from durable_agent_host.turns.transcript import failed_turns
 
 MAX_ID_CHARACTERS: Final = 64
 _MAX_CALL_ID_CHARACTERS: Final = MAX_ID_CHARACTERS - len("fc_")
 """The framework's client makes an item id of a call id by putting ``fc_`` in front, when the call has none."""
-
-LOST_RESULT: Final = "The result of this call is not known: the turn ended before it was stored."
 
 Json = dict[str, Any]
 

@@ -80,7 +80,19 @@ def refused(status, message, code=None):
         (refused(400, "Container is expired."), Forgotten("container")),
         (refused(404, "The model 'x' does not exist.", "model_not_found"), None),
         (refused(500, "Container is expired."), None),
-        (refused(400, "No tool output found for function call call_1."), None),
+        (refused(400, "No tool output found for function call call_1."), Forgotten("continuation")),
+        (refused(400, "No tool output found for custom tool call call_1."), Forgotten("continuation")),
+        (
+            refused(400, "The following MCP approval requests do not have an approval: mcpr_1"),
+            Forgotten("continuation"),
+        ),
+        (refused(400, "No.", "invalid_encrypted_content"), Forgotten("reasoning")),
+        (refused(400, "The encrypted content gAAA...DQ== could not be verified."), Forgotten("reasoning")),
+        (
+            refused(400, "The encrypted content for item rs_1 could not be verified. Reason: Encrypted content could"),
+            Forgotten("reasoning"),
+        ),
+        (refused(400, "No tool call found for function call output with call_id call_1."), None),
         (ValueError("Response with id 'resp_1' not found."), None),
     ],
 )

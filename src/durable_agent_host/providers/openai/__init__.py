@@ -11,17 +11,16 @@ from agent_framework import AgentResponseUpdate, Message
 
 from durable_agent_host.providers.openai.client import adapt_client, complete_messages, done_items
 from durable_agent_host.providers.openai.errors import explain_error, forgotten_by_service
-from durable_agent_host.providers.openai.replay import containers_of, without_containers
+from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.settings import chat_client_from_environment
 
 __all__ = [
     "adapt_client",
     "chat_client_from_environment",
     "complete_call",
-    "containers_of",
     "explain_error",
     "forgotten_by_service",
-    "without_containers",
+    "without_forgotten",
 ]
 
 

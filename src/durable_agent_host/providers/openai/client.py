@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.providers.openai.closing import closed_messages
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
 
@@ -66,6 +67,8 @@ class _KeepsItems:
     async def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
         stored = options.get("store") is not False
+        if not any(options.get(name) for name in ("conversation_id", "previous_response_id", "conversation")):
+            messages = closed_messages(messages)
         messages = replayable_messages(messages, stored=stored, keeps_reasoning=self._sends_as_it_is)
         prepared: dict[str, Any] = await client._prepare_options(messages, options)
         prepared["input"] = with_valid_ids(prepared["input"])

@@ -9,10 +9,13 @@ from durable_agent_host.model.provider_item import Forgotten
 _RETRYABLE_STATUS = frozenset({408, 409, 429})
 
 _CONTINUATION_GONE = re.compile(r"(?:[Pp]revious response|Response|Conversation) with id '[^']*' not found")
+_CALL_IS_OPEN = re.compile(r"No tool output found for |MCP approval requests do not have an approval")
+_REASONING_UNREADABLE = re.compile(r"The encrypted content .*could not be verified", re.DOTALL)
 _CONTAINER_GONE = re.compile(
     r"(?:Expected container_id: |Container (?:is expired|with id |'))\W*(?P<id>cntr_\w+)?", re.IGNORECASE
 )
-"""The service's own words: recorded, or quoted by several public projects (pydantic/pydantic-ai#7461 and others)."""
+"""The service's own words: recorded, or quoted by several public projects (pydantic/pydantic-ai#7461,
+openai/codex#8145 and others)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
@@ -62,15 +65,18 @@ def forgotten_by_service(error: BaseException) -> Forgotten | None:
         error: what the agent raised.
 
     Returns:
-        ``continuation`` when the previous response or the conversation is gone, ``container`` when a container has
-        expired, else None.
+        ``continuation`` when the previous response or the conversation is gone, or ends with a call that nobody
+        answered; ``container`` when a container has expired; ``reasoning`` when encrypted content is of another key;
+        else None.
     """
     cause: Any = _sdk_error(error)
     if getattr(cause, "status_code", None) not in {400, 404, 410}:
         return None
-    said = str(cause.message)
-    if getattr(cause, "code", None) == "previous_response_not_found" or _CONTINUATION_GONE.search(said):
+    said, code = str(cause.message), getattr(cause, "code", None)
+    if code == "previous_response_not_found" or _CONTINUATION_GONE.search(said) or _CALL_IS_OPEN.search(said):
         return Forgotten("continuation")
+    if code == "invalid_encrypted_content" or _REASONING_UNREADABLE.search(said):
+        return Forgotten("reasoning")
     if named := _CONTAINER_GONE.search(said):
         return Forgotten("container", named["id"] or "")
     return None

@@ -16,15 +16,13 @@ from agent_framework import Content, Message
 
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.providers.openai.closing import NEEDS_ANSWER
+from durable_agent_host.providers.openai.forgotten import GONE, with_contents
 from durable_agent_host.providers.openai.items import Item, groups_of, item_of, stamp_of
 
 MAX_ID_CHARACTERS: Final = 64
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ID_IS_OPTIONAL: Final = frozenset({"message", "function_call"})
-_NEEDS_ANSWER: Final = frozenset(
-    {"function_call", "custom_tool_call", "apply_patch_call", "local_shell_call", "shell_call"}
-)
-_GONE: Final = "gone"
 
 
 def replayable_messages(
@@ -42,34 +40,10 @@ def replayable_messages(
     Returns:
         The same messages, or copies where something was left out.
     """
-    messages = _without_open_calls(messages)
     return [
         _replayable(message, stored=stored, keeps_reasoning=keeps_reasoning) if message.role == "assistant" else message
         for message in messages
     ]
-
-
-def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """Mark the calls that nobody answered: the API takes no call of an app's tool without its output."""
-    answered = {content.call_id for message in messages for content in message.contents if _is_answer(content)}
-
-    def marked(content: Content) -> Content:
-        mark = stamp_of(content)
-        if mark is None or mark["type"] not in _NEEDS_ANSWER or mark.get("call_id", content.call_id) in answered:
-            return content
-        changed = copy.copy(content)
-        changed.additional_properties = content.additional_properties | {STAMP: {**mark, _GONE: True}}
-        return changed
-
-    return [
-        message if contents == list(message.contents) else _with_contents(message, contents)
-        for message in messages
-        for contents in [[marked(content) for content in message.contents]]
-    ]
-
-
-def _is_answer(content: Content) -> bool:
-    return content.type in {"function_result", "shell_tool_result", "computer_tool_result"}
 
 
 def _replayable(message: Message, *, stored: bool, keeps_reasoning: Callable[[Content], bool]) -> Message:
@@ -87,7 +61,7 @@ def _replayable(message: Message, *, stored: bool, keeps_reasoning: Callable[[Co
             kept += _without_id(group, stored=stored)
         else:
             kept += group
-    return message if kept == list(message.contents) else _with_contents(message, kept)
+    return message if kept == list(message.contents) else with_contents(message, kept)
 
 
 def _joined_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
@@ -112,7 +86,7 @@ def _goes_with(group: Sequence[Content], following: Sequence[Content] | None, *,
 
 
 def _is_gone(group: Sequence[Content]) -> bool:
-    return bool((stamp_of(group[0]) or {}).get(_GONE))
+    return bool((stamp_of(group[0]) or {}).get(GONE))
 
 
 def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
@@ -120,13 +94,13 @@ def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
     mark = stamp_of(group[0])
     if mark is None:
         return group
-    if mark["type"] in _NEEDS_ANSWER and mark.get(_GONE):
+    if mark["type"] in NEEDS_ANSWER and mark.get(GONE):
         return []
     if mark["type"] in _ID_IS_OPTIONAL:
         first = copy.copy(group[0])
         first.additional_properties = first.additional_properties | {STAMP: {**mark, "id": None}}
         return [first, *group[1:]]
-    if not stored and not mark.get(_GONE):
+    if not stored and not mark.get(GONE):
         return group
     return [Content("text", text=_told(item_of(group)))] if mark["type"] == "code_interpreter_call" else []
 
@@ -135,55 +109,6 @@ def _told(item: Item) -> str:
     """Tell of a code run in words, when the run itself can no longer be sent."""
     logs = "".join(str(output.get("logs") or "") for output in cast("list[Item]", item.get("outputs") or []))
     return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
-
-
-def _with_contents(message: Message, contents: list[Content]) -> Message:
-    changed = copy.copy(message)
-    changed.contents = contents
-    return changed
-
-
-def without_containers(messages: Iterable[Message], container_ids: Iterable[str]) -> list[Message]:
-    """Mark the code runs of containers that have expired: they are told in words.
-
-    Guarantee: pure; the messages given are not changed.
-
-    Args:
-        messages: the stored conversation.
-        container_ids: which containers are gone.
-
-    Returns:
-        The messages, with copies of the contents that changed.
-    """
-    gone = set(container_ids)
-
-    def marked(content: Content) -> Content:
-        if stamp_of(content) is None or content.additional_properties.get("container_id") not in gone:
-            return content
-        changed = copy.copy(content)
-        mark = {**cast("Mapping[str, Any]", stamp_of(content)), _GONE: True}
-        changed.additional_properties = content.additional_properties | {STAMP: mark}
-        return changed
-
-    return [_with_contents(message, [marked(content) for content in message.contents]) for message in messages]
-
-
-def containers_of(messages: Iterable[Message]) -> list[str]:
-    """List the containers of the code runs that would be replayed. Guarantee: pure.
-
-    Args:
-        messages: the stored conversation.
-
-    Returns:
-        Container ids in order of first use.
-    """
-    found = [
-        content.additional_properties.get("container_id")
-        for message in messages
-        for content in message.contents
-        if (mark := stamp_of(content)) is not None and not mark.get(_GONE)
-    ]
-    return list(dict.fromkeys(str(name) for name in found if name))
 
 
 def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
