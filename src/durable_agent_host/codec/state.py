@@ -18,7 +18,7 @@ _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
 _STATS_LATER: Final = frozenset({"calls_refused"})
 """Stats that came later: written only when they say something, as documents of before have them."""
 _USUAL_STATUS: Final = "completed"
-_OURS: Final = ("version", "agentSession", "running", "queue", "receipts")
+_OURS: Final = ("version", "agentSession", "running", "queue", "interrupting", "requests", "receipts")
 
 
 def decode_session(state: Any) -> Session:
@@ -63,6 +63,8 @@ def decode_session(state: Any) -> Session:
             agent_session=ours.get("agentSession"),
             running=ours.get("running"),
             queue=tuple(ours.get("queue") or ()),
+            interrupting=ours.get("interrupting"),
+            requests=ours.get("requests") or {},
             receipts=_stored_receipts(ours.get("receipts") or []),
             schema_version=version,
             document=document,
@@ -89,6 +91,8 @@ def encode_session(session: Session) -> dict[str, Any]:
         "agentSession": session.agent_session,
         "running": session.running,
         "queue": list(session.queue),
+        "interrupting": session.interrupting,
+        "requests": dict(session.requests) or None,
         "receipts": [_encode_receipt(receipt) for receipt in _kept(session.receipts)],
     }
     unknown = {name: value for name, value in _extension(session.document).items() if name not in _OURS}

@@ -130,7 +130,7 @@ def document_to_import(exported: Any) -> dict[str, Any]:
         raise RequestError("the body is empty: send what 'export' gave")
     if session.running is None and not session.queue:
         return exported
-    return encode_session(replace(session, running=None, queue=()))
+    return encode_session(replace(session, running=None, queue=(), interrupting=None, requests={}))
 
 
 def read_limit(text: str | None) -> int:

@@ -81,17 +81,24 @@ class Receipts(Sequence[Receipt]):
                 return found
         return None
 
-    def added(self, receipt: Receipt, *, keep: int) -> "Receipts":
+    def added(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Receipts":
         """Give the receipts with one more. Guarantee: pure.
 
         Args:
             receipt: the newest.
             keep: how many stay; the oldest go first.
+            not_before: turns that ended before go too; UTC, ISO-8601.
 
         Returns:
             New receipts.
         """
-        return Receipts((*self.kept, receipt)[-keep:], self._decode)
+        kept = (*self.kept, receipt)[-keep:]
+        first = next((place for place, one in enumerate(kept) if not "" < _ended_at(one) < not_before), len(kept))
+        return Receipts(kept[first:], self._decode)
+
+
+def _ended_at(receipt: Receipt | Mapping[str, Any]) -> str:
+    return receipt.ended_at if isinstance(receipt, Receipt) else str(receipt.get("endedAt") or "")
 
 
 def _undecoded(stored: Mapping[str, Any]) -> Receipt:
@@ -110,6 +117,8 @@ class Session:
         agent_session: the framework's session as it serializes itself, or None before the first turn.
         running: the turn that holds the session, or None.
         queue: turns that wait, first come first served.
+        interrupting: the first of the queue, when it has interrupted the running turn, or None.
+        requests: what those turns of the queue ask for that came as a signal and have no orchestration yet, by id.
         receipts: ended turns, oldest first, a bounded window.
         schema_version: of the document it was read from.
         document: that document, for the fields that this program does not know.
@@ -119,6 +128,8 @@ class Session:
     agent_session: Mapping[str, Any] | None = None
     running: str | None = None
     queue: tuple[str, ...] = ()
+    interrupting: str | None = None
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     receipts: Sequence[Receipt] = ()
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -134,17 +145,18 @@ class Session:
         """
         return self._receipts().of_turn(turn_id)
 
-    def with_receipt(self, receipt: Receipt, *, keep: int) -> "Session":
+    def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Session":
         """Give the session with one more receipt. Guarantee: pure.
 
         Args:
             receipt: the newest.
             keep: how many stay; the oldest go first.
+            not_before: turns that ended before go too; UTC, ISO-8601.
 
         Returns:
             A new session.
         """
-        return replace(self, receipts=self._receipts().added(receipt, keep=keep))
+        return replace(self, receipts=self._receipts().added(receipt, keep=keep, not_before=not_before))
 
     def _receipts(self) -> Receipts:
         return self.receipts if isinstance(self.receipts, Receipts) else Receipts(self.receipts, _undecoded)
