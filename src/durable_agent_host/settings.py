@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from durable_agent_host.errors import SettingError
 
 PREFIX = "DURABLE_AGENT_HOST_"
+MAX_APPROVAL_SECONDS = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,23 @@ class Settings:
         max_queued_turns: how many turns of one session may wait; 429 above. Default 50: a client that retries
             in a loop is told before it has filled the session.
         max_receipts: how many ended turns a session remembers, for clients that ask again. Default 200.
+        receipt_seconds: how long it remembers them. Seconds, default 604800 (7 days): longer than clients retry.
+        lease_seconds: how long a turn that waits trusts that the one before it is alive, before it looks. Seconds,
+            default 30: a turn that an operator terminated holds its session up no longer; looking costs little.
+        approval_timeout_seconds: how long a person may take to approve a tool's call; it is denied then. Seconds,
+            default 518400 (6 days), at most 604800: longer, the turn's log is swept away under the waiting turn.
+        activity_attempts: how often a turn's activity is tried when it fails for reasons that are not the agent's,
+            the platform's among them. Default 3, with pauses of 2 and 8 seconds.
     """
 
     wait_seconds: float = 200.0
     max_request_bytes: int = 4 * 1024 * 1024
     max_queued_turns: int = 50
     max_receipts: int = 200
+    receipt_seconds: float = 7 * 24 * 3600.0
+    lease_seconds: float = 30.0
+    approval_timeout_seconds: float = 6 * 24 * 3600.0
+    activity_attempts: int = 3
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -39,13 +51,24 @@ class Settings:
             The settings, with defaults for what is not set.
 
         Raises:
-            SettingError: a value is not a number above zero, or a count is no whole number.
+            SettingError: a value is not a number above zero, a count is no whole number, or a person may take longer
+                to approve than a turn's log is kept.
         """
+        approval_timeout = _number(environment, "APPROVAL_TIMEOUT_SECONDS", cls.approval_timeout_seconds)
+        if approval_timeout > MAX_APPROVAL_SECONDS:
+            raise SettingError(
+                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:g}; set it to {MAX_APPROVAL_SECONDS:g} at most: "
+                "a turn's log is kept for that long"
+            )
         return cls(
             wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
             max_request_bytes=_count(environment, "MAX_REQUEST_BYTES", cls.max_request_bytes),
             max_queued_turns=_count(environment, "MAX_QUEUED_TURNS", cls.max_queued_turns),
             max_receipts=_count(environment, "MAX_RECEIPTS", cls.max_receipts),
+            receipt_seconds=_number(environment, "RECEIPT_SECONDS", cls.receipt_seconds),
+            lease_seconds=_number(environment, "LEASE_SECONDS", cls.lease_seconds),
+            approval_timeout_seconds=approval_timeout,
+            activity_attempts=_count(environment, "ACTIVITY_ATTEMPTS", cls.activity_attempts),
         )
 
 
