@@ -19,6 +19,7 @@ __all__ = [
     "chat_client_from_environment",
     "complete_call",
     "explain_error",
+    "finished_calls",
     "forgotten_by_service",
     "without_forgotten",
 ]
@@ -37,3 +38,21 @@ def complete_call(messages: Iterable[Message], updates: Sequence[AgentResponseUp
         The messages with the provider's items, or as they are when there are none.
     """
     return complete_messages(messages, done_items(updates))
+
+
+def finished_calls(update: AgentResponseUpdate) -> list[tuple[str, bool]]:
+    """Tell which calls of hosted tools are over.
+
+    Guarantee: pure.
+
+    Args:
+        update: of any provider, as it came.
+
+    Returns:
+        For each item that the provider finished in it, the item's id, by which the framework names hosted calls, and
+        whether it failed.
+    """
+    return [
+        (str(item.get("id") or ""), item.get("status") == "failed" or bool(item.get("error")))
+        for item in done_items([update])
+    ]
