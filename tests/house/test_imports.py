@@ -8,7 +8,7 @@ import pytest
 from tests.house.source import PACKAGES, Import, Module, is_below, module_names, modules
 
 _PURE_ROOMS = {"errors", "model", "codec", "turns"}
-_STORAGE = {"errors", "model", "log", "history"}
+_STORAGE = {"errors", "model", "codec", "log", "history"}
 ALLOWED_ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "settings": {"errors"},
@@ -63,7 +63,12 @@ HOMES = {
     "azure.identity": ("durable_agent_host.providers.openai",),
     "jsonschema": ("durable_agent_host.codec.answer",),
     "azure_functions_runtime": ("functions_host.app_loader", "functions_host.invoke"),
-    "sqlite3": ("functions_host.engine.database", "functions_host.engine.sqlite", "functions_host.engine.checkpoints"),
+    "sqlite3": (
+        "functions_host.engine.database",
+        "functions_host.engine.sqlite",
+        "functions_host.engine.checkpoints",
+        "durable_agent_host.stores.sqlite",
+    ),
     "uvicorn": ("functions_host.http_server", "practice_model.__main__"),
 }
 """Third-party package → the only modules that import it."""

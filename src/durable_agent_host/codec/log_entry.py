@@ -1,0 +1,59 @@
+"""Entries of the turn log to JSON and back.
+
+The JSON is ASCII, so that a lone surrogate, which UTF-8 cannot hold, is stored as its escape and comes back.
+"""
+
+import json
+from typing import Any, Final, cast
+
+from durable_agent_host.errors import LogError
+from durable_agent_host.model.log_entry import LogEntry
+
+_KIND: Final = "kind"
+_DATA: Final = "data"
+
+
+def encode_log_entry(entry: LogEntry) -> str:
+    """Write an entry as one line of JSON, ``{"kind": …, "data": {…}}``.
+
+    Guarantee: pure; only ASCII, without a line break.
+
+    Args:
+        entry: with data that JSON can hold.
+
+    Returns:
+        The line, without its end.
+
+    Raises:
+        LogError: the data has a value that JSON cannot hold.
+    """
+    try:
+        return json.dumps({_KIND: entry.kind, _DATA: entry.data}, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LogError(
+            f"an entry of kind {entry.kind!r} cannot be stored ({error}): give data that JSON can hold"
+        ) from error
+
+
+def decode_log_entry(line: str | bytes) -> LogEntry:
+    """Read an entry from what `encode_log_entry` wrote. Guarantee: pure.
+
+    Args:
+        line: one JSON object.
+
+    Returns:
+        The entry; an unknown kind is kept as it is.
+
+    Raises:
+        LogError: it is something else.
+    """
+    try:
+        read: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise LogError(f"the turn log holds something that is not JSON ({error})") from error
+    if isinstance(read, dict):
+        wire = cast("dict[str, Any]", read)
+        kind, data = wire.get(_KIND), wire.get(_DATA)
+        if isinstance(kind, str) and isinstance(data, dict):
+            return LogEntry(kind, cast("dict[str, Any]", data))
+    raise LogError(f"the turn log holds something that is no entry: {line[:80]!r}")

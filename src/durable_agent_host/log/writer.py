@@ -1,0 +1,226 @@
+"""The writer of one attempt: live events in batches, finished steps at once and in order."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from durable_agent_host.log.log import TurnLog
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+
+INTERVAL_SECONDS: Final = 0.025
+BATCH_BYTES: Final = 16 * 1024
+WAITING_BYTES: Final = 1024 * 1024
+_ENTRY_BYTES: Final = 64
+_DELTAS: Final = {"message.delta", "reasoning.delta", "tool.delta"}
+
+
+class TurnLogWriter:
+    """Append to a log in the order of the calls; all calls come from one event loop.
+
+    The first event is written at once. After that there is at most one durable write per interval, or earlier when a
+    batch is full or something is committed. Neighbouring deltas of a batch become one event. Memory is bounded: `put`
+    waits while the store is far behind.
+
+    Args:
+        log: the store.
+        log_id: which log.
+        attempt: as ``log.open`` gave it.
+        interval_seconds: between the beginnings of two writes.
+        batch_bytes: what is written before the interval is over; of text, roughly.
+        waiting_bytes: what may wait before `put` does.
+
+    Attributes:
+        next_offset: the place after the last entry that this writer has made durable; 0 before the first.
+    """
+
+    def __init__(
+        self,
+        log: TurnLog,
+        log_id: str,
+        attempt: int,
+        *,
+        interval_seconds: float = INTERVAL_SECONDS,
+        batch_bytes: int = BATCH_BYTES,
+        waiting_bytes: int = WAITING_BYTES,
+    ) -> None:
+        self.next_offset = 0
+        self._log = log
+        self._log_id = log_id
+        self._attempt = attempt
+        self._interval_seconds = interval_seconds
+        self._batch_bytes = batch_bytes
+        self._waiting_bytes = waiting_bytes
+        self._waiting: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
+        self._bytes = 0
+        self._is_urgent = False
+        self._due = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written_at = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None
+
+    async def put(self, event: str, data: Mapping[str, Any]) -> None:
+        """Hand over an event for clients; it is durable soon, and before whatever is committed later.
+
+        Args:
+            event: its name, as in DESIGN §6.
+            data: its JSON object; not changed afterwards.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: the store failed for good at an earlier write; what was put since is lost.
+        """
+        self._add(LogEntry(EVENT, {"event": event, "data": data}), _size_of(data))
+        while self._bytes > self._waiting_bytes and self._error is None:
+            self._written.clear()
+            await self._written.wait()
+        self._check()
+
+    async def commit(self, *entries: LogEntry) -> int:
+        """Append entries; they, and all that was put before, are durable when this returns.
+
+        Args:
+            entries: at least one; they stay next to each other.
+
+        Returns:
+            The offset of the first one.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: the store failed for good.
+        """
+        self._check()
+        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        first, *others = entries
+        self._waiting.append((first, durable))
+        self._waiting.extend((entry, None) for entry in others)
+        self._hurry()
+        return await durable
+
+    async def flush(self) -> None:
+        """Wait until all that was put is durable.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: the store failed for good.
+        """
+        if self._waiting and self._error is None:
+            self._hurry()
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+        self._check()
+
+    async def close(self) -> None:
+        """Flush, as `flush` does; the writer keeps nothing open."""
+        await self.flush()
+
+    def _add(self, entry: LogEntry, size_bytes: int) -> None:
+        self._check()
+        self._waiting.append((entry, None))
+        self._bytes += size_bytes
+        if self._bytes >= self._batch_bytes:
+            self._due.set()
+        self._wake()
+
+    def _hurry(self) -> None:
+        self._is_urgent = True
+        self._due.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._write_all(), name=f"turn-log {self._log_id}")
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _write_all(self) -> None:
+        """Write batches until nothing waits. The first failure that the store does not mend ends the writer."""
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            rest = self._written_at + self._interval_seconds - loop.time()
+            if rest > 0 and not self._is_urgent and self._bytes < self._batch_bytes:
+                self._due.clear()
+                try:
+                    async with asyncio.timeout(rest):
+                        await self._due.wait()
+                except TimeoutError:
+                    pass
+            batch, self._waiting = self._waiting, []
+            size_bytes, self._is_urgent = self._bytes, False
+            self._written_at = loop.time()
+            await self._write(batch)
+            self._bytes = 0 if self._error else self._bytes - size_bytes
+            self._written.set()
+
+    async def _write(self, batch: Sequence[tuple[LogEntry, asyncio.Future[int] | None]]) -> None:
+        entries, promises = _merge(batch)
+        try:
+            first = await self._log.append(self._log_id, entries, attempt=self._attempt)
+        except BaseException as error:
+            self._fail(error, [durable for durable, _ in promises])
+            if not isinstance(error, Exception):  # the loop is being shut down
+                raise
+            return
+        self.next_offset = first + len(entries)
+        for durable, index in promises:
+            if not durable.done():
+                durable.set_result(first + index)
+
+    def _fail(self, error: BaseException, promised: Sequence[asyncio.Future[int]]) -> None:
+        self._error = error
+        later = [durable for _, durable in self._waiting if durable is not None]
+        self._waiting.clear()
+        self._written.set()
+        for durable in (*promised, *later):
+            if durable.done():
+                continue
+            if isinstance(error, Exception):
+                durable.set_exception(error)
+            else:
+                durable.cancel()
+
+
+def _merge(
+    batch: Sequence[tuple[LogEntry, asyncio.Future[int] | None]],
+) -> tuple[list[LogEntry], list[tuple[asyncio.Future[int], int]]]:
+    """Join neighbouring deltas of the same thing. Gives the entries, and for each promise the index of its entry."""
+    entries: list[LogEntry] = []
+    promises: list[tuple[asyncio.Future[int], int]] = []
+    texts: list[str] = []
+    open_delta: tuple[str, dict[str, Any]] | None = None
+
+    def close_delta() -> None:
+        if open_delta is not None:
+            name, others = open_delta
+            entries.append(LogEntry(EVENT, {"event": name, "data": others | {"text": "".join(texts)}}))
+            texts.clear()
+
+    for entry, durable in batch:
+        delta = _delta_of(entry) if durable is None else None
+        if delta is None or open_delta is None or delta[:2] != open_delta:
+            close_delta()
+            open_delta = delta[:2] if delta else None
+        if delta:
+            texts.append(delta[2])
+        else:
+            if durable is not None:
+                promises.append((durable, len(entries)))
+            entries.append(entry)
+    close_delta()
+    return entries, promises
+
+
+def _delta_of(entry: LogEntry) -> tuple[str, dict[str, Any], str] | None:
+    """An event's name, its data but the text, and its text, when it is a delta."""
+    if entry.kind != EVENT or entry.data["event"] not in _DELTAS:
+        return None
+    data = entry.data["data"]
+    text = data.get("text")
+    others = {key: value for key, value in data.items() if key != "text"}
+    return (entry.data["event"], others, text) if isinstance(text, str) else None
+
+
+def _size_of(data: Mapping[str, Any]) -> int:
+    return _ENTRY_BYTES + sum(len(value) if isinstance(value, str) else _ENTRY_BYTES for value in data.values())

@@ -1,0 +1,396 @@
+"""Turn logs in one SQLite file, for the embedded host and for one machine.
+
+Theory of operation. One thread of the process writes. What the turns of the process want to append while a transaction
+is under way goes together into the next one (group commit), so that 200 streams cost few commits. Readers have threads
+and connections of their own and never wait for the writer. Several processes may share the file: a write begins its
+transaction before it looks at the attempt, so a ghost is fenced whoever and wherever it is.
+
+WAL with ``synchronous=NORMAL``: everything that was acknowledged is there after the process was killed. After a loss of
+power the last commits may be missing, whole, as with the host's engine. A file that cannot be written for a while,
+because it is locked or its disk is full, makes writers wait.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.log.log import MAX_PAGE_BYTES
+from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.stores.arrivals import Arrival, Arrivals
+
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY, log_id TEXT NOT NULL UNIQUE, attempt INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+    appended_at REAL NOT NULL
+);
+CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
+"""
+_OFFSETS: Final = 1 << 32
+"""An entry's place is its log's id times this, plus its offset: one B-tree, each log in one piece."""
+_BUSY_SECONDS: Final = 5.0
+_READERS: Final = 4
+_COMMITS_BETWEEN_CHECKPOINTS: Final = 500
+_GROUP_BYTES: Final = 8 * 1024 * 1024
+_DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+
+type _Result = tuple[Any, Arrival | None]
+type _Work = Callable[[sqlite3.Connection], _Result]
+
+
+class _Job:
+    """One write that waits for the writer's thread."""
+
+    def __init__(self, work: _Work, size_bytes: int) -> None:
+        self.work = work
+        self.size_bytes = size_bytes
+        self.future: Future[Any] = Future()
+        self.result: _Result = (None, None)
+        self.refusal: LogError | None = None
+
+    def do(self, connection: sqlite3.Connection) -> None:
+        self.refusal = None
+        try:
+            self.result = self.work(connection)
+        except LogError as error:  # nothing was changed: the work looks before it writes
+            self.refusal = error
+
+    def settle(self) -> None:
+        if self.future.set_running_or_notify_cancel():
+            if self.refusal is not None:
+                self.future.set_exception(self.refusal)
+            else:
+                self.future.set_result(self.result[0])
+
+
+class SqliteTurnLog:
+    """The turn logs of one SQLite file. Implements `durable_agent_host.log.log.TurnLog`.
+
+    Args:
+        path: of the file; it and its folder are made at the first use, and nothing is touched before.
+        give_up_seconds: how long a write is tried again while the file is locked or its disk is full.
+
+    Attributes:
+        durable_writes: transactions committed so far by this object.
+    """
+
+    def __init__(self, path: str | Path, *, give_up_seconds: float = 30.0) -> None:
+        self.durable_writes = 0
+        self._path = Path(path)
+        self._give_up_seconds = give_up_seconds
+        self._arrivals = Arrivals()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._start_lock = threading.Lock()
+        self._writer: threading.Thread | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        self._connections = threading.local()
+        self._open_connections: list[sqlite3.Connection] = []
+        self._is_closed = False
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> _Result:
+            now = time.time()
+            key, attempt, offset = connection.execute(
+                "INSERT INTO logs (log_id, attempt, next_offset, appended_at) VALUES (?, 1, 1, ?) ON CONFLICT (log_id) "
+                "DO UPDATE SET attempt = attempt + 1, next_offset = next_offset + 1, appended_at = ? "
+                "RETURNING id, attempt, next_offset - 1",
+                (log_id, now, now),
+            ).fetchone()
+            entry = LogEntry(ATTEMPT, {"number": attempt})
+            line = encode_log_entry(entry)
+            connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (key * _OFFSETS + offset, attempt, line))
+            return attempt, (log_id, [LogRecord(offset, attempt, entry)], len(line))
+
+        return await self._write(work)
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries, all or none; see the protocol."""
+        lines = [encode_log_entry(entry) for entry in entries]
+        size_bytes = sum(map(len, lines))
+
+        def work(connection: sqlite3.Connection) -> _Result:
+            found = connection.execute(
+                "SELECT id, attempt, next_offset FROM logs WHERE log_id = ?", (log_id,)
+            ).fetchone()
+            key, current, first = found or (0, 0, 0)
+            if current != attempt:
+                raise FencedError(
+                    f"attempt {attempt} of the turn log {log_id} may not write: attempt {current} has begun"
+                )
+            connection.executemany(
+                "INSERT INTO entries VALUES (?, ?, ?)",
+                [(key * _OFFSETS + offset, attempt, line) for offset, line in enumerate(lines, first)],
+            )
+            connection.execute(
+                "UPDATE logs SET next_offset = ?, appended_at = ? WHERE id = ?", (first + len(lines), time.time(), key)
+            )
+            records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
+            return first, (log_id, records, size_bytes)
+
+        return await self._write(work, size_bytes)
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read what is there now; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> LogPage:
+            found = connection.execute("SELECT id, next_offset FROM logs WHERE log_id = ?", (log_id,)).fetchone()
+            if found is None:
+                return LogPage([], from_offset)
+            key, end = found
+            rows = connection.execute(
+                "SELECT place, attempt, body FROM entries WHERE place BETWEEN ? AND ? ORDER BY place",
+                (key * _OFFSETS + from_offset, key * _OFFSETS + end - 1),
+            )
+            records: list[LogRecord] = []
+            left = max_bytes
+            for place, attempt, body in rows:
+                if records and len(body) > left:
+                    return LogPage(records, records[-1].offset + 1, has_more=True)
+                left -= len(body)
+                records.append(LogRecord(place % _OFFSETS, attempt, decode_log_entry(body)))
+            return LogPage(records, max(from_offset, end))
+
+        return await self._read(work)
+
+    def follow(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> AsyncGenerator[LogPage]:
+        """Read what is there and what will be; see the protocol."""
+        return self._arrivals.follow(self, log_id, from_offset, max_bytes)
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Forget what is before an offset; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> _Result:
+            found = connection.execute("SELECT id, next_offset FROM logs WHERE log_id = ?", (log_id,)).fetchone()
+            if found is not None:
+                start = found[0] * _OFFSETS
+                connection.execute(
+                    "DELETE FROM entries WHERE place >= ? AND place < ?", (start, start + min(before_offset, found[1]))
+                )
+            return None, None
+
+        await self._write(work)
+
+    async def delete(self, log_id: str) -> None:
+        """Delete a log and its cancel mark."""
+
+        def work(connection: sqlite3.Connection) -> _Result:
+            for (key,) in connection.execute("DELETE FROM logs WHERE log_id = ? RETURNING id", (log_id,)).fetchall():
+                _delete_entries(connection, key)
+            connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))
+            return None, None
+
+        await self._write(work)
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete logs to which nothing has been appended for so long; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> _Result:
+            before = time.time() - older_than_seconds
+            gone = connection.execute(
+                "DELETE FROM logs WHERE appended_at < ? RETURNING id, log_id", (before,)
+            ).fetchall()
+            for key, log_id in gone:
+                _delete_entries(connection, key)
+                connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))
+            connection.execute(
+                "DELETE FROM cancels WHERE requested_at < ? AND log_id NOT IN (SELECT log_id FROM logs)", (before,)
+            )
+            return len(gone), None
+
+        return await self._write(work)
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Leave a mark that the turn is to be cancelled."""
+
+        def work(connection: sqlite3.Connection) -> _Result:
+            connection.execute("INSERT OR IGNORE INTO cancels VALUES (?, ?)", (log_id, time.time()))
+            return None, None
+
+        await self._write(work)
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Tell whether the mark is there."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            return connection.execute("SELECT 1 FROM cancels WHERE log_id = ?", (log_id,)).fetchone() is not None
+
+        return await self._read(work)
+
+    async def close(self) -> None:
+        """End the threads and close the file, after what was asked for is written."""
+        self._arrivals.close()
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        with self._start_lock:
+            self._is_closed = True
+            if self._writer is not None:
+                self._jobs.put(None)
+                self._writer.join()
+            if self._readers is not None:
+                self._readers.shutdown()
+            while self._open_connections:
+                self._open_connections.pop().close()
+
+    async def _write(self, work: _Work, size_bytes: int = 0) -> Any:
+        job = _Job(work, size_bytes)
+        with self._start_lock:
+            self._start()
+            self._jobs.put(job)
+        return await asyncio.wrap_future(job.future)
+
+    async def _read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def run() -> T:
+            try:
+                connection = getattr(self._connections, "connection", None)
+                if connection is None:
+                    connection = self._connections.connection = self._connect()
+                connection.execute("BEGIN")
+                try:
+                    return work(connection)
+                finally:
+                    connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self._explain(error) from error
+
+        with self._start_lock:
+            reading = self._start().submit(run)
+        return await asyncio.wrap_future(reading)
+
+    def _start(self) -> ThreadPoolExecutor:
+        if self._is_closed:
+            raise LogError(f"the turn logs in {self._path} are closed")
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="turn-log-reader")
+            self._writer = threading.Thread(target=self._run, name="turn-log-writer", daemon=True)
+            self._writer.start()
+        return self._readers
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LogError(
+                f"the folder of the turn logs {self._path} cannot be made ({error}): name another"
+            ) from error
+        connection = sqlite3.connect(self._path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "wal_autocheckpoint=20000", "cache_size=-8192"):
+                connection.execute(f"PRAGMA {pragma}")
+            self._make_tables(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._open_connections.append(connection)
+        return connection
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == _VERSION:  # another process was first
+                return
+            if version or connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+                raise LogError(
+                    f"{self._path} is a database of another program, or of another version of this one ({version}): "
+                    "move it away, or name another file for the turn logs"
+                )
+            for statement in _SCHEMA.split(";")[:-1]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={_VERSION}")
+        finally:
+            connection.execute("COMMIT")
+
+    def _run(self) -> None:
+        """Write, group after group, until `close`."""
+        connection: sqlite3.Connection | None = None
+        is_last = False
+        while not is_last:
+            group, is_last = self._next_group()
+            deadline = time.monotonic() + self._give_up_seconds
+            pause = 0.01
+            while group:
+                try:
+                    connection = connection or self._connect()
+                    self._commit(connection, group)
+                    break
+                except (sqlite3.Error, LogError) as error:
+                    refusal = error if isinstance(error, LogError) else self._explain(error)
+                    if _is_final(error) or time.monotonic() > deadline or self._is_closed:
+                        for job in group:
+                            job.refusal = refusal
+                        break
+                    time.sleep(pause)
+                    pause = min(pause * 2, 1.0)
+            self._arrivals.announce(job.result[1] for job in group if not job.refusal and job.result[1])
+            for job in group:
+                job.settle()
+
+    def _next_group(self) -> tuple[list[_Job], bool]:
+        """Wait for a job; gives it with all others that wait, and whether there will be no more."""
+        group: list[_Job] = []
+        size_bytes = 0
+        job = self._jobs.get()
+        while job is not None:
+            group.append(job)
+            size_bytes += job.size_bytes
+            if size_bytes > _GROUP_BYTES or self._jobs.empty():
+                return group, False
+            job = self._jobs.get()
+        return group, True
+
+    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Job]) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in group:
+                job.do(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self.durable_writes += 1
+        if self.durable_writes % _COMMITS_BETWEEN_CHECKPOINTS == 0 and self._readers is not None:
+            self._readers.submit(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        """Fold the write-ahead log in, in a reader's thread, so that no commit waits for the disk."""
+        connection = sqlite3.connect(self._path, isolation_level=None)
+        try:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            connection.close()
+
+    def _explain(self, error: sqlite3.Error) -> LogError:
+        name = getattr(error, "sqlite_errorname", "")
+        if any(name.startswith(damaged) for damaged in _DAMAGED):
+            return LogError(
+                f"the turn logs in {self._path} are damaged, or are no database ({error}): move the file away together "
+                "with its -wal file; turns that are under way begin again"
+            )
+        return LogError(
+            f"the turn logs in {self._path} cannot be used ({error}): see that the file can be read and written, "
+            "that no other program holds it locked, and that its disk has room"
+        )
+
+
+def _is_final(error: Exception) -> bool:
+    name = getattr(error, "sqlite_errorname", "")
+    return isinstance(error, LogError) or any(name.startswith(damaged) for damaged in _DAMAGED)
+
+
+def _delete_entries(connection: sqlite3.Connection, key: int) -> None:
+    connection.execute("DELETE FROM entries WHERE place >= ? AND place < ?", (key * _OFFSETS, (key + 1) * _OFFSETS))
