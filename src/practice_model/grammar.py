@@ -68,6 +68,7 @@ _BLANKS: dict[str, dict[str, Any]] = {
     "reasoning": {"summary": []},
     "function_call": {"arguments": ""},
     "code_interpreter_call": {"code": "", "outputs": None},
+    "custom_tool_call": {"input": ""},
 }
 
 
@@ -124,11 +125,18 @@ def _write_code(item: Json, chunk: int) -> Iterator[Json]:
     yield {"type": "response.code_interpreter_call.completed"}
 
 
+def _write_custom_call(item: Json, chunk: int) -> Iterator[Json]:
+    for delta in pieces(item["input"], chunk):
+        yield {"type": "response.custom_tool_call_input.delta", "delta": delta}
+    yield {"type": "response.custom_tool_call_input.done", "input": item["input"]}
+
+
 WRITERS: dict[str, Writer] = {
     "message": _write_message,
     "reasoning": _write_reasoning,
     "function_call": _write_function_call,
     "code_interpreter_call": _write_code,
+    "custom_tool_call": _write_custom_call,
 }
 """Item type → the events between `added` and `done`; a type without a row has none."""
 

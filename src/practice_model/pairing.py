@@ -17,6 +17,8 @@ HOSTED_CALLS = frozenset(
     {"code_interpreter_call", "web_search_call", "file_search_call", "mcp_call", "image_generation_call"}
     | {"tool_search_call"}
 )
+_ANSWERED = {"function_call": "function call", "custom_tool_call": "custom tool call"}
+"""Type of call → its name in the objections; the type of its output has ``_output`` behind."""
 _INPUT_ONLY = frozenset({"function_call_output", "custom_tool_call_output", "item_reference", "mcp_approval_response"})
 
 
@@ -76,23 +78,37 @@ def check_duplicates(replayed: Sequence[Json], kept: Sequence[Json]) -> HttpErro
 
 
 def check_calls(replayed: Sequence[Json], kept: Sequence[Json], *, one_output_per_call: bool) -> HttpError | None:
-    """Return the objection to a function call without output, or an output without call.
+    """Return the objection to a call of the app's tools without output, or an output without call.
 
     An output belongs to the nearest open call of its id, since ids may come again in a later turn.
     """
-    waiting: list[str] = []
-    answered: set[str] = set()
+    waiting: list[tuple[str, str]] = []
+    answered: set[tuple[str, str]] = set()
     for item in [*kept, *replayed]:
-        call_id = str(item.get("call_id"))
-        if kind_of(item) == "function_call":
-            waiting.append(call_id)
-        elif kind_of(item) == "function_call_output":
-            if call_id in waiting:
-                waiting.remove(call_id)
-                answered.add(call_id)
-            elif one_output_per_call or call_id not in answered:
-                return _refuse(f"No tool call found for function call output with call_id {call_id}.")
-    return _refuse(f"No tool output found for function call {waiting[0]}.") if waiting else None
+        call_id, kind = str(item.get("call_id")), kind_of(item)
+        name = _ANSWERED.get(kind.removesuffix("_output"))
+        if name and kind in _ANSWERED:
+            waiting.append((name, call_id))
+        elif name:
+            if (name, call_id) in waiting:
+                waiting.remove((name, call_id))
+                answered.add((name, call_id))
+            elif one_output_per_call or (name, call_id) not in answered:
+                return _refuse(f"No tool call found for {name} output with call_id {call_id}.")
+    return _refuse("No tool output found for {} {}.".format(*waiting[0])) if waiting else None
+
+
+def check_approvals(replayed: Sequence[Json], kept: Sequence[Json]) -> HttpError | None:
+    """Return the objection to requests for approval that have no answer."""
+    items = [*kept, *replayed]
+    answers = {item.get("approval_request_id") for item in items if kind_of(item) == "mcp_approval_response"}
+    asked = [str(item.get("id")) for item in items if kind_of(item) == "mcp_approval_request"]
+    missing = [request for request in asked if request not in answers]
+    return (
+        _refuse(f"The following MCP approval requests do not have an approval: {', '.join(missing)}")
+        if missing
+        else None
+    )
 
 
 def check_reasoning(

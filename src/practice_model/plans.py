@@ -1,12 +1,13 @@
 """Plans that a test posts: which requests they answer, and their steps, one model call each.
 
 A plan is `{"when": {...}, "times": 1, "steps": [...]}`; the first plan that matches and is not over answers. A step is
-one of these, or an `items` list of the first four for answers that mix them in an order of their own:
+one of these, or an `items` list of the first five for answers that mix them in an order of their own:
 
 - `{"reasoning": text}`: thought before what follows; encrypted if the request includes it, or by `encrypted`.
 - `{"code": text, "logs": text, "image": true}`: a hosted code run.
 - `{"text": text, "files": [names], "citation": true, "phase": name}`: a message that cites the files.
 - `{"calls": [{"name": name, "arguments": object or exact string}]}`: parallel function calls.
+- `{"item": {"type": type, …}}`: an output item as it is; it gets an id, and a call id, when it has none.
 - `{"recording": name, "new_ids": false}`: recorded traffic.
 - `{"error": {"status": 429, "code": c, "message": m, "retry_after": seconds}}`: an HTTP error.
 
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from practice_model import item_shapes
 from practice_model.answer import Answer, Delivery, HttpError
 from practice_model.ids import IdMint
 from practice_model.items import Json, cite_files, code_call, function_call, message, reasoning
@@ -38,6 +40,7 @@ STEP_KEYS = frozenset(
         "image",
         "files",
         "citation",
+        "item",
     }
     | {"items", "chunk_characters", "delay_milliseconds", "break_after_events", "error", "fail", "incomplete", "usage"}
     | {"clock"}
@@ -175,4 +178,13 @@ def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> 
         output.append(message(mint, text, citations, part.get("phase")))
     calls = cast("list[Json]", part.get("calls") or [])
     output += [function_call(mint, call["name"], call.get("arguments", {})) for call in calls]
-    return output
+    return [*output, _whole_item(part["item"], mint)] if "item" in part else output
+
+
+def _whole_item(item: Json, mint: IdMint) -> Json:
+    """Return an item that a plan wrote out, with the ids that it lacks."""
+    prefix = item_shapes.ID_PREFIXES.get(str(item.get("type")), "item")
+    given: Json = {"id": mint.like(f"{prefix}_{'0' * 50}")}
+    if "call_id" in item_shapes.FIELDS.get(str(item.get("type")), ((), ()))[0]:
+        given["call_id"] = mint.new("call_")
+    return {**given, **item}

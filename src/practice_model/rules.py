@@ -126,6 +126,7 @@ def _objections(body: Json, known: Knowledge, rules: Rules, now: float) -> Itera
     for objection in (
         pairing.check_duplicates(replayed, kept),
         pairing.check_reasoning(replayed, kept, known, rules.reasoning, stored=stored),
+        pairing.check_approvals(replayed, kept),
         pairing.check_calls(replayed, kept, one_output_per_call=rules.one_output_per_call),
     ):
         if objection:

@@ -19,7 +19,7 @@ def seal(item_id: str, text: str) -> str:
 
     Guarantee: pure.
     """
-    body = _MARKER + f"{item_id}\n{text}".encode()
+    body = _MARKER + f"{item_id}\n{text}".encode("utf-8", "surrogatepass")
     return base64.urlsafe_b64encode(body + _digest(body)).decode()
 
 

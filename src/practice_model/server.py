@@ -5,7 +5,7 @@ How a request flows: `create_response` notes it in the journal, asks `rules` whe
 sends it.
 
 For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (GET, DELETE), `/practice/recordings`
-(GET) and `/practice/containers/expire` (POST). They need no key.
+(GET), `/practice/containers/expire` and `/practice/encrypted/expire` (POST). They need no key.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from practice_model import grammar, responses, rules
 from practice_model.answer import Answer, Delivery, HttpError
+from practice_model.encoding import JsonAnswer
 from practice_model.ids import IdMint
 from practice_model.items import Json
 from practice_model.journal import Journal
@@ -83,6 +83,7 @@ class PracticeModel:
             Route("/practice/requests", self.requests, methods=["GET", "DELETE"]),
             Route("/practice/recordings", self.list_recordings, methods=["GET"]),
             Route("/practice/containers/expire", self.expire_containers, methods=["POST"]),
+            Route("/practice/encrypted/expire", self.expire_encrypted, methods=["POST"]),
         ]
 
     async def create_response(self, request: Request) -> ASGIApp:
@@ -136,7 +137,7 @@ class PracticeModel:
             return EventStream(events, answer.delivery, request, call.ended)
         await asyncio.sleep(answer.delivery.delay_milliseconds / 1000)
         call.ended("complete", 0, ())
-        return JSONResponse(response)
+        return JsonAnswer(response)
 
     def _compose(self, answer: Answer, reading: Reading) -> tuple[Json, list[Json]]:
         """Return the final response object and its events."""
@@ -165,26 +166,26 @@ class PracticeModel:
         if found is None:
             return _error(_not_found(response_id))
         if request.query_params.get("stream") != "true":
-            return JSONResponse(found.response)
+            return JsonAnswer(found.response)
         after = int(request.query_params.get("starting_after", "-1"))
         later = [event for event in found.events if event.get("sequence_number", 0) > after]
         return EventStream(later, Delivery(), request, lambda _how, _events, _sent_at: None)
 
-    async def delete_response(self, request: Request) -> JSONResponse:
+    async def delete_response(self, request: Request) -> JsonAnswer:
         """Answer `DELETE /responses/{id}`."""
         response_id = request.path_params["response_id"]
         if not self.store.forget(response_id):
             return _error(_not_found(response_id))
-        return JSONResponse({"id": response_id, "object": "response", "deleted": True})
+        return JsonAnswer({"id": response_id, "object": "response", "deleted": True})
 
-    async def create_conversation(self, _request: Request) -> JSONResponse:
+    async def create_conversation(self, _request: Request) -> JsonAnswer:
         """Answer `POST /conversations` with an empty conversation."""
         conversation_id = self.mint.new("conv_")
         self.store.conversations[conversation_id] = []
         created = int(time.time())
-        return JSONResponse({"id": conversation_id, "object": "conversation", "created_at": created, "metadata": {}})
+        return JsonAnswer({"id": conversation_id, "object": "conversation", "created_at": created, "metadata": {}})
 
-    async def plans(self, request: Request) -> JSONResponse:
+    async def plans(self, request: Request) -> JsonAnswer:
         """Add a plan, list the plans, or clear them."""
         if request.method == "DELETE":
             self.player.plans.clear()
@@ -194,18 +195,18 @@ class PracticeModel:
             except (PlanError, ValueError) as error:
                 return _error(HttpError(400, str(error), "practice_plan"))
         shown = [plan.shown() for plan in self.player.plans]
-        return JSONResponse({"plans": shown}, 201 if request.method == "POST" else 200)
+        return JsonAnswer({"plans": shown}, 201 if request.method == "POST" else 200)
 
-    async def requests(self, request: Request) -> JSONResponse:
+    async def requests(self, request: Request) -> JsonAnswer:
         """List the requests received so far, or forget them."""
         if request.method == "DELETE":
             self.journal.entries.clear()
-        return JSONResponse(self.journal.entries)
+        return JsonAnswer(self.journal.entries)
 
-    async def list_recordings(self, _request: Request) -> JSONResponse:
+    async def list_recordings(self, _request: Request) -> JsonAnswer:
         """List the recordings: name, model, number of events, the request's user text."""
         found = list(self.recordings.by_name.values()) if self.recordings else []
-        return JSONResponse(
+        return JsonAnswer(
             [
                 {
                     "name": one.name,
@@ -217,9 +218,13 @@ class PracticeModel:
             ]
         )
 
-    async def expire_containers(self, _request: Request) -> JSONResponse:
+    async def expire_containers(self, _request: Request) -> JsonAnswer:
         """Let every container expire, as after twenty idle minutes."""
-        return JSONResponse({"expired": self.store.expire_containers()})
+        return JsonAnswer({"expired": self.store.expire_containers()})
+
+    async def expire_encrypted(self, _request: Request) -> JsonAnswer:
+        """Know no encrypted reasoning of before, as a service with another key does."""
+        return JsonAnswer({"expired": self.store.expire_encrypted()})
 
 
 @dataclass
@@ -232,7 +237,7 @@ class _Call:
     response_id: str | None = None
     output: list[Json] | None = None
 
-    def refuse(self, error: HttpError) -> JSONResponse:
+    def refuse(self, error: HttpError) -> JsonAnswer:
         self._close("refused", status=error.status, error=error.body["error"])
         return _error(error)
 
@@ -245,7 +250,7 @@ class _Call:
         self.journal.close(self.entry, ended=how, milliseconds=spent, **seen)
 
 
-async def _failed(_request: Request, error: Exception) -> JSONResponse:
+async def _failed(_request: Request, error: Exception) -> JsonAnswer:
     return _error(HttpError(500, f"The practice model itself failed: {error!r}", kind="server_error"))
 
 
@@ -253,9 +258,9 @@ def _not_found(response_id: str) -> HttpError:
     return HttpError(404, f"Response with id '{response_id}' not found.")
 
 
-def _error(error: HttpError) -> JSONResponse:
+def _error(error: HttpError) -> JsonAnswer:
     headers = {} if error.retry_after is None else {"retry-after": f"{error.retry_after:g}"}
-    return JSONResponse(error.body, error.status, headers)
+    return JsonAnswer(error.body, error.status, headers)
 
 
 def create_app(

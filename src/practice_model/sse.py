@@ -1,7 +1,6 @@
 """Send events over HTTP, slowly or not at all if so wished."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Sequence
 
@@ -9,6 +8,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from practice_model.answer import Delivery
+from practice_model.encoding import encode_json
 from practice_model.items import Json
 
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
@@ -16,7 +16,7 @@ HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-cont
 
 def encode_event(event: Json) -> bytes:
     """Return an event as it goes over the wire: the event line equals the type in the data."""
-    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+    return b"event: " + str(event["type"]).encode() + b"\ndata: " + encode_json(event) + b"\n\n"
 
 
 class EventStream:

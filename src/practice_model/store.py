@@ -43,6 +43,7 @@ class Store:
     responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
     issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
     known_encrypted: set[str] = field(default_factory=set[str])
+    foreign_encrypted: set[str] = field(default_factory=set[str])
     conversations: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
     containers: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -100,7 +101,7 @@ class Store:
 
     def is_good_encrypted(self, value: str) -> bool:
         """Tell whether an encrypted value is one of ours, or comes from a known recording."""
-        return value in self.known_encrypted or sealed.is_sealed(value)
+        return value not in self.foreign_encrypted and (value in self.known_encrypted or sealed.is_sealed(value))
 
     def container_is_expired(self, container_id: str, now: float) -> bool:
         """Tell whether a container of this server has been idle for too long; containers of others are fine."""
@@ -111,6 +112,11 @@ class Store:
         """Let every container be idle for too long; return their number."""
         self.containers = dict.fromkeys(self.containers, float("-inf"))
         return len(self.containers)
+
+    def expire_encrypted(self) -> int:
+        """Take every encrypted value of before for one of another key; return their number."""
+        self.foreign_encrypted |= self.known_encrypted
+        return len(self.foreign_encrypted)
 
     def forget(self, response_id: str) -> bool:
         """Delete a stored response; tell whether there was one."""

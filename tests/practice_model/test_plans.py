@@ -169,3 +169,31 @@ def test_a_recording_needs_a_folder(model):
     answer = model.ask()
     assert answer.status_code == 400
     assert "--recordings DIR" in answer.json()["error"]["message"]
+
+
+def test_a_plan_can_write_an_item_out(model):
+    """Any item, with the ids that it lacks."""
+    refusal = {"type": "message", "role": "assistant", "status": "completed"}
+    refusal["content"] = [{"type": "refusal", "refusal": "No."}]
+    custom = {"type": "custom_tool_call", "name": "grep", "input": "needle"}
+    model.plan({"items": [{"item": refusal}, {"item": custom}]})
+    events = events_of(model.ask(stream=True))
+    assert stream_faults(events) == []
+    said, called = events[-1]["response"]["output"]
+    assert said["id"].startswith("msg_")
+    assert called["id"].startswith("ctc_")
+    assert called["call_id"].startswith("call_")
+    assert called["input"] == "needle"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_lone_surrogate_is_sent_as_an_escape(model, stream):
+    """UTF-8 cannot carry it, JSON can; reasoning that has one is encrypted, too."""
+    plan = {"steps": [{"reasoning": "a\ud800", "text": "b\udfff"}]}
+    assert model.http.post("/practice/plans", content=json.dumps(plan)).status_code == 201
+    answer = model.ask(include=["reasoning.encrypted_content"], stream=stream)
+    response = events_of(answer)[-1]["response"] if stream else answer.json()
+    assert text_of(response) == "b\udfff"
+    body = {"model": "m", "input": response["output"] + [{"role": "user", "content": "\ud800"}], "store": False}
+    assert model.http.post("/v1/responses", content=json.dumps(body)).status_code == 200
+    assert model.requests()[-1]["body"]["input"][-1]["content"] == "\ud800"

@@ -375,3 +375,35 @@ def test_any_json_is_either_accepted_or_refused(body):
 def test_strict_rules_have_every_switch_on():
     """The strict set leaves nothing off."""
     assert all(vars(Rules.strict()).values())
+
+
+APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "ask", "server_label": "wiki", "arguments": "{}"}
+APPROVED = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+
+
+def test_a_request_for_approval_needs_its_answer():
+    """Inline or kept, with the API's words; the answer may say no."""
+    words = "The following MCP approval requests do not have an approval: mcpr_1"
+    assert message(USER, APPROVAL, USER) == words
+    assert message(USER, known=given_out(APPROVAL), previous_response_id="resp_1") == words
+    assert check(USER, APPROVAL, APPROVED) is None
+    assert check(APPROVED | {"approve": False}, known=given_out(APPROVAL), previous_response_id="resp_1") is None
+
+
+def test_a_custom_call_needs_its_output():
+    """As a function call does, inline or kept."""
+    call = {"type": "custom_tool_call", "id": "ctc_1", "call_id": CALL, "name": "grep", "input": "x"}
+    output = {"type": "custom_tool_call_output", "call_id": CALL, "output": "found"}
+    words = f"No tool output found for custom tool call {CALL}."
+    assert message(USER, call, USER) == words
+    assert message(USER, known=given_out(call), previous_response_id="resp_1") == words
+    assert message(USER, output) == f"No tool call found for custom tool call output with call_id {CALL}."
+    assert check(USER, call, output) is None
+
+
+def test_encrypted_content_of_another_key_is_refused():
+    """What was given out before the key changed, and nothing that came after."""
+    known = given_out(REASONING, OWN_ANSWER, stored=False)
+    assert check(USER, REASONING, OWN_ANSWER, USER, store=False, known=known) is None
+    known.expire_encrypted()
+    assert "could not be verified" in message(USER, REASONING, OWN_ANSWER, USER, store=False, known=known)
