@@ -1,0 +1,143 @@
+"""What a service can no longer use, and what nobody answered: the turn goes on from the transcript, and is accepted."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from agent_framework import FunctionTool, tool
+
+from durable_agent_host.model.provider_item import LOST_RESULT
+from tests.durable_agent_host.wire_lab import Lab
+
+THINK = {"reasoning": "Let me see."}
+SAY = {"text": "It is so."}
+RUN = {"code": "print(1)", "logs": "1\n"}
+MODES = {"unset": {}, "true": {"store": True}, "false": {"store": False}}
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"found {word}"
+
+
+DECLARED = FunctionTool(name="ask_client", description="Runs elsewhere.", input_model={"type": "object"})
+ASK = {"calls": [{"name": "ask_client", "arguments": {}}]}
+LOOK = {"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}
+
+
+def lab(mode, *turns, **more):
+    made = Lab(tools=[look_up, DECLARED], options={"include": ["code_interpreter_call.outputs"]} | MODES[mode], **more)
+    for turn in turns:
+        made.plan(*({"items": step} for step in turn))
+    return made
+
+
+def refused(cold):
+    return cold.endings.count("refused")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("first", [[THINK, ASK], [ASK], [THINK, {"text": "I ask."}, ASK]], ids=len)
+async def test_a_call_that_nobody_answered_is_closed_in_the_next_request(mode, first):
+    """A kept conversation is left for the transcript; the call, its reasoning and a result that says so are sent."""
+    cold = lab(mode, [first], [[THINK, SAY]], [[SAY]])
+    assert (await cold.cold_turn("ask")).error is None
+    stored = json.dumps(cold.session.entries)
+    outcome = await cold.cold_turn("and now?")
+    assert outcome.error is None
+    assert outcome.stats.calls_refused == (0 if mode == "false" else 1)
+    given = [item["type"] for item in cold.service.journal.entries[0]["output"]]
+    sent = cold.inputs[-1]
+    assert [item["type"] for item in sent] == ["message", *given, "function_call_output", "message"]
+    assert sent[-2]["output"] == LOST_RESULT
+    assert stored[:-1] in json.dumps(cold.session.entries)
+    assert (await cold.cold_turn("and then?")).stats.calls_refused == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "custom_tool_call", "name": "grep", "input": "needle"},
+        {"type": "mcp_approval_request", "name": "ask", "server_label": "wiki", "arguments": "{}"},
+    ],
+    ids=lambda item: item["type"],
+)
+async def test_what_waits_for_an_answer_that_the_host_cannot_give_stays_out(mode, item):
+    """A custom call or a request for approval is left out of the transcript with its reasoning, and stays stored."""
+    cold = lab(mode, [[THINK, {"item": item}]], [[THINK, SAY]], [[SAY]])
+    for text, calls_refused in [("ask", 0), ("and now?", 0 if mode == "false" else 1), ("and then?", 0)]:
+        outcome = await cold.cold_turn(text)
+        assert outcome.error is None
+        assert outcome.stats.calls_refused == calls_refused
+    assert not {item["type"], "reasoning"} & {sent["type"] for sent in cold.inputs[1 if mode == "false" else 2]}
+    assert cold.service.journal.entries[0]["output"][-1]["id"] in json.dumps(cold.session.entries)
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+async def test_reasoning_of_another_key_is_left_out(is_strict):
+    """One refused call, then the same conversation without it; later turns are not refused, and new reasoning goes."""
+    cold = lab("false", [[THINK, LOOK], [THINK, SAY]], [[THINK, RUN, THINK, SAY]], [[THINK, SAY]], [[SAY]])
+    if not is_strict:
+        cold.service.rules = type(cold.service.rules)()
+    await cold.cold_turn("first")
+    await cold.cold_turn("second")
+    whole = [item["type"] for item in cold.inputs[-1]]
+    assert whole.count("reasoning") == 2
+    cold.service.store.expire_encrypted()
+    outcome = await cold.cold_turn("third")
+    assert outcome.error is None
+    assert outcome.stats.calls_refused == 1
+    assert "code_interpreter_call" in [item["type"] for item in cold.inputs[-1]]
+    assert "reasoning" not in [item["type"] for item in cold.inputs[-1]]
+    outcome = await cold.cold_turn("fourth")
+    assert outcome.stats.calls_refused == 0
+    assert [item["type"] for item in cold.inputs[-1]].count("reasoning") == 1
+    assert (await cold.cold_turn("fifth")).stats.calls_refused == 0
+
+
+@pytest.mark.parametrize("mode", ["unset", "true"])
+async def test_a_continuation_and_its_reasoning_can_both_be_lost(mode):
+    """The app got another key: the response is not there, the payload cannot be read, the container is gone."""
+    cold = lab(mode, [[THINK, RUN, THINK, SAY]], [[THINK, LOOK], [THINK, SAY]], [[SAY]])
+    await cold.cold_turn("first")
+    cold.service.store.expire_encrypted()
+    cold.service.store.expire_containers()
+    cold.service.store.responses.clear()
+    cold.service.store.issued.clear()
+    outcome = await cold.cold_turn("second")
+    assert outcome.error is None
+    assert outcome.stats.calls_refused == 2
+    assert (await cold.cold_turn("third")).stats.calls_refused == 0
+
+
+async def test_every_container_that_expired_is_found():
+    """Two containers of two turns: the service names one at a time."""
+    cold = lab("false", [[RUN, SAY]], [[RUN, SAY]], [[SAY]], [[SAY]])
+    await cold.cold_turn("first")
+    cold.service.store.expire_containers()
+    await cold.cold_turn("second")
+    document = json.dumps(cold.session.entries)
+    assert len({part[:53] for part in document.split('"cntr_')[1:]}) == 2
+    cold.session = replace(cold.session, agent_session=None)
+    cold.service.store.expire_containers()
+    outcome = await cold.cold_turn("third")
+    assert outcome.error is None
+    assert outcome.stats.calls_refused == 2
+    assert (await cold.cold_turn("fourth")).stats.calls_refused == 0
+
+
+async def test_reasoning_that_is_refused_again_fails_the_turn():
+    """What does not help is not tried twice."""
+    error = {
+        "status": 400,
+        "code": "invalid_encrypted_content",
+        "message": "The encrypted content could not be verified.",
+    }
+    cold = lab("false", [[THINK, SAY]])
+    await cold.cold_turn("first")
+    cold.plan({"error": error}, {"error": error})
+    outcome = await cold.cold_turn("second")
+    assert outcome.status == "failed"
+    assert refused(cold) == 2
