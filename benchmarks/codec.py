@@ -31,7 +31,7 @@ from durable_agent_host.codec.message import encode_request_entry, encode_respon
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.turns.admission import commit_outcome
+from durable_agent_host.turns.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.turns.transcript import replay_messages
 
 AT = "2026-11-21T05:44:59.552365+00:00"
@@ -107,7 +107,7 @@ class Ours:
             ended_at=AT,
             stats=TurnStats(33, 6020, 3, 1290, 24.6),
         )
-        return commit_outcome(session, outcome, max_receipts=200)[0]
+        return commit_outcome(session, outcome, window=ReceiptWindow(200))[0]
 
     def read(self, state: Any) -> Session:
         """Make an object of a state."""

@@ -16,12 +16,14 @@ from durable_agent_host.durable.listener import TurnListener
 from durable_agent_host.durable.mcp import answer_tool_call
 from durable_agent_host.durable.register import register_agent_entity, register_route, register_turn_functions
 from durable_agent_host.durable.run import AgentRunner
+from durable_agent_host.durable.tend import TurnStopper
 from durable_agent_host.durable.wakeups import Wakeups
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.handlers import Host
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.providers import openai
 from durable_agent_host.settings import Settings
+from durable_agent_host.turns.plan import PlanTimes
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp
@@ -72,6 +74,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._runners: dict[str, AgentRunner] = {}
         self._public: dict[str, str | None] = {}
         self._wakeups = Wakeups()
+        self._stopper = TurnStopper()
         super().__init__(
             agents=agents,
             workflow=workflow,
@@ -83,7 +86,12 @@ class DurableAgentApp(AgentFunctionApp):
             default_callback=default_callback,
         )
         functions_app = cast("DFApp", self)
-        register_turn_functions(functions_app, self._runners, self._wakeups)
+        times = PlanTimes(
+            lease_seconds=self.settings.lease_seconds,
+            approval_seconds=self.settings.approval_timeout_seconds,
+            activity_attempts=self.settings.activity_attempts,
+        )
+        register_turn_functions(functions_app, self._runners, self._wakeups, stopper=self._stopper, times=times)
         host = Host(agents=self._public, settings=self.settings)
         for route in ROUTES:
             if enable_health_check if route.is_health else enable_http_endpoints:
@@ -95,6 +103,7 @@ class DurableAgentApp(AgentFunctionApp):
                     auth=func.AuthLevel.ANONYMOUS if route.is_health else http_auth_level,
                     handler=partial(route.handler, host),
                     wakeups=self._wakeups,
+                    stopper=self._stopper,
                 )
 
     def add_agent(
@@ -154,7 +163,7 @@ class DurableAgentApp(AgentFunctionApp):
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
 
     async def _handle_mcp_tool_invocation(self, agent_name: str, context: str, client: Any) -> str:
-        turns = TurnClient(client, self._wakeups)
+        turns = TurnClient(client, self._wakeups, self._stopper)
         return await answer_tool_call(agent_name, context, turns, wait_seconds=self.settings.wait_seconds)
 
     def _setup_health_route(self) -> None:

@@ -1,4 +1,4 @@
-"""The activities of a turn: run the agent, wake the next turn."""
+"""The activity of a turn that runs the agent."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.codec.turn import decode_turn_request, encode_turn_outcome
 from durable_agent_host.durable.agent_loop import submit
-from durable_agent_host.durable.orchestrator import GRANT_EVENT
 from durable_agent_host.durable.run import AgentRunner, utc_now
 from durable_agent_host.errors import StateError, TurnError, error_details
 from durable_agent_host.model.ids import entity_name
@@ -61,25 +60,3 @@ async def _granted_session(request: TurnRequest, client: DurableOrchestrationCli
         if pause is not None:
             await asyncio.sleep(pause)
     raise TurnError(f"turn {request.turn_id} does not hold its session, {session.running or 'no turn'} does")
-
-
-async def wake_agent_turn(turn_id: str, client: DurableOrchestrationClient) -> bool:
-    """Tell a waiting turn that the session is free.
-
-    Guarantee: activity-only; at-least-once; a turn that is woken twice asks twice and runs once.
-
-    Args:
-        turn_id: the waiting turn.
-        client: raises the event.
-
-    Returns:
-        False when that turn's orchestration has ended or does not exist, and so will never take the session.
-    """
-    status = await client.get_status(turn_id)
-    if not status or status.runtime_status is None or status.runtime_status.name in _ENDED:
-        return False
-    await client.raise_event(turn_id, GRANT_EVENT)
-    return True
-
-
-_ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})

@@ -4,8 +4,12 @@ Operations of the turn orchestration (``admit``, ``commit``, ``leave``) read no 
 upstream's, for orchestrations and workflows that call the entity directly.
 """
 
+import hashlib
+import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from azure.durable_functions import DurableEntityContext
@@ -13,12 +17,15 @@ from pydantic import BaseModel
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.message import decode_response
+from durable_agent_host.codec.packing import unpack_entry
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
-from durable_agent_host.codec.turn import decode_turn_outcome
+from durable_agent_host.codec.turn import decode_turn_outcome, encode_turn_request
 from durable_agent_host.durable.agent_loop import submit
 from durable_agent_host.durable.documents import PUT_OPERATION, refuse_busy
 from durable_agent_host.durable.run import AgentRunner, utc_now
+from durable_agent_host.durable.signals import is_signal
 from durable_agent_host.errors import (
+    IdempotencyKeyReusedError,
     ProviderError,
     RequestError,
     StateError,
@@ -27,16 +34,20 @@ from durable_agent_host.errors import (
     error_details,
 )
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turns.admission import (
+    ReceiptWindow,
     commit_outcome,
     decide_admission,
+    has_hash,
     leave_session,
+    queue_request,
     reset_session,
     response_of,
 )
+from durable_agent_host.turns.events import answer_text
 
 Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
 
@@ -118,31 +129,31 @@ class DurableAgentEntity:
 
     def _admit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         changed, admission = decide_admission(
-            session, payload["turn_id"], payload["policy"], max_queued_turns=self.settings.max_queued_turns
+            session,
+            payload["turn_id"],
+            payload["policy"],
+            max_queued_turns=self.settings.max_queued_turns,
+            window=self._window(),
+            request_hash=payload.get("request_hash") or "",
         )
         result: dict[str, Any] = {"status": admission.status, "running": admission.running}
         if admission.status == "queued":
-            result["next"] = changed.queue[0]
-        if admission.receipt:
-            entry = response_of(session, payload["turn_id"])
-            result |= {
-                "receipt": {"status": admission.receipt.status, "error": admission.receipt.error}
-                | {"requestHash": admission.receipt.request_hash, "endedAt": admission.receipt.ended_at},
-                "text": decode_response(entry).text if entry else "",
-                "usage": decode_usage(entry.get("usage") or {}) if entry else None,
-                "message_count": len(session.entries),
-            }
+            result |= _next(changed, changed.queue[0])
+            result |= {"interrupts": admission.interrupts, "dropped": admission.dropped}
+        if admission.status == "ended" and admission.receipt:
+            result |= _ended(session, admission.receipt)
         return changed, result
 
     def _commit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
-        changed, following = commit_outcome(
-            session, decode_turn_outcome(payload), max_receipts=self.settings.max_receipts
-        )
-        return changed, {"next": following, "message_count": len(changed.entries)}
+        window = self._window()
+        changed, following = commit_outcome(session, decode_turn_outcome(payload), window=window)
+        return changed, _next(changed, following) | {"message_count": len(changed.entries), "ended_at": window.now}
 
     def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
-        changed, following = leave_session(session, payload["turn_id"], max_receipts=self.settings.max_receipts)
-        return changed, {"next": following}
+        changed, following = leave_session(
+            session, payload["turn_id"], window=self._window(), cancelled=payload.get("cancelled") is True
+        )
+        return changed, _next(changed, following)
 
     def _reset(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         del payload
@@ -151,19 +162,73 @@ class DurableAgentEntity:
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         request = read_run_request(self.runner.name, str(context.entity_key), payload)
         receipt = session.receipt_of(request.turn_id)
+        if receipt is None and response_of(session, request.turn_id):  # of a turn whose receipt is no longer kept
+            return session, _response_dict(session, request.turn_id)
         if receipt is None and session.running is not None:
-            raise TurnRejectedError(
-                f"the session is busy with turn {session.running}: call it again when that has ended",
-                running_turn_id=session.running,
-            )
+            return self._run_later(session, request, context)
         if receipt is None:
             outcome = submit(self.runner.run(session, request)).result()
-            session, _ = commit_outcome(session, outcome, max_receipts=self.settings.max_receipts)
+            session, _ = commit_outcome(session, _without_suspension(outcome), window=self._window())
             self.save(context, session)
             receipt = session.receipts[-1]
+        elif receipt.request_hash and not has_hash(receipt, request.request_hash):
+            raise IdempotencyKeyReusedError(
+                f"correlationId {request.turn_id!r} was used for another request: "
+                "send the same request again, or another correlationId"
+            )
         if receipt.error is not None:
             raise _raised_again(receipt.error)
         return session, _response_dict(session, request.turn_id)
+
+    def _run_later(self, session: Session, request: TurnRequest, context: DurableEntityContext) -> tuple[Session, Any]:
+        """Let a signal wait for the turn that runs; a caller waits for its answer now, and is told."""
+        if is_signal(context):
+            changed, has_room = queue_request(
+                session,
+                request.turn_id,
+                encode_turn_request(request),
+                max_queued_turns=self.settings.max_queued_turns,
+            )
+            if has_room:
+                return changed, {"status": "queued", "turn_id": request.turn_id}
+        raise TurnRejectedError(
+            f"the session is busy with turn {session.running}: call it again when that has ended",
+            running_turn_id=session.running,
+        )
+
+    def _window(self) -> ReceiptWindow:
+        now = datetime.now(UTC)
+        not_before = now - timedelta(seconds=self.settings.receipt_seconds)
+        return ReceiptWindow(self.settings.max_receipts, now.isoformat(), not_before.isoformat())
+
+
+def _next(session: Session, turn_id: str | None) -> dict[str, Any]:
+    """Name the turn that is to be woken, with its request when it has no orchestration yet."""
+    request = session.requests.get(turn_id) if turn_id else None
+    return {"next": turn_id} | ({"next_request": dict(request)} if request else {})
+
+
+def _ended(session: Session, receipt: Receipt) -> dict[str, Any]:
+    entry = response_of(session, receipt.turn_id)
+    return {
+        "status": "gone" if receipt.status == "completed" and entry is None else "ended",
+        "receipt": {"status": receipt.status, "error": receipt.error}
+        | {"requestHash": receipt.request_hash, "endedAt": receipt.ended_at},
+        "text": answer_text(decode_response(entry)) if entry else "",
+        "usage": decode_usage(unpack_entry(entry).get("usage") or {}) if entry else None,
+        "message_count": len(session.entries),
+    }
+
+
+def _without_suspension(outcome: TurnOutcome) -> TurnOutcome:
+    """Fail a turn that waits for a person: an entity that waits would hold up its session for days."""
+    if outcome.status != "suspended":
+        return outcome
+    message = (
+        "a tool needs a person's approval, and a call of the entity cannot wait for one: "
+        "run the turn over HTTP, or as the sub-orchestration 'agent_turn'"
+    )
+    return replace(outcome, status="failed", error={"type": "TurnError", "message": message}, entries=())
 
 
 def _input_of(context: DurableEntityContext) -> Any:
@@ -208,6 +273,7 @@ def read_run_request(agent: str, session_id: str, payload: Any) -> TurnRequest:
     if not isinstance(message, str) or not message:
         raise RequestError("the operation 'run' needs an object with a 'message'")
     created_at = str(fields.get("created_at") or utc_now())
+    asked = [message, *(fields.get(name) for name in ("role", "response_format", "enable_tool_calls", "options"))]
     return TurnRequest(
         agent=agent,
         session_id=session_id,
@@ -217,6 +283,7 @@ def read_run_request(agent: str, session_id: str, payload: Any) -> TurnRequest:
         response_format=_response_schema(fields.get("response_format")),
         enable_tool_calls=fields.get("enable_tool_calls", True) is not False,
         created_at=created_at,
+        request_hash=hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest(),
         options=fields.get("options") or {},
         orchestration_id=fields.get("orchestrationId"),
     )

@@ -1,62 +1,157 @@
-"""The orchestration ``agent_turn``: carries out the steps of `durable_agent_host.turns.plan`."""
+"""The orchestration ``agent_turn``: carries out the steps of `durable_agent_host.turns.plan`.
+
+Events that it takes, by name: ``granted`` (the session is free), ``cancel``, and ``approval`` with the payload
+``{call_id, approved, reason?, arguments?}`` or a list of such objects, which any orchestration or client of the task
+hub may raise while the turn's custom status shows the call as pending.
+"""
 
 from collections.abc import Generator
+from datetime import timedelta
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
 from durable_agent_host.codec.turn import decode_turn_request
+from durable_agent_host.codec.waiting import encode_waiting
 from durable_agent_host.durable.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.turns.plan import AskSession, RunAgent, Step, WakeTurn, plan_turn
+from durable_agent_host.turns.plan import (
+    AskSession,
+    CancelTurn,
+    CheckTurn,
+    Happened,
+    Pause,
+    PlanTimes,
+    RunAgent,
+    ShowWaiting,
+    Step,
+    WaitForAnswer,
+    WaitForGrant,
+    WakeTurn,
+    activity_input,
+    plan_turn,
+)
 
 TURN_ORCHESTRATION: Final = "agent_turn"
 RUN_ACTIVITY: Final = "run_agent_turn"
-WAKE_ACTIVITY: Final = "wake_agent_turn"
+TEND_ACTIVITY: Final = "tend_agent_turn"
 GRANT_EVENT: Final = "granted"
+CANCEL_EVENT: Final = "cancel"
+APPROVAL_EVENT: Final = "approval"
+
+_WHAT: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROVAL_EVENT: "answer"}
 
 
 def run_turn_orchestration(
-    context: DurableOrchestrationContext, wakeups: Wakeups
+    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes
 ) -> Generator[Any, Any, dict[str, Any]]:
     """Run one turn, as an orchestration whose instance id is the turn's id.
 
-    Guarantee: replay-safe; the hint at the end is in-process and may be given more than once.
+    Guarantee: replay-safe; the hints are in-process and may be given more than once.
 
     Args:
         context: the SDK's.
-        wakeups: told just before the outcome is committed.
+        wakeups: told just before the outcome, or a wait for a person, is committed.
+        times: how long the turn waits for what.
 
     Returns:
         The outcome as JSON: the orchestration's output.
     """
     wire: Any = context.get_input()
-    request = decode_turn_request(wire)
-    entity = EntityId(entity_name(request.agent), request.session_id)
-    plan = plan_turn(request)
+    turn = _TurnSteps(context, wire)
+    plan = plan_turn(turn.request, times)
     step = next(plan)
     while True:
         try:
-            result: Any = yield _task(context, entity, wire, step)
+            result: Any = yield from turn.carry_out(step)
         except Exception as error:  # noqa: BLE001 - the plan decides what a failed step means
             advance, value = plan.throw, error
         else:
             advance, value = plan.send, result
+        if isinstance(step, ShowWaiting):
+            wakeups.notify(turn.request.turn_id)
         try:
             step = advance(value)
         except StopIteration as end:
-            wakeups.notify(request.turn_id)
+            wakeups.notify(turn.request.turn_id)
             return end.value
 
 
-def _task(context: DurableOrchestrationContext, entity: EntityId, wire: Any, step: Step) -> Any:
-    call_activity = cast("Any", context).call_activity
-    match step:
-        case AskSession(operation, payload):
-            return context.call_entity(entity, operation, payload)
-        case RunAgent():
-            return call_activity(RUN_ACTIVITY, wire)
-        case WakeTurn(turn_id):
-            return call_activity(WAKE_ACTIVITY, turn_id)
-        case _:
-            return context.wait_for_external_event(GRANT_EVENT)
+class _TurnSteps:
+    """Carries out the steps of one turn.
+
+    The task of an event stays the same until the event came: with a second one for the same name the SDK gives the
+    event to one of them, and not to the one that is waited for. The timer of a round of approvals runs through it.
+    """
+
+    def __init__(self, context: DurableOrchestrationContext, wire: Any) -> None:
+        self.request = decode_turn_request(wire)
+        self._context: Any = context
+        self._entity = EntityId(entity_name(self.request.agent), self.request.session_id)
+        self._events: dict[str, Any] = {}
+        self._round: tuple[WaitForAnswer, Any] | None = None
+
+    def carry_out(self, step: Step) -> Generator[Any, Any, Any]:
+        """Do what a step says, and give its result."""
+        if not isinstance(step, WaitForAnswer | ShowWaiting):
+            self._end_round()
+        match step:
+            case ShowWaiting(pending, answers):
+                return self._context.set_custom_status(encode_waiting(pending, answers))
+            case WaitForGrant(seconds):
+                timer = self._timer(seconds)
+                happened = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
+                _cancel(timer)
+                return happened
+            case WaitForAnswer():
+                if self._round is None:
+                    self._round = (step, self._timer(step.seconds))
+                return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT))
+            case _:
+                return (yield self._task(step))
+
+    def _task(self, step: AskSession | RunAgent | WakeTurn | CheckTurn | CancelTurn | Pause) -> Any:
+        match step:
+            case AskSession(operation, payload):
+                return self._context.call_entity(self._entity, operation, payload)
+            case RunAgent():
+                return self._context.call_activity(RUN_ACTIVITY, activity_input(self.request, step))
+            case WakeTurn(turn_id, request):
+                return self._tend("wake", turn_id, request)
+            case CheckTurn(turn_id):
+                return self._tend("check", turn_id)
+            case CancelTurn(turn_id):
+                return self._tend("cancel", turn_id)
+            case Pause(seconds):
+                return self._timer(seconds)
+
+    def _tend(self, what: str, turn_id: str, request: Any = None) -> Any:
+        named = {"agent": self.request.agent, "session_id": self.request.session_id, "turn_id": turn_id}
+        return self._context.call_activity(TEND_ACTIVITY, {"do": what, "request": request} | named)
+
+    def _timer(self, seconds: float) -> Any:
+        return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
+
+    def _wait(self, timer: Any, *names: str) -> Generator[Any, Any, Happened]:
+        for name in names:
+            if name not in self._events:
+                self._events[name] = self._context.wait_for_external_event(name)
+        events = {name: self._events[name] for name in names}
+        first = yield self._context.task_any([*events.values(), timer])
+        for name, event in events.items():
+            if event is first:
+                del self._events[name]
+                # An event that came when nobody waited stays in the SDK, and would answer every later wait again.
+                self._context.deferred_tasks.pop(name, None)
+                return Happened(cast("Any", _WHAT[name]), event.result)
+        return Happened("timeout")
+
+    def _end_round(self) -> None:
+        if self._round is not None:
+            _cancel(self._round[1])
+            self._round = None
+
+
+def _cancel(timer: Any) -> None:
+    if not timer.is_completed:
+        timer.cancel()

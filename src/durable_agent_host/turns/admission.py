@@ -15,7 +15,22 @@ from durable_agent_host.model.turn import Policy, TurnOutcome
 _HASH_CHARACTERS: Final = 32
 """Of a SHA-256 in hexadecimal digits, how many a receipt keeps: 128 bits tell any two requests apart."""
 
-AdmissionStatus = Literal["granted", "queued", "ended", "rejected", "full"]
+AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full"]
+
+
+@dataclass(frozen=True)
+class ReceiptWindow:
+    """Which receipts a session keeps.
+
+    Attributes:
+        keep: how many; the oldest go first.
+        now: UTC, ISO-8601; when a turn ended that does not say it itself.
+        not_before: receipts of turns that ended earlier go too; UTC, ISO-8601.
+    """
+
+    keep: int
+    now: str = ""
+    not_before: str = ""
 
 
 @dataclass(frozen=True)
@@ -24,56 +39,119 @@ class Admission:
 
     Attributes:
         status: ``granted`` it holds the session; ``queued`` it will be woken; ``ended`` it has run before;
+            ``reused`` a turn of its id has run before, and it was asked for something else;
             ``rejected`` the session is busy; ``full`` the queue is.
         receipt: of the ended turn.
         running: the turn that holds the session.
+        interrupts: the running turn is to be cancelled for this one.
+        dropped: a turn that waited to interrupt, and was cancelled because this one does.
     """
 
     status: AdmissionStatus
     receipt: Receipt | None = None
     running: str | None = None
+    interrupts: bool = False
+    dropped: str | None = None
 
 
 def decide_admission(
-    session: Session, turn_id: str, policy: Policy, *, max_queued_turns: int
+    session: Session,
+    turn_id: str,
+    policy: Policy,
+    *,
+    max_queued_turns: int,
+    window: ReceiptWindow,
+    request_hash: str = "",
 ) -> tuple[Session, Admission]:
     """Decide whether a turn may run now.
 
-    Guarantee: pure; asking again for the same turn changes nothing and gives the same answer.
+    A turn that interrupts goes before those that wait, because what it says is about the turn that runs. Of several
+    that interrupt the last one wins: one that still waits to interrupt is cancelled before it ran.
+
+    Guarantee: pure; asking again for the same turn changes nothing and gives the same answer, ``dropped`` aside.
 
     Args:
         session: as it is.
         turn_id: the turn that asks.
-        policy: ``queue`` waits while another turn runs, ``reject`` does not.
+        policy: ``queue`` waits while another turn runs, ``reject`` does not, ``interrupt`` has it cancelled.
         max_queued_turns: how many turns may wait.
+        window: which receipts are kept.
+        request_hash: of what is asked, to tell a retry from another request; empty for callers that give none.
 
     Returns:
         The session as it is to be stored, and the answer.
     """
     if receipt := session.receipt_of(turn_id):
-        return session, Admission("ended", receipt=receipt)
+        is_same = not (request_hash and receipt.request_hash) or has_hash(receipt, request_hash)
+        return session, Admission("ended" if is_same else "reused", receipt=receipt)
     if session.running == turn_id:
         return session, Admission("granted", running=turn_id)
     if session.running is None and session.queue[:1] in ((), (turn_id,)):
-        return replace(session, running=turn_id, queue=session.queue[1:]), Admission("granted", running=turn_id)
+        return _granted(session, turn_id), Admission("granted", running=turn_id)
     if turn_id in session.queue:
-        return session, Admission("queued", running=session.running)
+        interrupts = session.interrupting == turn_id
+        return session, Admission("queued", running=session.running, interrupts=interrupts)
     if policy == "reject":
         return session, Admission("rejected", running=session.running)
+    if policy == "interrupt" and session.interrupting:
+        dropped = session.interrupting
+        session = _cancelled_in_queue(session, dropped, f"turn {turn_id} interrupted after it", window)
+        session = replace(session, queue=(turn_id, *session.queue), interrupting=turn_id)
+        return session, Admission("queued", running=session.running, interrupts=True, dropped=dropped)
     if len(session.queue) >= max_queued_turns:
         return session, Admission("full", running=session.running)
+    if policy == "interrupt":
+        session = replace(session, queue=(turn_id, *session.queue), interrupting=turn_id)
+        return session, Admission("queued", running=session.running, interrupts=True)
     return replace(session, queue=(*session.queue, turn_id)), Admission("queued", running=session.running)
 
 
-def commit_outcome(session: Session, outcome: TurnOutcome, *, max_receipts: int) -> tuple[Session, str | None]:
+def queue_request(
+    session: Session, turn_id: str, request: Mapping[str, Any], *, max_queued_turns: int
+) -> tuple[Session, bool]:
+    """Let a turn wait that has no orchestration: it came as a signal, whose sender waits for no answer.
+
+    Guarantee: pure; idempotent by the turn's id.
+
+    Args:
+        session: as it is, with a turn that runs.
+        turn_id: the turn that came.
+        request: what it asks for, as JSON; kept until the turn is granted.
+        max_queued_turns: how many turns may wait.
+
+    Returns:
+        The session as it is to be stored, and whether there was room.
+    """
+    if turn_id in (session.running, *session.queue) or session.receipt_of(turn_id):
+        return session, True
+    if len(session.queue) >= max_queued_turns:
+        return session, False
+    return replace(session, queue=(*session.queue, turn_id), requests={**session.requests, turn_id: request}), True
+
+
+def has_hash(receipt: Receipt, request_hash: str) -> bool:
+    """Tell whether a receipt is of a request. Guarantee: pure.
+
+    Args:
+        receipt: of an ended turn; it keeps the beginning of the hash.
+        request_hash: of what was asked, whole or its beginning.
+
+    Returns:
+        Whether the two agree.
+    """
+    return receipt.request_hash[:_HASH_CHARACTERS] == request_hash[:_HASH_CHARACTERS]
+
+
+def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWindow) -> tuple[Session, str | None]:
     """Make a turn's end part of the session: the one step by which a conversation grows.
 
-    Guarantee: pure; idempotent by the turn's id. A turn without an answer leaves the conversation as it was.
+    Guarantee: pure; idempotent by the turn's id. A turn that failed leaves the conversation as it was; one that was
+    cancelled leaves in it what it had produced.
 
     Args:
         session: as it is.
         outcome: how the turn ended.
-        max_receipts: how many receipts are kept; the oldest go first.
+        window: which receipts are kept.
 
     Returns:
         The session as it is to be stored, and the turn that is to be woken, or None.
@@ -81,9 +159,8 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, max_receipts: int)
     Raises:
         TurnRejectedError: another turn holds the session.
     """
-    waiting = session.queue[0] if session.queue else None
     if session.receipt_of(outcome.turn_id):
-        return session, waiting if session.running is None else None
+        return session, _first(session) if session.running is None else None
     if session.running not in (None, outcome.turn_id):
         raise TurnRejectedError(
             f"turn {outcome.turn_id} does not hold the session, turn {session.running} does",
@@ -92,40 +169,77 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, max_receipts: int)
     receipt = Receipt(
         turn_id=outcome.turn_id,
         status=outcome.status,
-        ended_at=outcome.ended_at,
+        ended_at=outcome.ended_at or window.now,
         request_hash=outcome.request_hash[:_HASH_CHARACTERS],
         error=outcome.error,
         stats=outcome.stats,
     )
-    session = replace(session, running=None).with_receipt(receipt, keep=max_receipts)
+    session = _with_receipt(replace(session, running=None), receipt, window)
     if outcome.status == "completed":
         session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
-    return session, waiting
+    elif outcome.status == "cancelled" and outcome.entries:
+        agent_session = session.agent_session if outcome.agent_session is None else outcome.agent_session
+        session = replace(session, entries=session.entries + outcome.entries, agent_session=agent_session)
+    return session, _first(session)
 
 
-def leave_session(session: Session, turn_id: str, *, max_receipts: int) -> tuple[Session, str | None]:
-    """Take a turn whose orchestration is gone out of the session, where it waits or runs.
+def leave_session(
+    session: Session, turn_id: str, *, window: ReceiptWindow, cancelled: bool = False
+) -> tuple[Session, str | None]:
+    """Take a turn out of the session, where it waits or runs: its orchestration is gone, or it was cancelled.
 
-    A turn that ran gets a receipt, so that a commit of it that comes late changes nothing.
+    A turn that ran or was cancelled gets a receipt, so that a commit of it that comes late changes nothing.
 
     Guarantee: pure; idempotent.
 
     Args:
         session: as it is.
-        turn_id: the turn whose orchestration is gone.
-        max_receipts: how many receipts are kept.
+        turn_id: the turn.
+        window: which receipts are kept.
+        cancelled: somebody cancelled it while it waited.
 
     Returns:
         The session as it is to be stored, and the turn that is to be woken instead, or None.
     """
     if session.running == turn_id:
+        if cancelled:  # it was granted meanwhile, and its agent is told
+            return session, None
         error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
-        session, following = commit_outcome(
-            session, TurnOutcome(turn_id, "failed", error=error), max_receipts=max_receipts
-        )
-        return session, following
-    queue = tuple(waiting for waiting in session.queue if waiting != turn_id)
-    return replace(session, queue=queue), queue[0] if queue and session.running is None else None
+        return commit_outcome(session, TurnOutcome(turn_id, "failed", error=error), window=window)
+    if cancelled and not session.receipt_of(turn_id):
+        session = _cancelled_in_queue(session, turn_id, "it was cancelled", window)
+    else:
+        session = _without_waiting(session, turn_id)
+    return session, _first(session) if session.running is None else None
+
+
+def _granted(session: Session, turn_id: str) -> Session:
+    return replace(_without_waiting(session, turn_id), running=turn_id)
+
+
+def _first(session: Session) -> str | None:
+    return session.queue[0] if session.queue else None
+
+
+def _without_waiting(session: Session, turn_id: str) -> Session:
+    if turn_id not in session.queue:
+        return session
+    return replace(
+        session,
+        queue=tuple(waiting for waiting in session.queue if waiting != turn_id),
+        interrupting=None if session.interrupting == turn_id else session.interrupting,
+        requests={waiting: asked for waiting, asked in session.requests.items() if waiting != turn_id},
+    )
+
+
+def _cancelled_in_queue(session: Session, turn_id: str, reason: str, window: ReceiptWindow) -> Session:
+    error = {"type": "TurnCancelledError", "message": f"the turn did not run: {reason} while it waited"}
+    receipt = Receipt(turn_id, "cancelled", ended_at=window.now, error=error)
+    return _with_receipt(_without_waiting(session, turn_id), receipt, window)
+
+
+def _with_receipt(session: Session, receipt: Receipt, window: ReceiptWindow) -> Session:
+    return session.with_receipt(receipt, keep=window.keep, not_before=window.not_before)
 
 
 def reset_session(session: Session) -> Session:

@@ -3,14 +3,34 @@
 The durable package carries the steps out; here is only their order, so that it can be read and tested without a host.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
 
-from durable_agent_host.codec.turn import encode_turn_outcome
+from durable_agent_host.codec.turn import encode_turn_outcome, encode_turn_request
 from durable_agent_host.errors import error_details
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+
+LONGEST_LEASES: Final = 10
+"""How many leases a turn that waits lets pass at the most before it looks again; the first time it is one."""
+
+
+@dataclass(frozen=True)
+class PlanTimes:
+    """How long a turn waits for what. Changing them does not disturb turns that are under way.
+
+    Attributes:
+        lease_seconds: how long a waiting turn trusts that the one before it is alive.
+        approval_seconds: how long a person may take; calls without an answer are denied then.
+        activity_attempts: how often the activity is tried when it fails for reasons that are not the agent's.
+        retry_seconds: the pause before the second try; each further one is four times as long.
+    """
+
+    lease_seconds: float = 30.0
+    approval_seconds: float = 6 * 24 * 3600.0
+    activity_attempts: int = 3
+    retry_seconds: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -25,69 +45,235 @@ class AskSession:
 class RunAgent:
     """Run the agent, in the one activity that calls models and tools; the outcome is sent back."""
 
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    cancelled: bool = False
+
 
 @dataclass(frozen=True)
 class WaitForGrant:
-    """Wait until the turn before has ended."""
+    """Wait until the turn before has ended, somebody cancels, or the time is over; sends back a `Happened`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WaitForAnswer:
+    """Wait for a person, a cancel, or the end of the round's time; sends back a `Happened`."""
+
+    round: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Let time pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ShowWaiting:
+    """Show to whoever asks for the turn what it waits for, and what has been answered."""
+
+    pending: Sequence[Mapping[str, Any]]
+    answers: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class WakeTurn:
-    """Tell a waiting turn that the session is free; whether it is there is sent back."""
+    """Tell a waiting turn that the session is free; whether it is there is sent back.
+
+    ``request`` is given for a turn that only the session knows of yet: its orchestration is started.
+    """
+
+    turn_id: str
+    request: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class CheckTurn:
+    """Look whether a turn's orchestration is there; one that is gone is told to stop what it still does."""
 
     turn_id: str
 
 
-Step = AskSession | RunAgent | WaitForGrant | WakeTurn
+@dataclass(frozen=True)
+class CancelTurn:
+    """Ask a running turn to stop."""
+
+    turn_id: str
 
 
-def plan_turn(request: TurnRequest) -> Generator[Step, Any, dict[str, Any]]:
+@dataclass(frozen=True)
+class Happened:
+    """What ended a wait; ``value`` is the answer's payload."""
+
+    what: Literal["granted", "answer", "cancel", "timeout"]
+    value: Any = None
+
+
+Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | WakeTurn | CheckTurn | CancelTurn
+
+_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending"})
+
+
+def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
     """Give the steps of a turn, one after the other.
 
     Guarantee: pure and deterministic, as orchestrations have to be: replay gives the same steps.
 
     Args:
         request: what the client asked for.
+        times: how long it waits for what.
 
     Returns:
         The outcome as JSON, without what the session now holds. A step that failed is an outcome too.
     """
     try:
-        admission = yield from _admit(request)
+        admission = yield from _admit(request, times)
         if admission["status"] != "granted":
             return encode_turn_outcome(_outcome_without_running(request, admission))
-        outcome = yield from _run(request)
+        outcome = yield from _run(request, times)
         committed = cast("dict[str, Any]", (yield AskSession("commit", outcome)))
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(_failure(request, error))
-    yield from _wake(committed.get("next"))
-    ended = {name: value for name, value in outcome.items() if name not in {"entries", "agent_session"}}
+    yield from _wake(request, committed)
+    ended = {name: value for name, value in outcome.items() if name not in _NOT_FOR_CALLERS}
+    ended["ended_at"] = outcome.get("ended_at") or committed.get("ended_at") or ""
     return ended | {"message_count": committed["message_count"]}
 
 
-def _admit(request: TurnRequest) -> Generator[Step, Any, dict[str, Any]]:
-    ask = AskSession("admit", {"turn_id": request.turn_id, "policy": request.policy})
+def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+    ask = AskSession(
+        "admit", {"turn_id": request.turn_id, "policy": request.policy, "request_hash": request.request_hash}
+    )
     admission = yield ask
+    lease, told_to_stop = times.lease_seconds, ""
     while admission["status"] == "queued":
-        # Whoever holds the session, or was to wake the first of the queue, may be gone; to wake twice is harmless.
-        yield from _wake(admission["running"] or admission["next"])
-        yield WaitForGrant()
+        running = admission["running"]
+        if admission.get("interrupts") and running and running != told_to_stop:
+            told_to_stop = running
+            with suppress(Exception):  # the turn waits all the same
+                yield CancelTurn(running)
+        if (yield from _free(request, admission)):
+            admission = yield ask
+            continue
+        happened: Happened = yield WaitForGrant(lease)
+        if happened.what == "cancel":
+            left = yield AskSession("leave", {"turn_id": request.turn_id, "cancelled": True})
+            yield from _wake(request, left)
+        elif happened.what == "timeout":
+            lease = min(lease * 2, times.lease_seconds * LONGEST_LEASES)
         admission = yield ask
     return admission
 
 
-def _run(request: TurnRequest) -> Generator[Step, Any, dict[str, Any]]:
-    try:
-        return (yield RunAgent())
-    except Exception as error:  # noqa: BLE001 - the session has to be freed whatever happened in the activity
-        return encode_turn_outcome(_failure(request, error))
+def _free(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step, Any, bool]:
+    """Look after the session: whoever holds it, or was to wake the first of the queue, may be gone.
 
+    What fails here is no failure of this turn; it looks again when its lease is over.
 
-def _wake(turn_id: str | None) -> Generator[Step, Any]:
-    """Wake the turn that waits first. What fails here is no failure of this turn; the next one to ask tries again."""
+    Returns:
+        Whether this turn is the next to run.
+    """
     with suppress(Exception):
-        while turn_id and not (yield WakeTurn(turn_id)):
-            turn_id = cast("dict[str, Any]", (yield AskSession("leave", {"turn_id": turn_id}))).get("next")
+        if dropped := admission.get("dropped"):
+            yield WakeTurn(dropped)
+        if running := admission["running"]:
+            if (yield CheckTurn(running)):
+                return False
+            admission = yield AskSession("leave", {"turn_id": running})
+        return (yield from _wake(request, admission))
+    return False
+
+
+def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+    """Run the agent until it has ended: again when the platform failed, and with answers when it waits for them."""
+    answers: dict[str, Mapping[str, Any]] = {}
+    failures, round_, cancelled = 0, 0, False
+    while True:
+        try:
+            outcome = cast("dict[str, Any]", (yield RunAgent(dict(answers), cancelled)))
+        except Exception as error:  # noqa: BLE001 - the session has to be freed whatever happened in the activity
+            failures += 1
+            if failures >= times.activity_attempts:
+                return encode_turn_outcome(_failure(request, error))
+            yield Pause(times.retry_seconds * 4 ** (failures - 1))
+            continue
+        if outcome["status"] != "suspended":
+            return outcome
+        if cancelled:  # the agent was told, and waits again: nothing of it can be kept
+            return encode_turn_outcome(_cancelled(request))
+        round_ += 1
+        cancelled = yield from _ask_people(outcome["pending"], answers, WaitForAnswer(round_, times.approval_seconds))
+
+
+def _ask_people(
+    pending: Sequence[Mapping[str, Any]], answers: dict[str, Mapping[str, Any]], wait: WaitForAnswer
+) -> Generator[Step, Any, bool]:
+    """Wait until every call has its answer, which is put to the others; returns whether the turn was cancelled."""
+    while waiting := [call for call in pending if call["call_id"] not in answers]:
+        yield ShowWaiting(waiting, dict(answers))
+        happened: Happened = yield wait
+        if happened.what == "cancel":
+            yield ShowWaiting((), dict(answers))
+            return True
+        called = [call["call_id"] for call in waiting]
+        if happened.what == "timeout":
+            reason = f"no answer within {wait.seconds:g} s"
+            answers |= {call_id: {"approved": False, "reason": reason, "arguments": None} for call_id in called}
+        for call_id, answer in read_answers(happened.value):
+            if call_id in called:
+                answers.setdefault(call_id, answer)
+    yield ShowWaiting((), dict(answers))
+    return False
+
+
+def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Read the payload of the event that answers calls; what is no answer is left out.
+
+    Guarantee: pure.
+
+    Args:
+        payload: ``{call_id, approved, reason?, arguments?}``, or a list of such objects.
+
+    Returns:
+        Call ids and their answers, in the order of the payload.
+    """
+    found: list[tuple[str, dict[str, Any]]] = []
+    for one in cast("list[Any]", payload) if isinstance(payload, list) else [payload]:
+        if not isinstance(one, dict):
+            continue
+        fields = cast("dict[str, Any]", one)
+        call_id, approved = fields.get("call_id"), fields.get("approved")
+        reason, arguments = fields.get("reason"), fields.get("arguments")
+        if not isinstance(call_id, str) or not isinstance(approved, bool):
+            continue
+        answer = {
+            "approved": approved,
+            "reason": reason if isinstance(reason, str) else None,
+            "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
+        }
+        found.append((call_id, answer))
+    return found
+
+
+def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any, bool]:
+    """Wake the turn that waits first; one that is gone leaves the queue, and the one behind it is woken.
+
+    What fails here is no failure of this turn; the next one to ask tries again.
+
+    Returns:
+        Whether the turn that waits first is this one.
+    """
+    with suppress(Exception):
+        while turn_id := found.get("next"):
+            if turn_id == request.turn_id:
+                return True
+            if (yield WakeTurn(turn_id, found.get("next_request"))):
+                break
+            found = cast("dict[str, Any]", (yield AskSession("leave", {"turn_id": turn_id})))
+    return False
 
 
 def _failure(request: TurnRequest, error: Exception) -> TurnOutcome:
@@ -97,6 +283,11 @@ def _failure(request: TurnRequest, error: Exception) -> TurnOutcome:
     return TurnOutcome(
         request.turn_id, "failed", error=details | {"message": reason[:600]}, request_hash=request.request_hash
     )
+
+
+def _cancelled(request: TurnRequest) -> TurnOutcome:
+    error = {"type": "TurnCancelledError", "message": "the turn was cancelled"}
+    return TurnOutcome(request.turn_id, "cancelled", error=error, request_hash=request.request_hash)
 
 
 def _outcome_without_running(request: TurnRequest, admission: Mapping[str, Any]) -> TurnOutcome:
@@ -113,14 +304,48 @@ def _outcome_without_running(request: TurnRequest, admission: Mapping[str, Any])
             request_hash=admission["receipt"].get("requestHash", ""),
             ended_at=admission["receipt"].get("endedAt", ""),
         )
+    kind, message = _REFUSALS[admission["status"]]
     error = {
-        "type": "QueueFullError" if admission["status"] == "full" else "TurnRejectedError",
-        "message": (
-            "the session's queue is full: try again when its turns have ended"
-            if admission["status"] == "full"
-            else f"the session is busy with turn {admission['running']}: try again when it has ended, "
-            "or ask with policy 'queue'"
-        ),
+        "type": kind,
+        "message": message.format(running=admission["running"]),
         "running_turn_id": admission["running"],
     }
     return TurnOutcome(request.turn_id, "rejected", error=error, request_hash=request.request_hash)
+
+
+_REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
+    "full": ("QueueFullError", "the session's queue is full: try again when its turns have ended"),
+    "rejected": (
+        "TurnRejectedError",
+        "the session is busy with turn {running}: try again when it has ended, or ask with policy 'queue'",
+    ),
+    "reused": (
+        "IdempotencyKeyReusedError",
+        "the key of this turn was used for another request: send the same request again, or another key",
+    ),
+    "gone": (
+        "AnswerGoneError",
+        "this turn has ended before, and its answer is no longer kept: use another key to ask again",
+    ),
+}
+
+
+def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
+    """Write the input of the activity.
+
+    Guarantee: pure.
+
+    Args:
+        request: what was asked.
+        step: the run, with the answers of all rounds so far.
+
+    Returns:
+        The request as JSON, with ``answers`` when there are some and ``cancelled`` when the turn was cancelled while
+        it waited for them.
+    """
+    wire = encode_turn_request(request)
+    if step.answers:
+        wire["answers"] = {call_id: dict(answer) for call_id, answer in step.answers.items()}
+    if step.cancelled:
+        wire["cancelled"] = True
+    return wire

@@ -15,7 +15,7 @@ from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.turns.admission import commit_outcome, decide_admission
+from durable_agent_host.turns.admission import ReceiptWindow, commit_outcome, decide_admission
 from durable_agent_host.turns.transcript import replay_messages
 from tests.durable_agent_host.golden import golden
 from tests.durable_agent_host.samples import CONTENTS, json_objects
@@ -165,9 +165,9 @@ def test_sessions_that_upstream_stored_are_carried_on(version):
     assert (result.role, result.contents[0].call_id, result.contents[0].result) == ("tool", "call_1", "hello world")
     assert answer.text == "echo returned 'hello world'."
 
-    session, _ = decide_admission(session, "turn-2", "queue", max_queued_turns=5)
+    session, _ = decide_admission(session, "turn-2", "queue", max_queued_turns=5, window=ReceiptWindow(5))
     added = ({"$type": "request", "correlationId": "turn-2"}, {"$type": "response", "correlationId": "turn-2"})
-    session, _ = commit_outcome(session, TurnOutcome("turn-2", "completed", entries=added), max_receipts=5)
+    session, _ = commit_outcome(session, TurnOutcome("turn-2", "completed", entries=added), window=ReceiptWindow(5))
     written = encode_session(session)
     assert written["schemaVersion"] == version
     assert written["data"]["conversationHistory"] == [*document["data"]["conversationHistory"], *added]

@@ -11,6 +11,7 @@ from durable_agent_host.errors import TurnRejectedError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.turns.admission import (
+    ReceiptWindow,
     commit_outcome,
     decide_admission,
     leave_session,
@@ -33,7 +34,7 @@ def completed(turn_id):
 
 
 def admit(session, turn_id, policy="queue", limit=50):
-    return decide_admission(session, turn_id, policy, max_queued_turns=limit)
+    return decide_admission(session, turn_id, policy, max_queued_turns=limit, window=ReceiptWindow(50))
 
 
 class SessionOfTurns(RuleBasedStateMachine):
@@ -77,7 +78,7 @@ class SessionOfTurns(RuleBasedStateMachine):
         outcome = TurnOutcome(turn_id, "failed", error={"type": "X"}) if failed else completed(turn_id)
         before = self.session
         for _ in range(times):
-            self.session, following = commit_outcome(self.session, outcome, max_receipts=50)
+            self.session, following = commit_outcome(self.session, outcome, window=ReceiptWindow(50))
             assert following == (before.queue[0] if before.queue else None)
         assert self.session.entries == (before.entries if failed else before.entries + entries(turn_id))
         self.ended.append(turn_id)
@@ -86,18 +87,18 @@ class SessionOfTurns(RuleBasedStateMachine):
     def end_again(self, turn_id):
         """A commit of a turn that has ended, or never ran, comes late."""
         if turn_id in self.ended:
-            unchanged, _ = commit_outcome(self.session, completed(turn_id), max_receipts=50)
+            unchanged, _ = commit_outcome(self.session, completed(turn_id), window=ReceiptWindow(50))
             assert unchanged == self.session
         elif self.session.running not in (None, turn_id):
             with pytest.raises(TurnRejectedError):
-                commit_outcome(self.session, completed(turn_id), max_receipts=50)
+                commit_outcome(self.session, completed(turn_id), window=ReceiptWindow(50))
 
     @precondition(lambda self: self.session.queue)
     @rule(data=st.data())
     def leave(self, data):
         """A turn whose orchestration is gone leaves the queue."""
         turn_id = data.draw(st.sampled_from(self.session.queue))
-        self.session, following = leave_session(self.session, turn_id, max_receipts=50)
+        self.session, following = leave_session(self.session, turn_id, window=ReceiptWindow(50))
         assert following == (self.session.queue[0] if self.session.queue and self.session.running is None else None)
         self.left.append(turn_id)
 
@@ -171,7 +172,7 @@ def test_a_full_queue_takes_nobody():
 def test_a_completed_turn_grows_the_conversation_and_names_the_next():
     """A commit appends the entries, keeps the agent's session, leaves a receipt and frees the session."""
     session = Session(entries=entries("z"), running="a", queue=("b",))
-    session, following = commit_outcome(session, replace(completed("a"), request_hash="h"), max_receipts=5)
+    session, following = commit_outcome(session, replace(completed("a"), request_hash="h"), window=ReceiptWindow(5))
     assert session.entries == entries("z") + entries("a")
     assert (session.running, session.queue, following) == (None, ("b",), "b")
     assert session.agent_session == {"after": "a"}
@@ -182,7 +183,7 @@ def test_a_failed_turn_leaves_the_conversation_as_it_was():
     """A failure frees the session and leaves a receipt with the reason, and nothing else."""
     before = Session(entries=entries("z"), agent_session={"after": "z"}, running="a")
     failed = TurnOutcome("a", "failed", entries=entries("a"), agent_session={"after": "a"}, error={"type": "X"})
-    session, following = commit_outcome(before, failed, max_receipts=5)
+    session, following = commit_outcome(before, failed, window=ReceiptWindow(5))
     assert (session.entries, session.agent_session) == (before.entries, before.agent_session)
     assert (session.running, following) == (None, None)
     assert session.receipts[-1].error == {"type": "X"}
@@ -191,7 +192,7 @@ def test_a_failed_turn_leaves_the_conversation_as_it_was():
 def test_the_end_of_a_turn_that_does_not_hold_the_session_is_refused():
     """A turn cannot commit over the turn that runs."""
     with pytest.raises(TurnRejectedError, match="turn b does not hold the session, turn a does") as refused:
-        commit_outcome(Session(running="a"), completed("b"), max_receipts=5)
+        commit_outcome(Session(running="a"), completed("b"), window=ReceiptWindow(5))
     assert refused.value.running_turn_id == "a"
 
 
@@ -201,12 +202,12 @@ def test_receipts_are_a_bounded_window(bound, turns):
     session = Session()
     for number in range(turns):
         session, _ = admit(session, f"t{number}")
-        session, _ = commit_outcome(session, completed(f"t{number}"), max_receipts=bound)
+        session, _ = commit_outcome(session, completed(f"t{number}"), window=ReceiptWindow(bound))
     assert [receipt.turn_id for receipt in session.receipts] == [f"t{n}" for n in range(turns)][-bound:]
 
 
 def leave(session, turn_id):
-    return leave_session(session, turn_id, max_receipts=5)
+    return leave_session(session, turn_id, window=ReceiptWindow(5))
 
 
 def test_leaving_wakes_the_next_only_when_nobody_runs():
@@ -222,7 +223,7 @@ def test_a_turn_that_is_gone_frees_the_session_for_good():
     session, following = leave(Session(entries=entries("z"), running="a", queue=("b",)), "a")
     assert (session.running, session.queue, following) == (None, ("b",), "b")
     assert session.receipts[-1].status == "failed"
-    assert commit_outcome(session, completed("a"), max_receipts=5) == (session, "b")
+    assert commit_outcome(session, completed("a"), window=ReceiptWindow(5)) == (session, "b")
     assert leave(session, "a") == (session, "b")
 
 

@@ -1,0 +1,54 @@
+"""What a turn shows while it waits for people: the custom status of its orchestration. Pure.
+
+Durable Functions takes 16 KiB of it (UTF-16). Arguments that do not fit are left out; the turn's events have them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+_MAX_CHARACTERS: Final = 7000
+_ANSWERS_KEPT: Final = 40
+
+
+def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Write which calls wait and what has been answered.
+
+    Guarantee: pure.
+
+    Args:
+        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``.
+        answers: by call id; the newest are kept.
+
+    Returns:
+        ``{pending, answers}``. A call whose arguments or reason do not fit has ``truncated: true`` instead.
+    """
+    kept = dict(list(answers.items())[-_ANSWERS_KEPT:])
+    calls = [dict(call) for call in pending]
+    said = {call_id: dict(answer) for call_id, answer in kept.items()}
+    status = {"pending": calls, "answers": said}
+    for shortened in (calls, list(said.values())):
+        for one in sorted(shortened, key=_size, reverse=True):
+            if _size(status) <= _MAX_CHARACTERS:
+                return status
+            one |= {"arguments": None, "reason": None, "truncated": True}
+    return status
+
+
+def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
+    """Read which calls wait and what has been answered. Guarantee: pure.
+
+    Args:
+        status: the custom status, or None.
+
+    Returns:
+        Calls that wait, and answers by call id.
+    """
+    if not isinstance(status, dict):
+        return (), {}
+    fields = cast("dict[str, Any]", status)
+    return tuple(fields.get("pending") or ()), dict(fields.get("answers") or {})
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value))

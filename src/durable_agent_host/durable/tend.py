@@ -1,0 +1,99 @@
+"""What a turn does to other turns of its session: wake, look after, cancel. And how anybody cancels a turn."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.log.log import TurnLog
+from durable_agent_host.model.ids import turn_log_id
+
+_ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
+
+
+class CancelHint(Protocol):
+    """In-process word that a turn is to stop."""
+
+    def request(self, turn_id: str, /) -> None:
+        """Tell the turn, if it runs in this process."""
+        ...
+
+
+class TurnStopper:
+    """Asks turns to stop: by a mark that every process sees, a hint in this one, and an event to the orchestration.
+
+    Args:
+        turn_log: keeps the mark; without it, a turn that runs in another process is not reached.
+        hint: reaches a turn that runs in this process.
+    """
+
+    def __init__(self, turn_log: TurnLog | None = None, hint: CancelHint | None = None) -> None:
+        self._turn_log = turn_log
+        self._hint = hint
+
+    async def mark(self, agent: str, session_id: str, turn_id: str) -> None:
+        """Ask what runs of a turn to stop. Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: which turn.
+
+        Raises:
+            LogError: the mark could not be left.
+        """
+        if self._hint is not None:
+            self._hint.request(turn_id)
+        if self._turn_log is not None:
+            await self._turn_log.request_cancel(turn_log_id(agent, session_id, turn_id))
+
+    async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
+        """Ask a turn to stop, wherever it is: in the queue, in its agent, or waiting for a person.
+
+        Guarantee: idempotent.
+
+        Args:
+            client: raises the event.
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: which turn.
+
+        Raises:
+            LogError: the mark could not be left.
+        """
+        await self.mark(agent, session_id, turn_id)
+        with suppress(Exception):  # the SDK has no type for an orchestration that has ended meanwhile
+            await client.raise_event(turn_id, CANCEL_EVENT)
+
+
+async def tend_agent_turn(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
+    """Wake, look after or cancel another turn of the session.
+
+    Guarantee: activity-only; at-least-once; a turn that is woken twice asks twice and runs once.
+
+    Args:
+        wire: ``do`` (``wake``, ``check``, ``cancel``), ``agent``, ``session_id``, ``turn_id``, and ``request`` when
+            the turn is to be started if it is not there.
+        client: raises events, starts the turn.
+        stopper: tells a turn to stop.
+
+    Returns:
+        False when the turn's orchestration has ended or does not exist, and so will never take the session.
+    """
+    agent, session_id, turn_id = wire["agent"], wire["session_id"], wire["turn_id"]
+    status = await client.get_status(turn_id)
+    state = status.runtime_status if status else None
+    if state is None and wire.get("request"):
+        await client.start_new(TURN_ORCHESTRATION, turn_id, wire["request"])
+        return True
+    if state is None or state.name in _ENDED:
+        if wire["do"] != "wake":  # what its activity still does would run beside the next turn
+            await stopper.mark(agent, session_id, turn_id)
+        return False
+    if wire["do"] == "cancel":
+        await stopper.stop(client, agent, session_id, turn_id)
+    elif wire["do"] == "wake":
+        await client.raise_event(turn_id, GRANT_EVENT)
+    return True
