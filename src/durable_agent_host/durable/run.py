@@ -13,6 +13,7 @@ from agent_framework import (
     AgentResponse,
     AgentResponseUpdate,
     AgentSession,
+    Content,
     HistoryProvider,
     Message,
     RawAgent,
@@ -24,11 +25,13 @@ from durable_agent_host.codec.content import decode_usage, encode_content, plain
 from durable_agent_host.codec.identity import identify_calls
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.durable.listener import TurnListener
-from durable_agent_host.errors import ProviderError, TurnError, error_details
+from durable_agent_host.durable.live import LiveTurn, OpenLog
+from durable_agent_host.errors import FencedError, ProviderError, TurnError, error_details
 from durable_agent_host.history.provider import DurableSession, TranscriptProvider, without_carriers
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
+from durable_agent_host.turns.events import answer_text
 from durable_agent_host.turns.fold import fold_updates
 from durable_agent_host.turns.transcript import replay_messages
 
@@ -47,8 +50,16 @@ class ProviderAdapter(Protocol):
         """Give a chat client that sends the provider's items back; clients of others as they are."""
         ...
 
-    def complete_call(self, messages: list[Message], updates: Sequence[AgentResponseUpdate], /) -> list[Message]:
-        """Complete the folded messages of one model call by what the provider said of it."""
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Tell to which item of the model's output an update belongs."""
+        ...
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Complete the contents of one item by what the provider finished."""
+        ...
+
+    def finished_calls(self, update: AgentResponseUpdate, /) -> Iterable[tuple[str, bool]]:
+        """Tell which calls of hosted tools are over by an update, and whether they failed."""
         ...
 
     def forgotten_by_service(self, error: BaseException, /) -> Forgotten | None:
@@ -74,15 +85,23 @@ class AgentRunner:
         agent: of the framework, or anything with its ``run``.
         provider: what only the model provider's clients know.
         listener: told of every update while it streams, and of the response.
+        open_log: gives the log that clients follow; without it, nobody is told while the agent runs.
     """
 
     def __init__(
-        self, name: str, agent: SupportsAgentRun, provider: ProviderAdapter, *, listener: TurnListener | None = None
+        self,
+        name: str,
+        agent: SupportsAgentRun,
+        provider: ProviderAdapter,
+        *,
+        listener: TurnListener | None = None,
+        open_log: OpenLog | None = None,
     ) -> None:
         self.name = name
         self.agent = agent
         self._provider = provider
         self._listener = listener or TurnListener(None)
+        self._open_log = open_log
         self._hosted, self._owns_history = _hosted_copy(agent, provider)
         self._keeps_items = getattr(getattr(self._hosted, "client", None), "keeps_provider_items", False)
 
@@ -98,17 +117,34 @@ class AgentRunner:
         Returns:
             A completed outcome with the entries to append, or a failed one with the reason; it does not raise for
             what the agent, the model or a tool did.
+
+        Raises:
+            FencedError: another process runs the turn now; what this one did is void.
+            LogError: the turn log's store does not answer.
         """
+        if self._open_log is None:
+            return await self._run(session, request, None)
+        live = await LiveTurn.open(self._open_log(), request, self._provider.finished_calls)
+        try:
+            outcome = await self._run(session, request, live)
+            await live.end(outcome)
+        finally:
+            await live.close()
+        return outcome
+
+    async def _run(self, session: Session, request: TurnRequest, live: LiveTurn | None) -> TurnOutcome:
         started = time.perf_counter()
         try:
-            updates, agent_session, refused = await self._stream(session, request)
+            updates, agent_session, refused = await self._stream(session, request, live)
             milliseconds = (time.perf_counter() - started) * 1000
-            response = fold_updates(updates, self._provider.complete_call)
+            response = fold_updates(updates, self._provider)
             await self._listener.on_response(request, response)
             stats = TurnStats(
                 chunks_streamed=len(updates), agent_milliseconds=round(milliseconds, 1), calls_refused=refused
             )
             return _completed(session, request, response, agent_session, _weigh(updates, response, stats))
+        except FencedError:
+            raise
         except Exception as error:  # noqa: BLE001 - the activity is an edge: the failure is recorded in the outcome
             reason = self._provider.explain_error(error) or error
             return TurnOutcome(
@@ -121,7 +157,7 @@ class AgentRunner:
             )
 
     async def _stream(
-        self, session: Session, request: TurnRequest
+        self, session: Session, request: TurnRequest, live: LiveTurn | None
     ) -> tuple[list[AgentResponseUpdate], Mapping[str, Any], int]:
         """Run the agent; where the service has forgotten what it kept, go on from the stored transcript.
 
@@ -137,6 +173,8 @@ class AgentRunner:
                 agent = self._hosted if request.enable_tool_calls else _without_tools(self._hosted)
                 async for update in _updates(agent, messages, agent_session, _options(request)):
                     updates.append(update)
+                    if live is not None:
+                        await live.on_update(update)
                     await self._listener.on_update(request, update)
             except Exception as error:
                 forgotten = self._provider.forgotten_by_service(error)
@@ -249,14 +287,14 @@ def _completed(
     stats: TurnStats,
 ) -> TurnOutcome:
     if request.response_format is not None:
-        check_answer(response.text, request.response_format)
+        check_answer(answer_text(response), request.response_format)
     ended_at = utc_now()
     entries = (encode_request_entry(request), encode_response_entry(request.turn_id, response, created_at=ended_at))
     usage = entries[1].get("usage")
     return TurnOutcome(
         turn_id=request.turn_id,
         status="completed",
-        text=response.text,
+        text=answer_text(response),
         entries=cast("tuple[Mapping[str, Any], ...]", entries),
         agent_session=agent_session,
         usage=decode_usage(usage) if usage else None,
