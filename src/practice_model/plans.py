@@ -1,7 +1,9 @@
 """Plans that a test posts: which requests they answer, and their steps, one model call each.
 
-A plan is `{"when": {...}, "times": 1, "steps": [...]}`; the first plan that matches and is not over answers. A step is
-one of these, or an `items` list of the first five for answers that mix them in an order of their own:
+A plan is `{"when": {...}, "times": 1, "by_round": false, "steps": [...]}`; the first plan that matches and is not over
+answers. Its steps follow each other as they are played; with `by_round` a request gets the step of its round of tools
+since the user's message, the last one for all later rounds, so that a request that is made again gets the same step.
+A step is one of these, or an `items` list of the first five for answers that mix them in an order of their own:
 
 - `{"reasoning": text}`: thought before what follows; encrypted if the request includes it, or by `encrypted`.
 - `{"code": text, "logs": text, "image": true}`: a hosted code run.
@@ -59,11 +61,13 @@ class Plan:
     Args:
         when: `user_text` and `agent` are substrings, `model` is the whole name; what is absent matches all.
         times: how often the steps are played from the start; None for ever.
+        by_round: the request's round chooses the step; such a plan is never over.
     """
 
     when: Mapping[str, str]
     steps: list[Json]
     times: int | None = 1
+    by_round: bool = False
     played: int = field(default=0, init=False)
 
     @classmethod
@@ -78,14 +82,15 @@ class Plan:
         given = cast("Json", body)
         when = cast("dict[str, str]", given.get("when") or {})
         steps = cast("list[Json]", given.get("steps") or [])
-        unknown = (set(given) - {"when", "times", "steps"}) | (set(when) - _WHEN_KEYS)
+        unknown = (set(given) - {"when", "times", "by_round", "steps"}) | (set(when) - _WHEN_KEYS)
         for part in [*steps, *(item for step in steps for item in cast("list[Json]", step.get("items") or []))]:
             unknown |= set(part) - STEP_KEYS
         if unknown:
             raise PlanError(f"Unknown keys in the plan: {sorted(unknown)!r}.")
         if not steps:
             raise PlanError("A plan needs at least one step.")
-        return cls(when, steps, cast("int | None", given.get("times", 1)))
+        by_round = bool(given.get("by_round"))
+        return cls(when, steps, None if by_round else cast("int | None", given.get("times", 1)), by_round)
 
     @property
     def is_over(self) -> bool:
@@ -101,15 +106,17 @@ class Plan:
             and self.when.get("model", reading.model) == reading.model
         )
 
-    def take(self) -> Json:
-        """Return the next step and count it as played."""
-        step = self.steps[self.played % len(self.steps)]
+    def take(self, reading: Reading) -> Json:
+        """Return the next step, or the one of the request's round, and count it as played."""
+        place = min(reading.rounds, len(self.steps) - 1) if self.by_round else self.played % len(self.steps)
+        step = self.steps[place]
         self.played += 1
         return step
 
     def shown(self) -> Json:
         """Return the plan as JSON with its progress."""
-        return {"when": dict(self.when), "times": self.times, "steps": self.steps, "played": self.played}
+        shown: Json = {"when": dict(self.when), "times": self.times, "steps": self.steps, "played": self.played}
+        return shown | ({"by_round": True} if self.by_round else {})
 
 
 def perform(

@@ -30,7 +30,7 @@ class Player:
         """
         plan = next((plan for plan in self.plans if plan.matches(reading)), None)
         if plan:
-            return plans.perform(plan.take(), reading, self.mint, self.recordings, self._container(reading))
+            return plans.perform(plan.take(reading), reading, self.mint, self.recordings, self._container(reading))
         recording = self.recordings.matching(reading) if self.recordings else None
         if recording:
             step = {"recording": recording.name}

@@ -6,6 +6,7 @@ the input of this request.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 from practice_model.items import Json
@@ -89,6 +90,12 @@ class Reading:
         """The items after the last user message."""
         places = [place for place, item in enumerate(self.transcript) if role_of(item) == "user"]
         return list(self.transcript[places[-1] + 1 :]) if places else list(self.transcript)
+
+    @property
+    def rounds(self) -> int:
+        """How often tool results came after the last user message; parallel ones count once."""
+        kinds = ["", *(kind_of(item) for item in self.since_user)]
+        return sum(kind == "function_call_output" != before for before, kind in pairwise(kinds))
 
     def results(self, items: Sequence[Json]) -> list[ToolResult]:
         """Return the tool outputs among these items with the names of their calls, in order."""

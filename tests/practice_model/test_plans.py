@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from practice_model.stream_check import stream_faults
-from tests.practice_model.kit import CODE, events_of, text_of
+from tests.practice_model.kit import CODE, ECHO, events_of, text_of
 
 
 def test_a_plan_answers_the_requests_it_matches_and_is_then_over(model):
@@ -30,6 +30,23 @@ def test_plans_are_taken_in_the_order_they_came(model):
     assert [plan["played"] for plan in model.http.get("/practice/plans").json()["plans"]] == [1, 3]
     assert model.http.delete("/practice/plans").json() == {"plans": []}
     assert text_of(model.ask().json()) != "second"
+
+
+def test_a_plan_by_round_answers_a_repeated_request_alike(model):
+    """The step follows from the tool results since the user's message, parallel ones being one round."""
+    model.plan({"text": "none"}, {"text": "one"}, {"text": "two"}, by_round=True)
+    asked = [{"role": "user", "content": "Go"}]
+    names = iter("abcd")
+
+    def run(calls):
+        ids = [next(names) for _ in range(calls)]
+        results = [{"type": "function_call_output", "call_id": one, "output": "x"} for one in ids]
+        call = {"type": "function_call", "name": "echo", "arguments": "{}"}
+        return [*({**call, "call_id": one} for one in ids), *results]
+
+    one, two = [*asked, *run(2)], [*asked, *run(1), *run(1)]
+    told = [text_of(model.ask(given, tools=[ECHO]).json()) for given in (asked, asked, one, two, two, one)]
+    assert told == ["none", "none", "one", "two", "two", "one"]
 
 
 @pytest.mark.parametrize(
