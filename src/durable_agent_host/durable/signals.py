@@ -46,5 +46,6 @@ def entity_handle(operate: Callable[[DurableEntityContext], None]) -> Callable[[
         return Entity(operate_next).handle(known, batch)
 
     handle.__name__ = getattr(operate, "__name__", "entity")
+    handle.__annotations__ = {}  # the worker refuses an annotation of an entity's context
     cast("Any", handle).entity_function = operate
     return handle
