@@ -127,6 +127,14 @@ class TurnClient:
             return ended_turn(agent, session_id, turn_id, session) if session else None
         return turn if (turn.request.agent, turn.request.session_id) == (agent, session_id) else None
 
+    def hint(self, turn_id: str) -> None:
+        """Tell the waiters of this process that a turn is about to end.
+
+        Args:
+            turn_id: which turn; a wrong hint costs some looks.
+        """
+        self._wakeups.notify(turn_id)
+
     async def wait(
         self,
         turn_id: str,
