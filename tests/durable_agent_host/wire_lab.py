@@ -80,7 +80,7 @@ class Lab:
             for text in texts:
                 message = Message("user", [text])
                 session, updates = await _live_turn(runner, session, said, message)
-                said += [message, *fold_updates(updates, provider.complete_call).messages]
+                said += [message, *fold_updates(updates, provider).messages]
 
     async def framework_turns(self, texts: Sequence[str]) -> None:
         """Run turns with the framework alone: its client, its history, one session object."""

@@ -17,9 +17,9 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     # Stored entries stay JSON until a turn rehydrates them, so turns call the codec, and never the other way.
     "turns": {"errors", "model", "codec"},
     "log": {"errors", "model", "codec"},
-    "history": {"errors", "model", "codec"},
+    "history": {"errors", "model", "codec", "turns"},  # a history of chunks is folded as a turn is
     "stores": _STORAGE,
-    "providers": {"errors", "model", "codec"},
+    "providers": {"errors", "model", "codec", "turns"},  # a client's own final response is the fold
     "durable": {"errors", "settings", "model", "codec", "turns", "log", "history"},
     "http": {"errors", "settings", "model", "codec", "log", "durable"},
     "cli": set(),
@@ -55,6 +55,7 @@ IMPURE_CALLS = {"now", "utcnow", "today", "uuid1", "uuid4", "open", "print", "in
 
 HOMES = {
     "azure.durable_functions": ("durable_agent_host.durable",),
+    "azurefunctions": ("durable_agent_host.http",),
     "azure.functions": ("durable_agent_host.app", "durable_agent_host.durable", "durable_agent_host.http"),
     "agent_framework_azurefunctions": ("durable_agent_host.app",),
     "agent_framework_durabletask": ("durable_agent_host.app", "durable_agent_host.durable"),

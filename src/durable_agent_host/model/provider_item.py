@@ -1,7 +1,8 @@
 """The mark by which a content stands for an item of its provider, and what a provider can forget."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from agent_framework import Content
 
@@ -39,3 +40,18 @@ class Forgotten:
 
     what: Literal["continuation", "container", "reasoning"]
     name: str = ""
+
+
+@dataclass(frozen=True)
+class ItemPart:
+    """Where in the output of one model call an update belongs. Also the form in which a folded update says so.
+
+    Attributes:
+        place: position of the provider's item in the output, from 0; None for whole contents that no item is known of.
+        part: which part of the item; empty for the item as such.
+        item: the finished item as the provider wrote it, when this update has it.
+    """
+
+    place: int | None
+    part: str = ""
+    item: Mapping[str, Any] | None = None

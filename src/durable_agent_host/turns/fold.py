@@ -1,63 +1,332 @@
 """Streamed updates to the final response: however a stream was cut, the stored message is the same.
 
-The framework's finalizer joins text, reasoning, arguments and code. What its parsers leave out (outputs, images and
-containers of hosted code, phases, the order of items) is known from the provider's own items in the live updates. A
-provider adapter reads them; it sees one model call at a time, as the provider gave it out.
+Theory of operation. One pass gathers the contents of the updates into slots. Where a provider adapter can tell from the
+live update which item of the model's output it belongs to, that item has a slot, so that interleaved items come apart
+and come out in the order of the output; other contents stand in the order in which they came. In a slot the pieces of
+one content are joined (`pieces`). At the end a finished item completes the contents of its slot.
+
+Gathering is separate from finishing, which is why parts can be folded first: `fold_part` gathers, and gives out what it
+gathered as updates, one for each slot's part, that can be gathered again. A response that is finished has a form as
+updates, too (`whole_updates`); nothing joins those.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, cast
 
-from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
+from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message, add_usage_details
 
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
+from durable_agent_host.turns.pieces import JOINERS, Joiner, Run, Whole
 
-CompleteCall = Callable[[list[Message], Sequence[AgentResponseUpdate]], list[Message]]
-"""The messages of one model call, and its updates → the same messages, complete."""
+_WHOLE = ItemPart(None)
 
 
-def fold_updates(updates: Sequence[AgentResponseUpdate], complete_call: CompleteCall) -> AgentResponse[Any]:
-    """Fold a turn's updates into its response.
+class ItemReader(Protocol):
+    """What a provider adapter knows of the updates of its clients."""
 
-    Guarantee: pure; cutting the stream into other chunks gives the same response.
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Tell to which item of the model's output an update belongs; None for updates of other providers."""
+        ...
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Complete the contents of an item by its finished form, or tidy them when it was not finished."""
+        ...
+
+
+class _Slot:
+    """Contents of one item, or contents that stand between items."""
+
+    def __init__(self, place: int | None) -> None:
+        self.place = place
+        self.item: Mapping[str, Any] | None = None
+        self.parts: list[tuple[str, Joiner]] = []
+        self._by_part: dict[tuple[str, str], Joiner] = {}
+
+    def add(self, content: Content, part: str) -> None:
+        """Add a content of the slot's item: of each type one for each part, except those that come whole."""
+        join = JOINERS.get(content.type)
+        key = content.type, part if content.type.startswith("text") else ""
+        known = self._by_part.get(key) if join else None
+        if known is not None:
+            known.add(content)
+            return
+        made = join(content) if join else Whole(content)
+        self._by_part[key] = made
+        self.parts.append((part, made))
+
+
+class _Gathered:
+    """One message while it is gathered."""
+
+    def __init__(self, update: Any) -> None:
+        self.role = update.role or "assistant"
+        self.author_name: str | None = None
+        self.message_id: str | None = None
+        self.response_id: str | None = None
+        self.begins_with_id = bool(update.response_id)
+        self.replaces = False
+        self.slots: list[_Slot] = []
+        self._by_place: dict[int, _Slot] = {}
+        self._by_call: dict[tuple[str, str], Joiner] = {}
+
+    def goes_on_with(self, update: Any) -> bool:
+        """Tell whether an update is of this message, by the rule of the framework, and of the same model call."""
+        return not any(
+            mine and theirs and mine != theirs
+            for mine, theirs in (
+                (self.role, update.role),
+                (self.response_id, update.response_id),
+                (self.message_id, update.message_id),
+                (self.author_name, update.author_name),
+            )
+        )
+
+    def add(self, update: Any, part: ItemPart | None) -> None:
+        """Add an update's contents."""
+        self.author_name = update.author_name or self.author_name
+        self.message_id = update.message_id or self.message_id
+        self.response_id = update.response_id or self.response_id
+        if update.merge_mode == "replace":
+            self.replaces = True
+            self.slots, self._by_place, self._by_call = [], {}, {}
+        if part is None or part.place is None:
+            for content in update.contents:
+                if content.type != "usage":
+                    self._add_loose(content, is_whole=part is not None)
+            return
+        slot = self._by_place.get(part.place)
+        if slot is None:
+            slot = self._by_place[part.place] = _Slot(part.place)
+            self.slots.append(slot)
+        slot.item = part.item or slot.item
+        for content in update.contents:
+            if content.type != "usage":
+                slot.add(content, part.part)
+
+    def _add_loose(self, content: Content, *, is_whole: bool) -> None:
+        if not self.slots or self.slots[-1].place is not None:
+            self.slots.append(_Slot(None))
+        parts = self.slots[-1].parts
+        join = None if is_whole or _is_stamped(content) else JOINERS.get(content.type)
+        if join is None:
+            parts.append(("", Whole(content)))
+            return
+        key = _call_key(content)
+        known = self._by_call.get(key) if key else parts[-1][1] if parts and parts[-1][1].type == content.type else None
+        if known is not None and known.joins(content):
+            known.add(content)
+            return
+        made = join(content)
+        parts.append(("", made))
+        if key:
+            self._by_call[key] = made
+
+    def ordered(self) -> Iterator[_Slot]:
+        """Give the slots, those of items in the order of the output."""
+        placed = iter(sorted(self._by_place.values(), key=lambda slot: cast("int", slot.place)))
+        for slot in self.slots:
+            yield slot if slot.place is None else next(placed)
+
+
+def _is_stamped(content: Content) -> bool:
+    properties = content.additional_properties
+    return bool(properties) and (STAMP in properties or PART_OF in properties)
+
+
+def _call_key(content: Content) -> tuple[str, str] | None:
+    if content.type.startswith("text"):
+        return None
+    call_id = content.call_id
+    if not call_id and content.type != "function_call":
+        nested: Any = content.additional_properties.get("openai")
+        call_id = cast("Mapping[str, Any]", nested).get("item_id") if isinstance(nested, Mapping) else None
+        call_id = call_id or content.additional_properties.get("item_id")
+    name = content.id or call_id  # calls that the client numbers itself may share a call id
+    return (content.type, f"{bool(content.id)}{name}") if name else None
+
+
+class _Stream:
+    """A stream while it is gathered."""
+
+    def __init__(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
+        self.messages: list[_Gathered] = []
+        self.usage: Content | None = None
+        self.tail: dict[str, Any] = {}
+        self.properties: dict[str, Any] | None = None
+        self.token: Any = None
+        self.state: Any = None
+        for update in updates:
+            raw = update.raw_representation
+            part = raw if isinstance(raw, ItemPart) else read_item(update)
+            self._add(update, part)
+
+    def _add(self, update: Any, part: ItemPart | None) -> None:
+        last = self.messages[-1] if self.messages else None
+        if last is None or not last.goes_on_with(update):
+            last = _Gathered(update)
+            self.messages.append(last)
+        last.add(update, part)
+        for content in update.contents:
+            if content.type == "usage":
+                self._add_usage(content)
+        for name in _TAIL:
+            if (value := getattr(update, name, None)) is not None:
+                self.tail[name] = value
+        if update.additional_properties:
+            self.properties = (self.properties or {}) | update.additional_properties
+        self._add_operation(update)
+
+    def _add_usage(self, content: Content) -> None:
+        if self.usage is None or content.merge_mode == "replace":
+            self.usage = Whole(content).content(as_piece=True)
+            return
+        known = self.usage.usage_details
+        self.usage.usage_details = add_usage_details(known, content.usage_details)
+
+    def _add_operation(self, update: Any) -> None:
+        """Follow whether the service still works at it. Source: ``_process_update`` of agent-framework-core 1.23."""
+        state = getattr(update, "_operation_state", None)
+        self.state = state or self.state
+        if state == "terminal":
+            self.token = None
+        elif state is None or update.continuation_token is not None:
+            self.token = update.continuation_token
+
+
+_TAIL = ("response_id", "agent_id", "created_at", "finish_reason", "conversation_id", "model")
+
+
+def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any]:
+    """Fold the updates of a turn, or of one model call, into the response.
+
+    Guarantee: pure and linear; cutting the stream into other pieces, folding parts of it first (`fold_part`), or
+    folding what is folded already (`whole_updates`) gives the same response. The updates are not changed.
 
     Args:
-        updates: in arrival order, may be empty.
-        complete_call: adds what the provider's own items say.
+        updates: of an agent or of a chat client, in arrival order, may be empty; the stream may have ended early.
+        items: what the provider's adapter knows.
 
     Returns:
-        The response: one content a call, the complete script with its outputs, calls before results; no live
-        provider objects on it.
+        The response: one content a call, the complete script with its outputs, calls before results, items in the order
+        of the model's output; no live provider objects on it. What is nested in contents is shared with the updates.
     """
-    response: AgentResponse[Any] = AgentResponse.from_updates(updates)
-    response.messages = [
-        message
-        for call in _calls(updates)
-        for message in complete_call(AgentResponse[Any].from_updates(call).messages, call)
-    ]
-    for message in response.messages:
-        message.contents = [_own(content) for content in message.contents if not _is_empty(content)]
-    response.messages = [message for message in response.messages if message.contents]
-    response.raw_representation = None
+    stream = _Stream(updates, items.read_item)
+    response: AgentResponse[Any] = AgentResponse(
+        messages=[message for one in stream.messages if (message := _finish(one, items)).contents],
+        usage_details=stream.usage.usage_details if stream.usage is not None else None,
+        additional_properties=stream.properties,
+        continuation_token=stream.token,
+        **{name: stream.tail.get(name) for name in ("response_id", "agent_id", "created_at", "finish_reason")},
+    )
     return response
 
 
-def _calls(updates: Sequence[AgentResponseUpdate]) -> Iterator[Sequence[AgentResponseUpdate]]:
-    """Split a turn's updates: each model call, and the tool results between two."""
-    start = 0
-    role: Any = None
-    response_id: str | None = None
-    for place, update in enumerate(updates):
-        is_other_role = update.role is not None and role is not None and update.role != role
-        is_other_call = None not in (update.response_id, response_id) and update.response_id != response_id
-        if is_other_role or is_other_call:
-            yield updates[start:place]
-            start, response_id = place, None
-        role = update.role or role
-        response_id = update.response_id or response_id
-    if updates:
-        yield updates[start:]
+def fold_part(updates: Iterable[Any], items: ItemReader) -> list[AgentResponseUpdate]:
+    """Fold a part of a stream, such as what one batch of a log has, into few updates.
+
+    Guarantee: pure; ``fold_updates([*fold_part(a), *fold_part(b)])`` is ``fold_updates([*a, *b])``.
+
+    Args:
+        updates: neighbours of one stream, in arrival order, live or folded.
+        items: what the provider's adapter knows.
+
+    Returns:
+        One update for each part of an item that has something; without live provider objects.
+    """
+    stream = _Stream(updates, items.read_item)
+    folded = [update for one in stream.messages for update in _as_pieces(one)]
+    if not folded:
+        return []
+    tail = folded[-1]
+    for name in ("agent_id", "created_at", "finish_reason"):
+        setattr(tail, name, stream.tail.get(name))
+    tail.additional_properties = stream.properties
+    if stream.usage is not None:
+        tail.contents = [*tail.contents, stream.usage]
+    for update in folded:
+        update.continuation_token = stream.token
+        setattr(update, "_operation_state", stream.state)  # noqa: B010 - the framework has no other place for it
+    return folded
+
+
+def whole_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdate]:
+    """Give a folded response as updates that nothing joins, one for each message.
+
+    Guarantee: pure; folding them gives the response.
+
+    Args:
+        response: of `fold_updates`, or read back from where it was stored.
+
+    Returns:
+        At least one update.
+    """
+    updates = response.to_updates()
+    for update in updates:
+        update.raw_representation = _WHOLE
+    return updates
+
+
+def fold_contents(contents: Sequence[Content]) -> list[Content]:
+    """Fold the contents of one stored message that was saved chunk by chunk.
+
+    Guarantee: pure; folded contents come back equal.
+
+    Args:
+        contents: of a message; may have lost their merge modes on the way to a store.
+
+    Returns:
+        New contents: one for each text, call and script. A script that the chunks say twice, as older clients ended
+        it, is there once.
+    """
+    gathered = _Gathered(AgentResponseUpdate(role="assistant"))
+    gathered.add(AgentResponseUpdate(contents=list(contents)), None)
+    for slot in gathered.slots:
+        for _, joiner in slot.parts:
+            if isinstance(joiner, Run):
+                joiner.drop_repeat()
+    return _tidy([joiner.content() for slot in gathered.slots for _, joiner in slot.parts])
+
+
+def _finish(gathered: _Gathered, items: ItemReader) -> Message:
+    contents: list[Content] = []
+    for slot in gathered.ordered():
+        mine = [joiner.content() for _, joiner in slot.parts]
+        contents += mine if slot.place is None else items.complete_item(mine, slot.item)
+    return Message(gathered.role, _tidy(contents), author_name=gathered.author_name, message_id=gathered.message_id)
+
+
+def _tidy(contents: Sequence[Content]) -> list[Content]:
+    return _calls_first([_own(content) for content in contents if not _is_empty(content)])
+
+
+def _as_pieces(gathered: _Gathered) -> Iterator[AgentResponseUpdate]:
+    groups: list[tuple[ItemPart | None, list[Content]]] = []
+    if gathered.replaces:
+        groups.append((None, []))
+    for slot in gathered.slots:
+        known: dict[str, list[Content]] = {}
+        for part, joiner in slot.parts:
+            known.setdefault(part, []).append(joiner.content(as_piece=True))
+        if slot.place is None:
+            for _, joiner in slot.parts:
+                groups.append((_WHOLE if isinstance(joiner, Whole) else None, [joiner.content(as_piece=True)]))
+            continue
+        groups += [(ItemPart(slot.place, part), contents) for part, contents in known.items()]
+        if slot.item is not None or not known:
+            groups.append((ItemPart(slot.place, item=slot.item), []))
+    if not gathered.begins_with_id or not groups:
+        groups.append((None, []))  # a service may give another id at the end than at the start
+    for number, (part, contents) in enumerate(groups):
+        yield AgentResponseUpdate(
+            contents=contents,
+            role=gathered.role,
+            author_name=gathered.author_name,
+            message_id=gathered.message_id,
+            response_id=gathered.response_id if gathered.begins_with_id or number + 1 == len(groups) else None,
+            merge_mode="replace" if gathered.replaces and not number else None,
+            raw_representation=part,
+        )
 
 
 def _is_empty(content: Content) -> bool:
@@ -71,3 +340,26 @@ def _own(content: Content) -> Content:
     own = copy.copy(content)
     own.additional_properties = {name: v for name, v in content.additional_properties.items() if name != STAMP}
     return own
+
+
+def _calls_first(contents: list[Content]) -> list[Content]:
+    """Put the result of a hosted tool behind its call, where a stream gives it out before."""
+    awaited = {_hosted_id(one) for one in contents if one.type.endswith("_tool_call")} - {None}
+    if not awaited:
+        return contents
+    ordered: list[Content] = []
+    held: dict[str | None, list[Content]] = {}
+    for content in contents:
+        name = _hosted_id(content)
+        if content.type.endswith("_tool_result") and name in awaited:
+            held.setdefault(name, []).append(content)
+            continue
+        ordered.append(content)
+        if content.type.endswith("_tool_call") and name in awaited:
+            awaited.discard(name)
+            ordered += held.pop(name, [])
+    return ordered
+
+
+def _hosted_id(content: Content) -> str | None:
+    return content.call_id or content.image_id

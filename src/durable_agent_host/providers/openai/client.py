@@ -8,15 +8,17 @@ parsed, and write messages that have such items as the API gave them out.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.openai.closing import closed_messages
-from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
+from durable_agent_host.providers.openai.items import attach_items, complete_item, groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
+from durable_agent_host.turns.fold import fold_updates
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
@@ -55,7 +57,8 @@ class _KeepsItems:
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()
         response = client._finalize_response_updates(updates, **kwargs)
-        response.messages = complete_messages(response.messages, done_items(updates))
+        response.messages = fold_updates(updates, ITEMS).messages
+        client._mark_completed_computer_calls([one for message in response.messages for one in message.contents])
         return response
 
     def _parse_response_from_openai(self, response: Any, *args: Any, **kwargs: Any) -> Any:
@@ -125,27 +128,70 @@ def complete_messages(messages: Iterable[Message], items: Sequence[Mapping[str, 
     return [whole]
 
 
-def done_items(updates: Iterable[Any]) -> list[dict[str, Any]]:
-    """Read the finished items from live updates.
+class OpenAIItems:
+    """Reads the items of the Responses API from live updates, for the fold."""
 
-    Only the event ``response.output_item.done`` has an item in full.
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Tell to which item of the output an update belongs.
 
-    Guarantee: pure.
+        Only the event ``response.output_item.done`` has an item in full. The position in the output is the only name
+        that an item keeps: there are proxies that give it another id in every event.
 
-    Args:
-        updates: of the chat client or of the agent, as they came; updates of other providers are passed over.
+        Guarantee: pure.
 
-    Returns:
-        The items in order, as the provider wrote them.
-    """
-    found: list[dict[str, Any]] = []
-    for update in updates:
+        Args:
+            update: of the chat client or of the agent, as it came.
+
+        Returns:
+            The place, or None for updates of other providers and events of no item.
+        """
         event = update.raw_representation
         while event is not None and not hasattr(event, "type") and hasattr(event, "raw_representation"):
             event = event.raw_representation
-        if getattr(event, "type", None) == "response.output_item.done":
-            found.append(plain_item(cast("Any", event).item))
-    return found
+        kind = getattr(event, "type", None)
+        if not isinstance(kind, str) or not kind.startswith("response."):
+            return None
+        place = getattr(event, "output_index", None)
+        if not isinstance(place, int):
+            return None
+        if kind == "response.output_item.done":
+            return ItemPart(place, item=plain_item(cast("Any", event).item))
+        index = _PART_INDEX.get(kind)
+        return _part(place, index, getattr(event, index, 0) if index else 0)
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Complete the contents of one item, see `items.complete_item`.
+
+        Args:
+            contents: of the item, joined.
+            item: finished, or None.
+
+        Returns:
+            The contents, stamped when the item is finished.
+        """
+        return complete_item(contents, item)
+
+
+ITEMS: Final = OpenAIItems()
+
+_PART_INDEX: Final = {
+    **dict.fromkeys(
+        (
+            *("response.output_text.delta", "response.output_text.done", "response.output_text.annotation.added"),
+            *("response.content_part.added", "response.content_part.done"),
+            *("response.refusal.delta", "response.refusal.done"),
+            *("response.reasoning_text.delta", "response.reasoning_text.done"),
+        ),
+        "content_index",
+    ),
+    **dict.fromkeys(("response.reasoning_summary_text.delta", "response.reasoning_summary_text.done"), "summary_index"),
+}
+"""Event → the field that says which part of its item it is about."""
+
+
+@lru_cache(maxsize=4096)
+def _part(place: int, index: str | None, number: int) -> ItemPart:
+    return ItemPart(place, f"{index}:{number}" if index else "")
 
 
 def plain_item(item: Any) -> dict[str, Any]:

@@ -10,15 +10,58 @@ from typing import Any, Final, cast
 from agent_framework import Annotation, Content
 
 
+def _complete_message(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    """One text for each part; the stream's citations stay when it had them all, they may say more."""
+    texts: list[Content] = []
+    left = [content for content in mine if content.type == "text"]
+    for part in cast("list[dict[str, Any]]", item.get("content") or []):
+        said = str(part.get("text") or part.get("refusal") or "")
+        notes = parse_annotations_from_openai(part)
+        known = next((content for content in left if content.text == said), None)
+        if known is None:
+            kind = {"core": {"model_output_kind": "refusal"}, "model_output_kind": "refusal"}
+            known = Content("text", text=said, additional_properties=kind if "refusal" in part else None)
+        else:
+            left = [content for content in left if content is not known]
+        is_all = len(known.annotations or ()) == len(notes or ())
+        known.annotations = [_quiet(note) for note in known.annotations or ()] or None if is_all else notes
+        known.additional_properties = _without_noise(known.additional_properties)
+        texts.append(known)
+    return texts + [content for content in mine if content.type != "text"]
+
+
 def _complete_reasoning(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """One content for each part of the summary: the framework keeps only the last part of a stream."""
-    texts = [str(part.get("text") or "") for part in cast("list[dict[str, Any]]", item.get("summary") or [])]
-    first = mine[0] if mine else Content("text_reasoning", id=item.get("id"), text="")
-    first.protected_data = item.get("encrypted_content") or first.protected_data
-    if len(texts) <= 1 or [content.text for content in mine] == texts:
-        return [first, *mine[1:]]
-    first.text = texts[0]
-    return [first, *(Content("text_reasoning", id=item.get("id"), text=text) for text in texts[1:])]
+    """One content for each part of summary and reasoning; the encrypted payload is on the first."""
+    texts = [(str(part.get("text") or ""), False) for part in _parts(item, "summary")]
+    texts += [(str(part.get("text") or ""), True) for part in _parts(item, "content")]
+    marker = {"openai": {"reasoning_text": True}, "reasoning_text": True}
+    made = [
+        Content("text_reasoning", id=item.get("id"), text=text, additional_properties=dict(marker) if plain else None)
+        for text, plain in texts or [("", False)]
+    ]
+    sealed = item.get("encrypted_content")
+    made[0].protected_data = sealed or next((one.protected_data for one in mine if one.protected_data), None)
+    made[0].status = item.get("status")
+    return made
+
+
+def _parts(item: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", item.get(name) or [])
+
+
+def _complete_function_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    """The call's final arguments, name and ids, whatever its events said."""
+    for content in mine:
+        if content.type == "function_call":
+            content.call_id = item.get("call_id") or content.call_id
+            content.status = item.get("status") or content.status
+            content.arguments = item["arguments"] if item.get("arguments") is not None else content.arguments
+            content.additional_properties = _without_noise(content.additional_properties)
+            if item.get("id"):
+                openai = cast("dict[str, Any]", content.additional_properties.get("openai") or {})
+                ids = {"fc_id": item["id"], "openai": openai | {"item_id": item["id"]}}
+                content.additional_properties = content.additional_properties | ids
+    return mine
 
 
 def _complete_code(item: Mapping[str, Any], _mine: list[Content]) -> list[Content]:
@@ -47,13 +90,19 @@ def _parse_output_from_openai(output: Mapping[str, Any]) -> Content:
 
 
 def _complete_mcp(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """The stream's arguments come after the event that the framework reads them from."""
+    """A stream's arguments come after the event that the framework reads them from; a failure is a result, too."""
     for content in mine:
         if content.type == "mcp_server_tool_call":
             content.arguments = item.get("arguments")
             content.status = item.get("status")
-        elif content.type == "mcp_server_tool_result" and item.get("error"):
-            content.additional_properties = content.additional_properties | {"error": item["error"]}
+    if not item.get("error"):
+        return mine
+    results = [content for content in mine if content.type == "mcp_server_tool_result"]
+    if not results:
+        results = [Content("mcp_server_tool_result", call_id=item.get("id"))]
+        mine = [*mine, *results]
+    for content in results:
+        content.additional_properties = content.additional_properties | {"error": item["error"]}
     return mine
 
 
@@ -83,7 +132,56 @@ def _is_draft(content: Content) -> bool:
     return isinstance(outputs, Content) and bool(outputs.additional_properties.get("is_partial_image"))
 
 
+def _quiet(annotation: Annotation) -> Annotation:
+    """Leave out where in the stream's count of citations one came: the list has them in order."""
+    note = cast("dict[str, Any]", annotation)
+    properties = cast("dict[str, Any]", note.get("additional_properties") or {})
+    kept = {name: value for name, value in properties.items() if name != "annotation_index"}
+    rest = {name: value for name, value in note.items() if name != "additional_properties"}
+    return cast("Annotation", cast("object", rest | ({"additional_properties": kept} if kept else {})))
+
+
+def _without_noise(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what counts the events of a stream, and probabilities that nobody asked for."""
+    kept: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name in {"output_index", "sequence_number"} or (name == "logprobs" and not value):
+            continue
+        kept[name] = _without_noise(cast("dict[str, Any]", value)) if name == "openai" else value
+        if name == "openai" and not kept[name]:
+            del kept[name]
+    return kept
+
+
+def tidy_open_item(contents: list[Content]) -> list[Content]:
+    """Tidy what a stream said of an item that it did not finish.
+
+    Guarantee: pure but for its argument.
+
+    Args:
+        contents: of the item, joined; changed in place.
+
+    Returns:
+        The contents without blank reasoning, drafts of images but the last, and what counts events.
+    """
+    drafts = [content for content in contents if content.type.startswith("image_generation")][:-2]
+    said = any(content.type == "text_reasoning" and content.text for content in contents)
+    kept: list[Content] = []
+    for content in contents:
+        is_blank = content.type == "text_reasoning" and not (content.text or content.protected_data)
+        if (is_blank and said) or any(content is draft for draft in drafts):
+            continue
+        content.additional_properties = _without_noise(content.additional_properties)
+        content.annotations = [_quiet(note) for note in content.annotations or ()] or None
+        for part in content.inputs or ():
+            part.additional_properties = {}
+        kept.append(content)
+    return kept
+
+
 COMPLETE: Final[dict[str, Callable[[Mapping[str, Any], list[Content]], list[Content]]]] = {
+    "message": _complete_message,
+    "function_call": _complete_function_call,
     "reasoning": _complete_reasoning,
     "code_interpreter_call": _complete_code,
     "mcp_call": _complete_mcp,
@@ -106,14 +204,15 @@ def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] |
         Annotations in order, or None without any.
     """
     parsed: list[Annotation] = []
-    for number, note in enumerate(cast("list[dict[str, Any]]", part.get("annotations") or [])):
+    for note in cast("list[dict[str, Any]]", part.get("annotations") or []):
         annotation: dict[str, Any] = {"type": "citation"}
         names = {"url": note.get("url") or note.get("filename"), "title": note.get("title")}
         annotation |= {name: value for name, value in names.items() if value is not None}
         if "file_id" in note:
             annotation["file_id"] = note["file_id"]
         properties = {name: note[name] for name in ("container_id", "index") if note.get(name) is not None}
-        annotation["additional_properties"] = {"annotation_index": number} | properties
+        if properties:
+            annotation["additional_properties"] = properties
         if "start_index" in note:
             region = {"type": "text_span", "start_index": note["start_index"], "end_index": note["end_index"]}
             annotation["annotated_regions"] = [region]

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP, is_carrier
-from durable_agent_host.providers.openai.complete import COMPLETE, parse_annotations_from_openai
+from durable_agent_host.providers.openai.complete import COMPLETE, tidy_open_item
 from durable_agent_host.providers.openai.rebuild import Item, rebuild_item
 
 PROVIDER: Final = "openai"
@@ -112,15 +112,30 @@ def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]
     left = [content for content in contents if not is_carrier(content)]
     placed: list[Content] = []
     for item in items:
-        mine = _take(left, item)
-        if item["type"] not in _INPUT_FIELDS:
-            placed += mine
-            continue
-        complete = COMPLETE.get(item["type"])
-        group = (complete(item, mine) if complete else mine) or [Content("text", text="")]
-        _stamp(group, sendable(item))
-        placed += group
+        placed += complete_item(_take(left, item), item)
     return placed + left
+
+
+def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
+    """Complete the contents of one item, and give them its identity.
+
+    Guarantee: pure but for the contents, which are changed in place.
+
+    Args:
+        contents: what the framework made of the item; may be empty.
+        item: as the provider finished it, or None when the stream ended before.
+
+    Returns:
+        The item's contents, stamped when it is of a known type; an empty text when nothing else stands for the item.
+    """
+    if item is None:
+        return tidy_open_item(contents)
+    if item["type"] not in _INPUT_FIELDS:
+        return contents
+    complete = COMPLETE.get(item["type"])
+    group = (complete(item, contents) if complete else contents) or [Content("text", text="")]
+    _stamp(group, sendable(item))
+    return group
 
 
 def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
@@ -139,26 +154,11 @@ def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
 
 
 def _take_texts(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
-    """Take one text for each part of a message; the framework may have joined the texts of several messages."""
-    taken: list[Content] = []
-    for part in cast("list[dict[str, Any]]", item.get("content") or []):
-        said = str(part.get("text") or part.get("refusal") or "")
-        place = next((number for number, content in enumerate(left) if content.type == "text"), None)
-        if place is None or not (left[place].text or "").startswith(said):
-            taken.append(Content("text", text=said, annotations=parse_annotations_from_openai(part)))
-            continue
-        whole = left[place]
-        if whole.text == said:
-            taken.append(copy.copy(left.pop(place)))
-            continue
-        mine = copy.copy(whole)
-        mine.text, mine.annotations = said, parse_annotations_from_openai(part)
-        mine.additional_properties = copy.deepcopy(whole.additional_properties)
-        rest = copy.copy(whole)
-        rest.text, rest.annotations = (whole.text or "")[len(said) :], None
-        left[place] = rest
-        taken.append(mine)
-    return taken
+    """Take as many texts as the message has parts."""
+    wanted = len(cast("list[Any]", item.get("content") or []))
+    mine = [content for content in left if content.type == "text"][:wanted]
+    left[:] = [content for content in left if not any(content is one for one in mine)]
+    return [copy.copy(content) for content in mine]
 
 
 def _stamp(group: Sequence[Content], item: Item) -> None:

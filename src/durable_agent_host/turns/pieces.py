@@ -1,0 +1,336 @@
+"""What joins the pieces of one streamed content. Pure; each piece costs the same, however many came before.
+
+A content class with pieces has a row in `JOINERS`; the contents of all other types come whole. Texts are kept in lists
+and joined once. A joiner gives its content out in two forms: final, and as one big piece (``as_piece``) that can be
+joined again and then gives the same as the pieces would have.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, cast
+
+from agent_framework import Content
+
+_CODE_RUNS: Final = "code_interpreter_tool_call", "code_interpreter_tool_result"
+
+_NESTED: Final = "items", "inputs", "outputs", "output", "function_call", "screenshot"
+
+
+class Whole:
+    """A content that came whole: nothing joins it."""
+
+    def __init__(self, content: Content) -> None:
+        self.type = content.type
+        self._content = content
+
+    def joins(self, content: Content) -> bool:
+        """Tell that no piece belongs here. Returns: False."""
+        del content
+        return False
+
+    def add(self, content: Content) -> None:
+        """Take the place of what was there."""
+        self._content = content
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Give a copy without the provider's live object.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content; what is nested in it is shared.
+        """
+        own = _bare(self._content)
+        own.merge_mode = own.merge_mode if as_piece else None
+        return own
+
+
+class _Joined:
+    """The fields that pieces of every type have."""
+
+    def __init__(self, first: Content) -> None:
+        self.type = first.type
+        self._head = first
+        self._replaced = False
+        self._properties: dict[str, Any] = {}
+        self._annotations: list[Any] | None = None
+        self._status: str | None = None
+
+    def _add_common(self, content: Content, *, incoming_wins: bool) -> None:
+        if content.merge_mode == "replace":
+            self._replaced = True
+        if content.additional_properties:
+            _merge_properties(self._properties, content.additional_properties, incoming_wins=incoming_wins)
+        if content.annotations is not None:
+            self._annotations = self._annotations if self._annotations is not None else []
+            self._annotations.extend(content.annotations)
+        if content.status is not None:
+            self._status = content.status
+
+    def _mode(self, as_piece: bool) -> Literal["append", "replace"] | None:
+        return ("replace" if self._replaced else self._head.merge_mode) if as_piece else None
+
+    def _finish(self, as_piece: bool) -> Content:
+        own = copy.copy(self._head)
+        own.raw_representation = None
+        own.merge_mode = self._mode(as_piece)
+        own.additional_properties = _copied(self._properties)
+        own.annotations = cast("Any", self._annotations and [_without_raw(note) for note in self._annotations])
+        own.status = self._status
+        return own
+
+
+class Text(_Joined):
+    """A run of text or of reasoning."""
+
+    def __init__(self, first: Content) -> None:
+        super().__init__(first)
+        self._pieces: list[str] = []
+        self._has_text = first.text is not None
+        self._id = first.id
+        self._protected: str | None = None
+        self._kind = _kind(first)
+        self.add(first)
+
+    def joins(self, content: Content) -> bool:
+        """Tell whether a content goes on with this run.
+
+        Args:
+            content: of the same type.
+
+        Returns:
+            False for another kind of output, or another item's reasoning.
+        """
+        if content.id is not None and content.id != self._id:
+            return False
+        return _kind(content) == self._kind or (self.type == "text_reasoning" and not content.text)
+
+    def add(self, content: Content) -> None:
+        """Add a piece."""
+        if content.merge_mode == "replace":
+            self._pieces = []
+        if content.text:
+            self._pieces.append(content.text)
+        if content.text is not None:
+            self._has_text = True
+        if content.protected_data is not None:
+            self._protected = content.protected_data
+        if content.additional_properties or content.annotations or content.status or content.merge_mode == "replace":
+            self._add_common(content, incoming_wins=content.merge_mode == "replace")
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Give the run as one content.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content.
+        """
+        own = self._finish(as_piece)
+        own.text = "".join(self._pieces) if self._has_text else None
+        own.protected_data = self._protected
+        return own
+
+
+class Call(_Joined):
+    """A function call, its arguments in pieces."""
+
+    def __init__(self, first: Content) -> None:
+        super().__init__(first)
+        self._pieces: list[str] = []
+        self._object: Mapping[str, Any] | None = None
+        self._fields = {"name": first.name, "call_id": first.call_id, "id": first.id, "server_name": first.server_name}
+        self._flags = dict.fromkeys(("hosted", "user_input_request", "informational_only", "exception"))
+        self.add(first)
+
+    def joins(self, content: Content) -> bool:
+        """Tell whether a content is another piece of this call.
+
+        Args:
+            content: a function call.
+
+        Returns:
+            False when it has another id, server or form of arguments.
+        """
+        mine = self._fields
+        if (mine["id"] is not None) != (content.id is not None) and content.call_id:
+            return False  # a call id alone is no proof for a call that has an id of its own
+        for name in ("id", "call_id", "server_name"):
+            theirs = getattr(content, name)
+            if mine[name] and theirs and mine[name] != theirs:
+                return False
+        if content.merge_mode == "replace" or not content.arguments:
+            return True
+        return not (self._pieces if isinstance(content.arguments, Mapping) else self._object)
+
+    def add(self, content: Content) -> None:
+        """Add a piece."""
+        is_snapshot = content.merge_mode == "replace"
+        if is_snapshot:
+            self._pieces, self._object = [], None
+        arguments = content.arguments
+        if isinstance(arguments, str):
+            self._pieces.append(arguments)
+        elif arguments is not None:
+            self._object = {**(self._object or {}), **arguments}
+        for name in self._fields:
+            theirs = getattr(content, name)
+            if theirs and (not self._fields[name] or (is_snapshot and name == "name")):
+                self._fields[name] = theirs
+        for name in self._flags:
+            if (value := getattr(content, name)) not in (None, False) or self._flags[name] is None:
+                self._flags[name] = value
+        self._add_common(content, incoming_wins=False)
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Give the call as one content.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content.
+        """
+        own = self._finish(as_piece)
+        for name, value in (self._fields | self._flags).items():
+            setattr(own, name, value)
+        own.arguments = self._object if self._object is not None else "".join(self._pieces) if self._pieces else None
+        return own
+
+
+class Run(_Joined):
+    """A code run: the call with its script, or its result."""
+
+    def __init__(self, first: Content) -> None:
+        super().__init__(first)
+        self._lists: dict[str, list[Content] | None] = {"inputs": None, "outputs": None}
+        self._other_outputs: Any = None
+        self.add(first)
+
+    def joins(self, content: Content) -> bool:
+        """Tell whether a content is more of this run.
+
+        Args:
+            content: of the same type.
+
+        Returns:
+            True unless both name a call and not the same.
+        """
+        return not (self._head.call_id and content.call_id and self._head.call_id != content.call_id)
+
+    def add(self, content: Content) -> None:
+        """Add a piece."""
+        if content.merge_mode == "replace":
+            self._lists, self._other_outputs = {"inputs": None, "outputs": None}, None
+        for name in self._lists:
+            value = getattr(content, name)
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                known = self._lists[name]
+                self._lists[name] = known = [] if known is None else known
+                known.extend(cast("Sequence[Content]", value))
+            elif value is not None:
+                self._other_outputs = value
+        self._add_common(content, incoming_wins=True)
+
+    def drop_repeat(self) -> None:
+        """Drop the last input when it repeats all before it: older clients ended a streamed script so."""
+        inputs = self._lists["inputs"]
+        if inputs and len(inputs) > 1 and all(_is_text(one) for one in inputs):
+            *before, last = (str(one.text) for one in inputs)
+            if "".join(before) == last:
+                del inputs[:-1]
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Give the run as one content.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content, texts of its lists joined.
+        """
+        own = self._finish(as_piece)
+        own.inputs = _joined(self._lists["inputs"], as_piece=as_piece)
+        outputs = _joined(self._lists["outputs"], as_piece=as_piece)
+        own.outputs = self._other_outputs if outputs is None else outputs
+        return own
+
+
+Joiner = Whole | Text | Call | Run
+
+JOINERS: Final[dict[str, type[Text | Call | Run]]] = {
+    "text": Text,
+    "text_reasoning": Text,
+    "function_call": Call,
+    **dict.fromkeys(_CODE_RUNS, Run),
+}
+"""Type of content → what joins its pieces."""
+
+
+def _bare(content: Content) -> Content:
+    """Copy a content without the provider's live objects, its own and those of the contents in it."""
+    own = copy.copy(content)
+    own.raw_representation = None
+    if own.annotations:
+        own.annotations = cast("Any", [_without_raw(note) for note in own.annotations])
+    for name in _NESTED:
+        value = getattr(own, name)
+        if isinstance(value, Content):
+            setattr(own, name, _bare(value))
+        elif isinstance(value, list):
+            inner = cast("list[Any]", value)
+            setattr(own, name, [_bare(one) if isinstance(one, Content) else one for one in inner])
+    return own
+
+
+def _without_raw(note: Any) -> Any:
+    return {name: value for name, value in note.items() if name != "raw_representation"}
+
+
+def _is_text(content: Content) -> bool:
+    return content.type == "text"
+
+
+def _joined(contents: list[Content] | None, *, as_piece: bool) -> list[Content] | None:
+    """Join a list of texts into one; a list with other contents stays a list."""
+    if not contents:
+        return contents
+    if len(contents) == 1 or not all(_is_text(one) for one in contents):
+        return [Whole(one).content(as_piece=as_piece) for one in contents]
+    run = Text(contents[0])
+    for one in contents[1:]:
+        run.add(one)
+    return [run.content(as_piece=as_piece)]
+
+
+def _kind(content: Content) -> Any:
+    """Tell refusals from texts, and a summary of reasoning from the reasoning."""
+    properties = content.additional_properties
+    if not properties:
+        return None
+    names = ("core", "model_output_kind") if content.type == "text" else ("openai", "reasoning_text")
+    nested: Any = properties.get(names[0])
+    own = cast("Mapping[str, Any]", nested).get(names[1]) if isinstance(nested, Mapping) else None
+    return own or properties.get(names[1])
+
+
+def _copied(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: dict(cast("Any", v)) if isinstance(v, Mapping) else v for n, v in properties.items()}
+
+
+def _merge_properties(known: dict[str, Any], more: Mapping[str, Any], *, incoming_wins: bool) -> None:
+    """Merge one level deep; token probabilities come in pieces themselves and are joined."""
+    for name, value in more.items():
+        current = known.get(name)
+        if isinstance(value, Mapping) and (isinstance(current, dict) or incoming_wins or name not in known):
+            inner = cast("dict[str, Any]", current) if isinstance(current, dict) else {}
+            _merge_properties(inner, cast("Mapping[str, Any]", value), incoming_wins=incoming_wins)
+            known[name] = inner
+        elif name == "logprobs" and isinstance(value, list):
+            before = [] if incoming_wins or not isinstance(current, list) else cast("list[Any]", current)
+            before.extend(cast("list[Any]", value))
+            known[name] = before
+        elif incoming_wins or name not in known:
+            known[name] = value
