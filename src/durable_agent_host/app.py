@@ -1,14 +1,18 @@
 """The composition root: a Functions app that hosts agents durably."""
 
+import os
 import re
-from collections.abc import Mapping
-from functools import partial
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
 from agent_framework import SupportsAgentRun, Workflow
 from agent_framework_azurefunctions import AgentFunctionApp
 from agent_framework_durabletask import AgentResponseCallbackProtocol
+from azure.functions.decorators.constants import HTTP_TRIGGER
 
 from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.durable.entity import DurableAgentEntity
@@ -18,15 +22,18 @@ from durable_agent_host.durable.register import register_agent_entity, register_
 from durable_agent_host.durable.run import AgentRunner
 from durable_agent_host.durable.tend import TurnStopper
 from durable_agent_host.durable.wakeups import Wakeups
-from durable_agent_host.errors import RegistrationError
+from durable_agent_host.errors import RegistrationError, SettingError
+from durable_agent_host.http.adapter import adapt_http_function
 from durable_agent_host.http.handlers import Host
 from durable_agent_host.http.routes import ROUTES
+from durable_agent_host.log.log import TurnLog
 from durable_agent_host.providers import openai
 from durable_agent_host.settings import Settings
 from durable_agent_host.turns.plan import PlanTimes
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp
+    from azure.functions.decorators.function_app import Function
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 
@@ -75,6 +82,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._public: dict[str, str | None] = {}
         self._wakeups = Wakeups()
         self._stopper = TurnStopper()
+        self._open_log = _once(partial(choose_turn_log, self.settings.turn_log))
         super().__init__(
             agents=agents,
             workflow=workflow,
@@ -92,7 +100,7 @@ class DurableAgentApp(AgentFunctionApp):
             activity_attempts=self.settings.activity_attempts,
         )
         register_turn_functions(functions_app, self._runners, self._wakeups, stopper=self._stopper, times=times)
-        host = Host(agents=self._public, settings=self.settings)
+        host = Host(agents=self._public, settings=self.settings, open_log=self._open_log)
         for route in ROUTES:
             if enable_health_check if route.is_health else enable_http_endpoints:
                 register_route(
@@ -143,6 +151,22 @@ class DurableAgentApp(AgentFunctionApp):
             enable_http_endpoint = False
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
+    def get_functions(self) -> list["Function"]:
+        """List the app's functions, as the worker loads them.
+
+        The app streams (`durable_agent_host.http.adapter`), so its HTTP functions are given and give what the
+        streaming extension has; those that are written for `azure.functions.HttpRequest` are adapted.
+        """
+        bounds = {route.name: self.settings.max_request_bytes for route in ROUTES if route.is_bounded}
+        functions: list[Function] = cast("Any", super()).get_functions()
+        for function in functions:
+            trigger = function.get_trigger()
+            if trigger is not None and trigger.get_binding_name() == HTTP_TRIGGER:
+                name, bound = trigger.name, bounds.get(function.get_function_name() or "")
+                adapted = adapt_http_function(function.get_user_function(), name, max_body_bytes=bound)
+                cast("Any", function)._func = adapted  # noqa: SLF001 - as the SDK's own decorators replace it
+        return functions
+
     def _setup_agent_functions(
         self,
         agent: SupportsAgentRun,
@@ -158,7 +182,7 @@ class DurableAgentApp(AgentFunctionApp):
     def _setup_agent_entity(
         self, agent: SupportsAgentRun, agent_name: str, callback: AgentResponseCallbackProtocol | None
     ) -> None:
-        runner = AgentRunner(agent_name, agent, openai, listener=TurnListener(callback))
+        runner = AgentRunner(agent_name, agent, openai, listener=TurnListener(callback), open_log=self._open_log)
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
 
@@ -168,3 +192,44 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_health_route(self) -> None:
         """Leave upstream's route out: ours checks the store."""
+
+
+def choose_turn_log(setting: str, environment: Mapping[str, str] = os.environ) -> TurnLog:
+    """Make the turn log that the settings ask for; its store is opened at its first use.
+
+    Args:
+        setting: `Settings.turn_log`.
+        environment: says whether the app runs in the embedded host, and names the app's storage account.
+
+    Returns:
+        The log; without a setting, a SQLite file beside the embedded host's own, else the app's storage account.
+
+    Raises:
+        SettingError: the setting has no meaning, or what it needs is not installed.
+    """
+    data = environment.get("FUNCTIONS_HOST_DATA")
+    kind, _, place = setting.partition(":")
+    if not setting:
+        kind, place = ("sqlite", str(Path(data, "turn-log.sqlite"))) if data else ("blob", "")
+    match kind:
+        case "sqlite" if place:
+            from durable_agent_host.stores.sqlite import SqliteTurnLog  # noqa: PLC0415 - only the store that is used
+
+            return SqliteTurnLog(place)
+        case _:
+            raise SettingError(
+                f"DURABLE_AGENT_HOST_TURN_LOG is {setting!r}: set it to 'sqlite:PATH', 'blob' or 'redis://HOST', "
+                "or leave it out"
+            )
+
+
+def _once[T](make: Callable[[], T]) -> Callable[[], T]:
+    """Make a thing when it is asked for first, from whatever thread, and the same one from then on."""
+    lock = threading.Lock()
+    made = cache(make)
+
+    def get() -> T:
+        with lock:
+            return made()
+
+    return get

@@ -29,6 +29,12 @@ class Settings:
             default 518400 (6 days), at most 604800: longer, the turn's log is swept away under the waiting turn.
         activity_attempts: how often a turn's activity is tried when it fails for reasons that are not the agent's,
             the platform's among them. Default 3, with pauses of 2 and 8 seconds.
+        turn_log: where turns are logged while they run: ``sqlite:PATH``, ``blob`` (the app's storage account) or
+            ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
+        turn_log_retention_hours: how long the log of a turn is kept after its last entry; clients that come later get
+            the answer alone. Hours, default 168 (7 days).
+        stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly
+            give up after 30 or 60.
     """
 
     wait_seconds: float = 200.0
@@ -39,6 +45,9 @@ class Settings:
     lease_seconds: float = 30.0
     approval_timeout_seconds: float = 6 * 24 * 3600.0
     activity_attempts: int = 3
+    turn_log: str = ""
+    turn_log_retention_hours: float = 168.0
+    stream_heartbeat_seconds: float = 15.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -69,6 +78,9 @@ class Settings:
             lease_seconds=_number(environment, "LEASE_SECONDS", cls.lease_seconds),
             approval_timeout_seconds=approval_timeout,
             activity_attempts=_count(environment, "ACTIVITY_ATTEMPTS", cls.activity_attempts),
+            turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
+            turn_log_retention_hours=_number(environment, "TURN_LOG_RETENTION_HOURS", cls.turn_log_retention_hours),
+            stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
         )
 
 

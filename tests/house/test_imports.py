@@ -61,7 +61,9 @@ HOMES = {
     "agent_framework_durabletask": ("durable_agent_host.app", "durable_agent_host.durable"),
     "agent_framework_openai": ("durable_agent_host.providers.openai",),
     "openai": ("durable_agent_host.providers.openai",),
-    "azure.identity": ("durable_agent_host.providers.openai",),
+    "azure.identity": ("durable_agent_host.providers.openai", "durable_agent_host.stores.blob"),
+    "azure.storage": ("durable_agent_host.stores.blob", "durable_agent_host.stores.blob_container"),
+    "redis": ("durable_agent_host.stores.redis",),
     "jsonschema": ("durable_agent_host.codec.answer",),
     "azure_functions_runtime": ("functions_host.app_loader", "functions_host.invoke"),
     "sqlite3": (

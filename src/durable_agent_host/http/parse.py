@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.answer import check_response_format
 from durable_agent_host.errors import RequestError, RequestTooLargeError
+from durable_agent_host.http.sse import accepts_events, parse_resume
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Policy
 
@@ -28,6 +29,8 @@ class RunCall:
         wait: whether the client waits for the answer.
         policy: what to do when the session is busy.
         wants_json: whether the answer is JSON, or the bare text.
+        wants_events: whether the answer is a stream of events.
+        last_event_id: the last event of the turn that the client has, or None to begin with the first.
         idempotency_key: the client's, or None.
         request_hash: SHA-256 of what is asked; equal for a retry.
     """
@@ -39,6 +42,8 @@ class RunCall:
     wait: bool
     policy: Policy
     wants_json: bool
+    wants_events: bool
+    last_event_id: int | None
     idempotency_key: str | None
     request_hash: str
 
@@ -78,12 +83,15 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         "enable_tool_calls": _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True),
         "policy": _policy(fields),
     }
+    key = _idempotency_key(lowered.get("idempotency-key"))
     wait = lowered.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
     return RunCall(
         **cast("dict[str, Any]", asked),
         wait=_flag(wait, "wait_for_response", default=True),
         wants_json=is_json or _accepts_json(lowered.get("accept", "")),
-        idempotency_key=_idempotency_key(lowered.get("idempotency-key")),
+        wants_events=accepts_events(lowered.get("accept", "")),
+        last_event_id=_last_event_id(lowered, key),
+        idempotency_key=key,
         request_hash=hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(),
     )
 
@@ -155,10 +163,10 @@ def _response_format(fields: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _policy(fields: Mapping[str, Any]) -> Policy:
     match fields.get("policy", "queue"):
-        case "queue" | "reject" as policy:
+        case "queue" | "reject" | "interrupt" as policy:
             return policy
         case other:
-            raise RequestError(f"'policy' is {other!r}: use 'queue' (the default) or 'reject'")
+            raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject' or 'interrupt'")
 
 
 def _flag(value: Any, name: str, *, default: bool) -> bool:
@@ -181,6 +189,16 @@ def _idempotency_key(key: str | None) -> str | None:
     if not key.strip() or len(key) > _MAX_KEY_CHARACTERS:
         raise RequestError(f"Idempotency-Key has {len(key)} characters: use 1 to {_MAX_KEY_CHARACTERS}, not blank")
     return key
+
+
+def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:
+    last = parse_resume(headers.get("last-event-id"), None)
+    if last is not None and key is None:
+        raise RequestError(
+            "Last-Event-ID goes on with a turn, and without Idempotency-Key this request begins another: "
+            "send the key of the first request again, or get the turn's events_url"
+        )
+    return last
 
 
 def _json_name(value: Any) -> str:

@@ -23,6 +23,9 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
 _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "RequestError": HTTPStatus.BAD_REQUEST,
     "TurnRejectedError": HTTPStatus.CONFLICT,
+    "TurnCancelledError": HTTPStatus.CONFLICT,
+    "IdempotencyKeyReusedError": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "AnswerGoneError": HTTPStatus.GONE,
     "QueueFullError": HTTPStatus.TOO_MANY_REQUESTS,
     "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
     "CorruptStateError": HTTPStatus.CONFLICT,
@@ -47,9 +50,8 @@ def problem(
     Returns:
         The answer; its ``error`` repeats the detail, for clients written for upstream. Source: RFC 9457.
     """
-    body = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, "error": detail}
     return func.HttpResponse(
-        json.dumps(body | members),
+        json.dumps(_body(status, detail, **members)),
         status_code=int(status),
         mimetype="application/problem+json",
         headers=dict(headers or {}),
@@ -95,11 +97,35 @@ def problem_of_outcome(
         members: further members of the problem.
 
     Returns:
-        400, 409, 429 with ``Retry-After``, or 502.
+        400, 409, 410, 422, 429 with ``Retry-After``, or 502.
     """
-    status = _STATUS_OF_OUTCOME.get(str(failure.get("type")), HTTPStatus.BAD_GATEWAY)
+    status = _status_of_outcome(failure)
     retry_after = failure.get("retry_after_seconds")
     if status is HTTPStatus.TOO_MANY_REQUESTS:
         retry_after = QUEUE_FULL_RETRY_SECONDS
     more = {"Retry-After": f"{retry_after:g}"} if retry_after else {}
     return problem(status, str(failure.get("message")), headers={**(headers or {}), **more}, **members)
+
+
+def problem_body(failure: Mapping[str, Any], **members: Any) -> dict[str, Any]:
+    """Give the problem of a turn that has no answer, as a stream tells it.
+
+    Guarantee: pure.
+
+    Args:
+        failure: the outcome's ``error``.
+        members: further members of the problem.
+
+    Returns:
+        The body that `problem_of_outcome` answers with.
+    """
+    return _body(_status_of_outcome(failure), str(failure.get("message")), **members)
+
+
+def _status_of_outcome(failure: Mapping[str, Any]) -> HTTPStatus:
+    return _STATUS_OF_OUTCOME.get(str(failure.get("type")), HTTPStatus.BAD_GATEWAY)
+
+
+def _body(status: HTTPStatus, detail: str, **members: Any) -> dict[str, Any]:
+    body = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, "error": detail}
+    return body | members

@@ -1,0 +1,162 @@
+"""Functions written for `azure.functions.HttpRequest`, in an app that streams.
+
+Theory of operation: importing ``azurefunctions.extensions.http.fastapi`` switches the whole app to HTTP streaming. The
+worker then gives every HTTP function a FastAPI request, takes a FastAPI response, and refuses to load functions that
+are annotated otherwise. `adapt_http_function` puts such a function into one that the worker loads. Functions that are
+annotated with the extension's request are left alone. Source: ``http_v2.py`` and ``bindings/meta.py`` of
+azure-functions-runtime 1.3; the classic worker does the same.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from http import HTTPStatus
+from typing import Any, get_type_hints
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from durable_agent_host.errors import RequestTooLargeError
+from durable_agent_host.http.problems import problem_of_error
+
+UserFunction = Callable[..., Any]
+
+_GONE = 499
+"""The caller has left before its request was read. Source: nginx."""
+
+
+def adapt_http_function(function: UserFunction, parameter: str, *, max_body_bytes: int | None = None) -> UserFunction:
+    """Let a function that takes `azure.functions.HttpRequest` be called with a FastAPI request.
+
+    Args:
+        function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread.
+        parameter: the trigger's.
+        max_body_bytes: a larger body is answered with 413 and not read to its end; None takes what the host takes.
+
+    Returns:
+        A function with the same parameters, or the same one when its request is annotated as FastAPI's, or when its
+        annotations cannot be read, which the worker reports.
+    """
+    if not _takes_functions_request(function, parameter):
+        return function
+
+    @wraps(function)
+    async def adapted(**arguments: Any) -> Response:
+        try:
+            arguments[parameter] = await read_request(arguments[parameter], max_body_bytes)
+        except RequestTooLargeError as error:
+            return write_response(problem_of_error(error))
+        except ClientDisconnect:
+            return Response(status_code=_GONE)
+        if inspect.iscoroutinefunction(function):
+            return write_response(await function(**arguments))
+        return write_response(await asyncio.to_thread(function, **arguments))
+
+    annotations = {name: hint for name, hint in inspect.get_annotations(function).items() if name != "return"}
+    adapted.__annotations__ = annotations | {parameter: Request}
+    if "return" in inspect.get_annotations(function):
+        adapted.__annotations__["return"] = Response
+    return adapted
+
+
+def _takes_functions_request(function: UserFunction, parameter: str) -> bool:
+    try:
+        hint = get_type_hints(function).get(parameter, func.HttpRequest)
+    except (NameError, TypeError):
+        return False
+    return inspect.isclass(hint) and issubclass(hint, func.HttpRequest)
+
+
+async def read_request(request: Request, max_body_bytes: int | None = None) -> func.HttpRequest:
+    """Read a FastAPI request as the Functions host gives it to functions.
+
+    Args:
+        request: with the values of the route in ``path_params``.
+        max_body_bytes: largest body; None for any.
+
+    Returns:
+        The request. Headers and query parameters that come more than once are joined by commas, empty query
+        parameters are left out.
+
+    Raises:
+        RequestTooLargeError: the body is over the limit; not more than the limit was read.
+        ClientDisconnect: the caller left.
+    """
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    query: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if value:
+            query[name] = f"{query[name]},{value}" if name in query else value
+    return func.HttpRequest(
+        request.method,
+        _url(request),
+        headers=headers,
+        params=query,
+        route_params={name: str(value) for name, value in request.path_params.items()},
+        body=await _read_body(request, max_body_bytes),
+    )
+
+
+async def _read_body(request: Request, max_bytes: int | None) -> bytes:
+    if max_bytes is None:
+        return await request.body()
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(f"{int(declared)} bytes", max_bytes)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise _too_large(f"more than {max_bytes} bytes", max_bytes)
+    return bytes(body)
+
+
+def _too_large(size: str, max_bytes: int) -> RequestTooLargeError:
+    return RequestTooLargeError(
+        f"the body has {size}, and {max_bytes} are allowed: send less, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
+    )
+
+
+def _url(request: Request) -> str:
+    """Write the URL as it was sent, escapes included."""
+    path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return f"{request.url.scheme}://{request.url.netloc}{path}{'?' if query else ''}{query}"
+
+
+def write_response(returned: Any) -> Response:
+    """Give what a function returned as a FastAPI response.
+
+    Guarantee: pure.
+
+    Args:
+        returned: a response of either kind, a text, or None.
+
+    Returns:
+        The response; a text is ``text/plain``, None has no content.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(returned, Response):
+        return returned
+    if returned is None:
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+    if isinstance(returned, str):
+        return Response(returned, media_type="text/plain")
+    if not isinstance(returned, func.HttpResponse):
+        raise TypeError(f"an HTTP function returned {type(returned).__name__}: return azure.functions.HttpResponse")
+    response = Response(returned.get_body(), status_code=int(returned.status_code))
+    for name, value in returned.headers.items():
+        if name.lower() != "content-length":
+            response.headers.append(name, value)
+    if "content-type" not in response.headers:
+        text = returned.mimetype.startswith("text/")
+        response.headers["content-type"] = (
+            f"{returned.mimetype}; charset={returned.charset}" if text else returned.mimetype
+        )
+    return response

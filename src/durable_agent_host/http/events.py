@@ -1,0 +1,177 @@
+"""A turn as a stream: its log, followed, and how it ended.
+
+Theory of operation: what the log holds is told as it comes; the end is not in the log, it is the outcome of the turn's
+orchestration. So a stream follows the log and waits for the orchestration at the same time. Once the outcome is there,
+nothing is appended any more: the rest of the log is told, then the one terminal event, whose id is the offset after the
+last entry. Pages are taken from the log when the client has taken the one before, so a slow client costs one page.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Any, Final, cast
+
+from azurefunctions.extensions.http.fastapi import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from durable_agent_host.durable.client import TurnClient
+from durable_agent_host.errors import TurnTimedOutError
+from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
+from durable_agent_host.http.views import terminal_event
+from durable_agent_host.log.log import TurnLog
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+
+PAGE_BYTES: Final = 64 * 1024
+FIRST_SIGN_SECONDS: Final = 1.0
+"""How long the status of an answer waits for a sign of the turn: a refusal is a status, and not an event."""
+
+_LONG_WAIT_SECONDS: Final = 3600.0
+_SLOWEST_LOOK_SECONDS: Final = 5.0
+
+
+class EventStream(StreamingResponse):
+    """An answer that streams, and that gives back what it holds when the client leaves.
+
+    Args:
+        events: as bytes.
+        headers: further headers.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(events, headers={**STREAM_HEADERS, **headers})
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events as they come."""
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+
+async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
+    """Wait for the first sign of a turn: that it runs, or that it was not let in.
+
+    Args:
+        log: of the process.
+        client: waits for the end.
+        request: of a turn that was started.
+
+    Returns:
+        How the turn ended when it never ran, or None: it runs, has run, or waits.
+
+    Raises:
+        LogError: the log's store does not answer.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    async with _closing(log.follow(log_id, max_bytes=1)) as pages:
+        sign = asyncio.ensure_future(anext(pages, None))
+        end = asyncio.create_task(client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS))
+        try:
+            await asyncio.wait({sign, end}, return_when=asyncio.FIRST_COMPLETED)
+            if sign.done():
+                sign.result()
+                return None
+            outcome = end.result().outcome
+        except TurnTimedOutError:
+            return None
+        finally:
+            await _cancel(sign, end)
+    has_run = bool((await log.read(log_id, max_bytes=1)).records)
+    return None if has_run else outcome
+
+
+async def follow_turn(
+    log: TurnLog, client: TurnClient, request: TurnRequest, first_offset: int, *, heartbeat_seconds: float
+) -> AsyncGenerator[bytes]:
+    """Tell what a turn has told and will tell, and how it ends.
+
+    Args:
+        log: of the process.
+        client: waits for the end.
+        request: the turn's.
+        first_offset: of the log, from 0.
+        heartbeat_seconds: the longest silence.
+
+    Yields:
+        Bytes of the stream; the terminal event comes last and once. When the log is closed under it, because the
+        process ends, the stream ends without one, and the client comes back.
+
+    Raises:
+        LogError: the log's store does not answer; the client comes back.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    offset = first_offset
+    yield OPENING
+    end = asyncio.create_task(_outcome(client, request.turn_id))
+    try:
+        async with _closing(log.follow(log_id, first_offset, max_bytes=PAGE_BYTES)) as pages:
+            async for page in _beating(pages, end, heartbeat_seconds):
+                if page is None:
+                    yield HEARTBEAT
+                    continue
+                offset = page.next_offset
+                if any(record.entry.kind == OUTCOME for record in page.records):
+                    client.hint(request.turn_id)
+                if told := _encode_page(page):
+                    yield told
+        if not end.done():
+            return
+        while (page := await log.read(log_id, offset, max_bytes=PAGE_BYTES)).records:
+            offset = page.next_offset
+            if told := _encode_page(page):
+                yield told
+        if offset == first_offset > 0 and not (await log.read(log_id, offset - 1, max_bytes=1)).records:
+            offset -= 1  # the client has the terminal event, or more than there is
+        yield encode_event(*terminal_event(request, end.result()), offset)
+    finally:
+        await _cancel(end)
+
+
+async def _beating(
+    pages: AsyncGenerator[LogPage], end: asyncio.Task[TurnOutcome], heartbeat_seconds: float
+) -> AsyncGenerator[LogPage | None]:
+    """Give pages until the end is known or the log is closed, and None when nothing came for a while."""
+    following = asyncio.ensure_future(anext(pages, None))
+    try:
+        while True:
+            done, _ = await asyncio.wait(
+                {following, end}, timeout=heartbeat_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if following in done:
+                page = following.result()
+                if page is None:
+                    return
+                yield page
+                following = asyncio.ensure_future(anext(pages, None))
+            elif end in done:
+                return
+            else:
+                yield None
+    finally:
+        await _cancel(following)
+
+
+async def _outcome(client: TurnClient, turn_id: str) -> TurnOutcome:
+    while True:
+        with suppress(TurnTimedOutError):
+            turn = await client.wait(turn_id, seconds=_LONG_WAIT_SECONDS, slowest_look_seconds=_SLOWEST_LOOK_SECONDS)
+            return cast("TurnOutcome", turn.outcome)
+
+
+def _encode_page(page: LogPage) -> bytes:
+    return b"".join(
+        encode_event(record.entry.data["event"], record.entry.data["data"], record.offset)
+        for record in page.records
+        if record.entry.kind == EVENT
+    )
+
+
+def _closing(pages: AsyncIterator[LogPage]) -> AbstractAsyncContextManager[AsyncGenerator[LogPage]]:
+    return aclosing(cast("AsyncGenerator[LogPage]", pages))
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
