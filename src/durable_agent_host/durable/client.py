@@ -284,7 +284,8 @@ def ended_turn(agent: str, session_id: str, turn_id: str, session: Session) -> T
     receipt = session.receipt_of(turn_id)
     if receipt is None:
         return None
-    found = {str(entry.get("$type")): entry for entry in session.entries if entry.get("correlationId") == turn_id}
+    own = {place: entry for place, entry in enumerate(session.entries, 1) if entry.get("correlationId") == turn_id}
+    found = {str(entry.get("$type")): entry for entry in own.values()}
     asked, answered = found.get("request"), found.get("response")
     status, error = receipt.status, receipt.error
     if status == "completed" and answered is None:
@@ -306,7 +307,7 @@ def ended_turn(agent: str, session_id: str, turn_id: str, session: Session) -> T
         text=response.text if response else "",
         usage=decode_usage(usage) if usage else None,
         error=error,
-        message_count=len(session.entries),
+        message_count=max(own, default=len(session.entries)),
         stats=receipt.stats or TurnStats(),
         request_hash=receipt.request_hash,
         ended_at=receipt.ended_at,
