@@ -117,9 +117,10 @@ class PracticeModel(Running):
         """Where the control routes begin."""
         return self.url.removesuffix("/v1") + "/practice"
 
-    def plan(self, *steps: dict[str, Any], times: int | None = 1, **when: str) -> None:
+    def plan(self, *steps: dict[str, Any], times: int | None = 1, by_round: bool = False, **when: str) -> None:
         """Script the next model calls."""
-        answer = requests.post(f"{self.control}/plans", json={"when": when, "times": times, "steps": list(steps)})
+        plan = {"when": when, "times": times, "by_round": by_round, "steps": list(steps)}
+        answer = requests.post(f"{self.control}/plans", json=plan)
         assert answer.ok, answer.text
 
     def requests(self) -> list[dict[str, Any]]:
