@@ -35,13 +35,13 @@ class HostRoutes:
         self._base = url.rstrip("/").removesuffix("/api") + "/api"
         self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
 
-    def ask(self, path: str, body: Any = None, *, post: bool = False) -> Any:
+    def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
         """Ask a route.
 
         Args:
             path: after ``/api``.
             body: JSON to send.
-            post: whether to post.
+            method: of HTTP.
 
         Returns:
             The answer's JSON.
@@ -49,8 +49,8 @@ class HostRoutes:
         Raises:
             CommandError: the host is not there, or refuses; says what it said.
         """
-        data = json.dumps(body).encode() if body is not None else (b"" if post else None)
-        request = Request(self._base + path, data=data, headers=self._headers, method="POST" if post else "GET")  # noqa: S310
+        data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
+        request = Request(self._base + path, data=data, headers=self._headers, method=method)  # noqa: S310
         try:
             with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - the URL that the user gave
                 return json.load(answer)
@@ -107,7 +107,7 @@ def add_session_commands(commands: Any) -> None:
     """
     sessions = commands.add_parser(
         "sessions",
-        help="list, show, verify, repair, export and import stored sessions",
+        help="list, show, verify, repair, export, import, fork and delete stored sessions",
         description="Look after the stored sessions of a running host.",
         epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
     )
@@ -120,6 +120,12 @@ def add_session_commands(commands: Any) -> None:
     _add(actions, "repair", _repair, "mend a session; the original is kept as another session", session=True)
     _add(actions, "export", _export, "print the stored document, or write it to a file", session=True)
     _add(actions, "import", _import, "store an exported document as a new session", session=True)
+    _add(actions, "fork", _fork, "store a copy of a conversation as a new session", session=True)
+    _add(
+        actions, "delete", _delete, "delete a session and its turns; export it before if you may want it", session=True
+    )
+    actions.choices["fork"].add_argument("--at-turn", help="the last turn to copy (default: the whole conversation)")
+    actions.choices["fork"].add_argument("--as", dest="new_id", help="the new session's id (default: one is made up)")
     actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")
     actions.choices["export"].add_argument("--output", type=Path, help="the file to write")
     actions.choices["import"].add_argument("file", type=Path, help="what 'export' wrote")
@@ -202,7 +208,7 @@ def _verify(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 
 def _repair(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    answer = host.ask(host.session_path(arguments.agent, arguments.session, "repair"), post=True)
+    answer = host.ask(host.session_path(arguments.agent, arguments.session, "repair"), method="POST")
     changes = answer["changes"]
     if not changes:
         print(f"{answer['session_id']}: nothing to repair, nothing was changed")
@@ -236,8 +242,22 @@ def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.file} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise CommandError(f"{arguments.file} is not JSON: {error}") from None
-    answer = host.ask(host.session_path(arguments.agent, arguments.session, "import"), document, post=True)
+    answer = host.ask(host.session_path(arguments.agent, arguments.session, "import"), document, method="POST")
     print(f"{answer['session_id']}: imported, {answer['message_count']} entries")
+    return OK
+
+
+def _fork(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    said = {"at_turn": arguments.at_turn, "session_id": arguments.new_id}
+    body = {name: value for name, value in said.items() if value is not None}
+    answer = host.ask(host.session_path(arguments.agent, arguments.session, "fork"), body, method="POST")
+    print(f"{answer['session_id']}: forked from {answer['forked_from']}, {answer['message_count']} entries")
+    return OK
+
+
+def _delete(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    answer = host.ask(host.session_path(arguments.agent, arguments.session), method="DELETE")
+    print(f"{answer['session_id']}: deleted")
     return OK
 
 

@@ -1,4 +1,4 @@
-"""The stored documents of sessions: list them, read one as it is, and put one in the place of another.
+"""The stored documents of sessions: list them, read one as it is, put one in the place of another, fork, delete.
 
 What was verified: everything here runs on the embedded host. From the documentation of the Durable Functions HTTP API
 ("List entities", extension 2.x): the host answers ``GET entities/{name}`` with ``top``, pages of it with the header
@@ -6,6 +6,8 @@ What was verified: everything here runs on the embedded host. From the documenta
 """
 
 import asyncio
+import json
+import logging
 import time
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
@@ -13,14 +15,18 @@ from urllib.parse import quote
 import aiohttp
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
-from durable_agent_host.codec.state import decode_session, document_digest
+from durable_agent_host.codec.state import decode_session, document_digest, encode_session
+from durable_agent_host.codec.turn import decode_turn_request
 from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
+from durable_agent_host.history.provider import TranscriptProvider
 from durable_agent_host.model.ids import entity_name
+from durable_agent_host.turns.forking import fork_session
 from durable_agent_host.turns.repair import Change, repair_document
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
 _PAGE: Final = 1000
+_LOGGER = logging.getLogger(__name__)
 _TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
 
 
@@ -91,7 +97,7 @@ class SessionDocuments:
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            document: what the entity is to hold.
+            document: what the entity is to hold; None deletes it.
             instead_of: what it holds now, or None for nothing.
 
         Raises:
@@ -149,6 +155,89 @@ class SessionDocuments:
         await self.put(agent, keep_as, state, instead_of=None)
         await self.put(agent, session_id, document, instead_of=state)
         return changes
+
+    async def fork(self, agent: str, session_id: str, new_id: str, *, at_turn: str | None) -> int | None:
+        """Store a copy of a conversation as a new session.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: of the original, which may be running a turn; its end is not part of the copy.
+            new_id: of the copy.
+            at_turn: the last turn of the copy; None for the whole conversation.
+
+        Returns:
+            How many entries the copy has; None when there is no original.
+
+        Raises:
+            StateError: the original cannot be read.
+            NotFoundError: the conversation has nothing of that turn.
+            TurnRejectedError: there is a session of the new id already.
+        """
+        state = await self.read(agent, session_id)
+        if state is None:
+            return None
+        copied = fork_session(
+            decode_session(state), new_id, at_turn=at_turn, lasting_state={TranscriptProvider.SOURCE_ID}
+        )
+        await self.put(agent, new_id, encode_session(copied), instead_of=None)
+        return len(copied.entries)
+
+    async def delete(self, agent: str, session_id: str) -> list[str] | None:
+        """Delete a session, and the orchestrations of its turns.
+
+        Guarantee: the session goes in one step; an orchestration that could not be deleted stays, and is logged.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            The ids of the turns that the session knew; None when there is no session.
+
+        Raises:
+            TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
+        """
+        state = await self.read(agent, session_id)
+        if state is None:
+            return None
+        refuse_busy(state)
+        await self.put(agent, session_id, None, instead_of=state)
+        turns = turns_of(state)
+        for turn_id in turns:
+            try:
+                await self._purge(agent, session_id, turn_id)
+            except Exception:
+                _LOGGER.exception("turn %s of a deleted session: its orchestration could not be deleted", turn_id)
+        return turns
+
+    async def _purge(self, agent: str, session_id: str, turn_id: str) -> None:
+        """Delete a turn's orchestration, if it is this session's: copies of a conversation have others' turns."""
+        status = await self._client.get_status(turn_id, show_input=True)
+        given: Any = status.input_ if status else None
+        if given is None:
+            return
+        request = decode_turn_request(json.loads(given) if isinstance(given, str) else given)
+        if (request.agent.casefold(), request.session_id) == (agent.casefold(), session_id):
+            await self._client.purge_instance_history(turn_id)
+
+
+def turns_of(state: Any) -> list[str]:
+    """List the turns that a session knows, by its receipts and its entries.
+
+    Guarantee: pure.
+
+    Args:
+        state: what the entity holds, readable or not.
+
+    Returns:
+        Their ids, each once; none when the state cannot be read.
+    """
+    try:
+        session = decode_session(state)
+    except StateError:
+        return []
+    entries = (entry.get("correlationId") for entry in session.entries)
+    return [*dict.fromkeys(str(turn) for turn in (*entries, *(one.turn_id for one in session.receipts)) if turn)]
 
 
 def refuse_busy(state: Any) -> None:

@@ -1,8 +1,9 @@
-"""Routes for whoever looks after stored sessions: list, export, import, verify, repair."""
+"""Routes for whoever looks after stored sessions: list, export, import, verify, repair, fork, delete."""
 
 import base64
 import binascii
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from http import HTTPStatus
@@ -15,7 +16,7 @@ from durable_agent_host.codec.state import decode_session, document_digest, enco
 from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError, TurnRejectedError
 from durable_agent_host.http.handlers import Host, answered, base_url, json_answer, path_part
-from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, check_session_id
+from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, check_session_id, turn_log_id
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
@@ -92,6 +93,69 @@ async def repair_session(host: Host, req: func.HttpRequest, client: TurnClient) 
         "original_session_id": kept if changes else None,
     }
     return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": session_id})
+
+
+@answered
+async def fork_session(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
+    agent, session_id = _named(host, req)
+    new_id, at_turn = read_fork(req.get_body())
+    new_id = new_id or uuid.uuid4().hex
+    if await client.documents.read(agent, new_id) not in (None, {}):
+        raise TurnRejectedError(f"agent {agent!r} has a session {new_id!r} already: fork under another id")
+    count = await client.documents.fork(agent, session_id, new_id, at_turn=at_turn)
+    if count is None:
+        raise _unknown(agent, session_id)
+    answer = {
+        "agent": agent,
+        "session_id": new_id,
+        "forked_from": session_id,
+        "message_count": count,
+        "session_url": f"{base_url(req)}/agents/{quote(agent)}/sessions/{quote(new_id, safe='')}",
+    }
+    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": new_id})
+
+
+@answered
+async def delete_session(host: Host, req: func.HttpRequest, client: TurnClient) -> func.HttpResponse:
+    """``DELETE /agents/{agent}/sessions/{session}``: delete it, its receipts, its turns and their logs."""
+    agent, session_id = _named(host, req)
+    turns = await client.documents.delete(agent, session_id)
+    if turns is None:
+        raise _unknown(agent, session_id)
+    log = host.open_log()
+    for turn_id in turns:
+        await log.delete(turn_log_id(agent, session_id, turn_id))
+    return json_answer(HTTPStatus.OK, {"agent": agent, "session_id": session_id, "status": "deleted"}, {})
+
+
+def read_fork(body: bytes) -> tuple[str | None, str | None]:
+    """Read the body of ``fork``.
+
+    Guarantee: pure.
+
+    Args:
+        body: empty, or a JSON object with ``at_turn``, ``session_id`` or both.
+
+    Returns:
+        The id of the new session and the last turn to copy, None where nothing was said.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    try:
+        given: Any = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from None
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {"body": given}
+    for name in fields:
+        if name not in {"session_id", "at_turn"}:
+            raise RequestError(f"{name!r} is no field of a fork: send an object with at_turn, session_id or neither")
+    for name, value in fields.items():
+        if value is not None and not (isinstance(value, str) and value):
+            raise RequestError(f"{name!r} is {value!r}: give a text, or leave it out")
+    new_id: str | None = fields.get("session_id")
+    return check_session_id(new_id) if new_id else None, fields.get("at_turn")
 
 
 def kept_name(session_id: str, digest: str) -> str:

@@ -1,0 +1,119 @@
+"""Forking and deleting sessions on a running host."""
+
+from uuid import uuid4
+
+import pytest
+import requests
+
+from durable_agent_host.cli.main import main
+from tests.kit import AgentHost, PracticeModel, wait_until
+
+
+def delete(host: AgentHost, agent: str, session: str) -> requests.Response:
+    return requests.delete(f"{host.url}/api/agents/{agent}/sessions/{session}", timeout=60)
+
+
+def fork(host: AgentHost, agent: str, session: str, body: dict | None = None) -> requests.Response:
+    return requests.post(f"{host.url}/api/agents/{agent}/sessions/{session}/fork", json=body, timeout=60)
+
+
+def command(host, capsys, action, *arguments):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", action, "--url", host.url, *arguments])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def test_a_deleted_session_is_gone(lab: AgentHost, capsys):
+    """Session, entity, receipts and turns are not found, the list has it no more, and the id begins anew."""
+    session = f"deleted-{uuid4().hex[:8]}"
+    first = lab.run("Instant", {"message": "one", "session_id": session}, headers={"Idempotency-Key": session})
+    turn = first.headers["x-ms-turn-id"]
+    status, out, _ = command(lab, capsys, "delete", "instant", session)
+    assert (status, out) == (0, f"{session}: deleted\n")
+    assert lab.state("Instant", session) is None
+    for path in ("", "/export", "/verify", f"/turns/{turn}"):
+        assert lab.get(f"/agents/Instant/sessions/{session}{path}").status_code == 404
+    assert requests.get(f"{lab.management}/instances/{turn}", timeout=60).status_code == 404
+    listed = lab.get("/agents/Instant/sessions?limit=1000").json()["sessions"]
+    assert session not in [one["session_id"] for one in listed]
+    assert delete(lab, "Instant", session).status_code == 404
+    assert command(lab, capsys, "delete", "Instant", session)[0] == 2
+
+    again = lab.run("Instant", {"message": "two", "session_id": session}, headers={"Idempotency-Key": session})
+    assert again.status_code == 200
+    assert lab.session("Instant", session)["message_count"] == 2
+
+
+def test_a_session_that_cannot_be_read_can_be_deleted(lab: AgentHost):
+    """A state of no shape is no reason to keep it."""
+    session = f"corrupt-{uuid4().hex[:8]}"
+    lab.put_state("Ledger", session, {"data": 1})
+    assert lab.get(f"/agents/Ledger/sessions/{session}").status_code == 409
+    assert delete(lab, "Ledger", session).status_code == 200
+    assert lab.state("Ledger", session) is None
+
+
+def test_what_is_not_there_is_neither_forked_nor_deleted(lab: AgentHost):
+    """An unknown agent, session or turn is a 404 that names it."""
+    session = f"there-{uuid4().hex[:8]}"
+    lab.run("Instant", {"message": "one", "session_id": session})
+    for ask in (fork, delete):
+        for agent, name, missing in (("Nobody", session, "Nobody"), ("Instant", "nothing", "nothing")):
+            answer = ask(lab, agent, name)
+            assert answer.status_code == 404
+            assert missing in answer.json()["detail"]
+    answer = fork(lab, "Instant", session, {"at_turn": "never"})
+    assert answer.status_code == 404
+    assert "never" in answer.json()["detail"]
+    for body in ({"at": 1}, {"at_turn": 1}, {"session_id": "a/b"}, ["x"]):
+        assert fork(lab, "Instant", session, body).status_code == 400
+
+
+def test_a_fork_is_a_session_of_its_own(lab: AgentHost, model: PracticeModel, capsys):
+    """It has the turns up to the one named, goes on from there, and neither session touches the other."""
+    session = f"forked-{uuid4().hex[:8]}"
+    turns = [
+        lab.run("Kept", {"message": f"number {number}", "session_id": session}).headers["x-ms-turn-id"]
+        for number in (1, 2)
+    ]
+    before = lab.state("Kept", session)
+    status, out, _ = command(lab, capsys, "fork", "Kept", session, "--at-turn", turns[0], "--as", f"{session}-a")
+    assert (status, out) == (0, f"{session}-a: forked from {session}, 2 entries\n")
+    whole = fork(lab, "kept", session)
+    assert whole.status_code == 201
+    assert whole.json()["message_count"] == 4
+    assert requests.get(whole.json()["session_url"], timeout=60).json()["message_count"] == 4
+    assert fork(lab, "Kept", session, {"session_id": f"{session}-a"}).status_code == 409
+    assert lab.state("Kept", session) == before
+
+    for fork_id, said in ((f"{session}-a", ["number 1", "go on"]), (whole.json()["session_id"], None)):
+        answer = lab.run("Kept", {"message": "go on", "session_id": fork_id})
+        assert answer.status_code == 200, answer.text
+        body = model.requests()[-1]["body"]
+        assert "previous_response_id" not in body
+        texts = [item["content"][0]["text"] for item in body["input"] if item.get("role") == "user"]
+        assert texts == (said or ["number 1", "number 2", "go on"])
+    assert lab.state("Kept", session) == before
+
+    assert delete(lab, "Kept", f"{session}-a").status_code == 200
+    assert lab.get(f"/agents/Kept/sessions/{session}/turns/{turns[0]}").status_code == 200
+    assert lab.run("Kept", {"message": "and here", "session_id": session}).status_code == 200
+
+
+def test_a_session_in_which_a_turn_runs_is_not_deleted(lab: AgentHost, model: PracticeModel):
+    """It is a 409 that names the turn, and the turn ends as if nothing had been asked; a fork has what was before."""
+    session = f"busy-{uuid4().hex[:8]}"
+    assert lab.run("Kept", {"message": "one", "session_id": session}).status_code == 200
+    model.plan({"text": "slow " * 20, "delay_milliseconds": 60}, user_text=f"two {session}")
+    started = lab.run("Kept", {"message": f"two {session}", "session_id": session, "wait_for_response": False}).json()
+    wait_until(lambda: lab.session("Kept", session)["running_turn_id"] == started["turn_id"])
+    answer, copy = delete(lab, "Kept", session), fork(lab, "Kept", session)
+    assert answer.status_code == 409
+    assert started["turn_id"] in answer.json()["detail"]
+    assert copy.json()["message_count"] == 2
+    wait_until(lambda: lab.session("Kept", session)["running_turn_id"] is None)
+    assert lab.session("Kept", session)["message_count"] == 4
+    assert delete(lab, "Kept", session).status_code == 200
+    assert lab.run("Kept", {"message": "go on", "session_id": copy.json()["session_id"]}).status_code == 200
