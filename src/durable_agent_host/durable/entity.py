@@ -124,8 +124,11 @@ class DurableAgentEntity:
         if document_digest(state) != payload["instead_of"]:
             raise TurnRejectedError("the session is not what it was when the caller read it: read it again")
         refuse_busy(state)
-        context.set_state(payload["document"])
         context.set_result({"status": "written"})
+        if payload["document"] is None:
+            context.destruct_on_exit()
+        else:
+            context.set_state(payload["document"])
 
     def _admit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         changed, admission = decide_admission(
