@@ -66,8 +66,8 @@ class Settings:
         approval_timeout = _number(environment, "APPROVAL_TIMEOUT_SECONDS", cls.approval_timeout_seconds)
         if approval_timeout > MAX_APPROVAL_SECONDS:
             raise SettingError(
-                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:g}; set it to {MAX_APPROVAL_SECONDS:g} at most: "
-                "a turn's log is kept for that long"
+                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:g}; "
+                f"set it to {MAX_APPROVAL_SECONDS:g} at most: a turn's log is kept for that long"
             )
         return cls(
             wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
