@@ -17,7 +17,7 @@ _LONGEST_PAUSE_BESIDE_WRITER_SECONDS: Final = 2.0
 _MAILBOX_BYTES: Final = 256 * 1024
 
 type Arrival = tuple[str, Sequence[LogRecord], int]
-"""A log's id, records of it that have become durable, and their encoded bytes."""
+"""A log's id, records of it that have become durable, and their encoded bytes; without records: something came."""
 
 
 class _Mailbox:
@@ -36,7 +36,7 @@ class _Mailbox:
         with self._lock:
             fits = self._bytes + size_bytes <= self._capacity_bytes
             follows = not self._records or (bool(records) and self._records[-1].offset + 1 == records[0].offset)
-            self.has_local_writer = True
+            self.has_local_writer = self.has_local_writer or bool(records)
             if fits and follows:
                 self._records.extend(records)
             self._bytes += size_bytes  # when it is full it stays so until it is emptied: what follows is read

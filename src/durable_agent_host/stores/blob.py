@@ -1,0 +1,376 @@
+"""Turn logs in append blobs of Azure Storage, which every function app has.
+
+Theory of operation. A log is the append blobs ``{log_id}/00000000``, ``…1`` and so on, its parts; their blocks are
+frames, see `durable_agent_host.codec.log_frame`. Every block is appended on the condition that the blob ends where the
+writer thinks. When it does not, the writer reads what came in between: its own block, when an answer was lost; the
+entry of a later attempt, and then it is fenced; or another block of its own attempt, and then it tries again behind
+it. A part that has all its blocks but one is sealed with a last frame that leads to the next part, so a ghost cannot go
+on in the old one. Parts that are truncated as a whole are deleted; their offsets are not given out again.
+
+Clients of the SDK belong to one loop, so all requests are made in a loop of the store's own.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from azure.storage.blob.aio import ContainerClient
+
+from durable_agent_host.codec.log_entry import encode_log_entry
+from durable_agent_host.codec.log_frame import encode_log_frames, encode_log_seal
+from durable_agent_host.errors import FencedError, LogError, SettingError
+from durable_agent_host.log.log import MAX_PAGE_BYTES
+from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.stores.arrivals import Arrivals
+from durable_agent_host.stores.blob_container import (
+    MAX_BLOCK_BYTES,
+    MAX_BLOCKS,
+    BlobContainer,
+    BlobMissingError,
+    BlobMovedError,
+)
+from durable_agent_host.stores.blob_frames import Appends, FrameReader, PageBuilder
+from durable_agent_host.stores.own_loop import OwnLoop
+
+CONTAINER: Final = "durable-agent-host-turns"
+_CACHED_LOGS: Final = 2048
+_CACHED_PLACES: Final = 8192
+_CLIENT_OPTIONS: Final[dict[str, Any]] = {
+    "retry_total": 0,  # the store tries again itself, for shorter and for longer than the SDK
+    "connection_timeout": 5,
+    "read_timeout": 20,
+    "logger": logging.getLogger("durable_agent_host.stores.blob.requests"),
+}
+_CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
+
+
+@dataclass
+class _Tail:
+    """Where a log ends, as far as this process knows."""
+
+    part: int
+    position: int = 0
+    blocks: int = 0
+    next_offset: int = 0
+    attempt: int = 0
+    next_part: int | None = None
+    appends: Appends = field(default_factory=Appends)
+
+
+class BlobTurnLog:
+    """The turn logs of one blob container. Implements `durable_agent_host.log.log.TurnLog`.
+
+    Args:
+        make_client: makes the container's client, in the store's own loop, at the first use; see `from_environment`.
+        give_up_seconds: how long a request is tried again while the storage does not answer.
+        max_blocks: of a part; Azure's limit is 50,000.
+        max_block_bytes: of a block; the limit of all versions of the service is 4 MiB.
+    """
+
+    def __init__(
+        self,
+        make_client: Callable[[], ContainerClient],
+        *,
+        give_up_seconds: float = 30.0,
+        max_blocks: int = MAX_BLOCKS,
+        max_block_bytes: int = MAX_BLOCK_BYTES,
+    ) -> None:
+        self._container = BlobContainer(make_client, give_up_seconds)
+        self._max_blocks = max_blocks
+        self._max_block_bytes = max_block_bytes
+        self._loop = OwnLoop("turn-log-blob")
+        self._arrivals = Arrivals()
+        self._tails: OrderedDict[str, _Tail] = OrderedDict()
+        self._places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str], *, container: str = CONTAINER, setting: str = "AzureWebJobsStorage"
+    ) -> "BlobTurnLog":
+        """Use the storage account of a function app.
+
+        Args:
+            environment: the app's settings.
+            container: its name; it is made when it is missing.
+            setting: a connection string, or the beginning of ``{setting}__accountName`` and
+                ``{setting}__blobServiceUri`` for identities, with ``{setting}__clientId`` for a user-assigned one.
+
+        Returns:
+            The store; nothing is connected yet.
+
+        Raises:
+            SettingError: none of the settings is there.
+        """
+        connection_string = environment.get(setting, "").strip()
+        if connection_string:
+            return cls(lambda: ContainerClient.from_connection_string(connection_string, container, **_CLIENT_OPTIONS))
+        account = environment.get(f"{setting}__accountName", "").strip()
+        url = environment.get(f"{setting}__blobServiceUri", "").strip()
+        url = url or (f"https://{account}.blob.core.windows.net" if account else "")
+        if not url:
+            raise SettingError(
+                f"the turn log needs a storage account: set {setting} to a connection string, or "
+                f"{setting}__accountName for an identity"
+            )
+        client_id = environment.get(f"{setting}__clientId", "").strip() or None
+        is_managed = environment.get(f"{setting}__credential", "").strip().casefold() == "managedidentity"
+
+        def make_client() -> ContainerClient:
+            from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential  # noqa: PLC0415 (slow)
+
+            credential = (
+                ManagedIdentityCredential(client_id=client_id)
+                if is_managed
+                else DefaultAzureCredential(managed_identity_client_id=client_id)
+            )
+            return ContainerClient(url, container, credential, **_CLIENT_OPTIONS)
+
+        return cls(make_client)
+
+    @property
+    def durable_writes(self) -> int:
+        """Blocks appended so far by this object."""
+        return self._container.durable_writes
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt; see the protocol."""
+
+        async def work() -> int:
+            async with self._lock(log_id):
+                tail = await self._recover(log_id)
+                if tail is None:
+                    tail = _Tail(0)
+                    await self._container.create(_name(log_id, 0), first_offset=0, attempt=0)
+                while True:
+                    attempt = tail.attempt + 1
+                    entries = [LogEntry(ATTEMPT, {"number": attempt})]
+                    if await self._try_append(log_id, tail, entries, attempt) is not None:
+                        return attempt
+
+        return await self._loop.run(work())
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries, all or none; see the protocol."""
+
+        async def work() -> int:
+            async with self._lock(log_id):
+                tail = self._tails.get(log_id)
+                if tail is None or tail.attempt < attempt:
+                    tail = await self._recover(log_id)
+                while tail is not None and tail.attempt == attempt:
+                    first = await self._try_append(log_id, tail, entries, attempt)
+                    if first is not None:
+                        return first
+                current = tail.attempt if tail else 0
+                raise FencedError(
+                    f"attempt {attempt} of the turn log {log_id} may not write: attempt {current} has begun"
+                )
+
+        return await self._loop.run(work())
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read what is there now; see the protocol."""
+
+        async def work() -> LogPage:
+            for _ in range(3):  # a part that was truncated meanwhile is looked for anew
+                try:
+                    return await self._page(log_id, from_offset, max_bytes)
+                except BlobMissingError:
+                    self._places.pop((log_id, from_offset), None)
+            return LogPage([], from_offset)
+
+        return await self._loop.run(work())
+
+    def follow(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> AsyncGenerator[LogPage]:
+        """Read what is there and what will be; see the protocol."""
+        return self._arrivals.follow(self, log_id, from_offset, max_bytes)
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Delete the parts of which nothing is to be kept; see the protocol."""
+
+        async def work() -> None:
+            parts = await self._container.parts(log_id)
+            for part, following in pairwise(parts):
+                if following.first_offset <= before_offset:
+                    await self._container.delete(_name(log_id, part.number))
+
+        await self._loop.run(work())
+
+    async def delete(self, log_id: str) -> None:
+        """Delete a log and its cancel mark."""
+        await self._loop.run(self._delete(log_id))
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete logs to which nothing has been appended for so long; see the protocol."""
+
+        async def work() -> int:
+            newest: dict[str, datetime] = {}
+            logs: set[str] = set()
+            for name, changed in await self._container.names():
+                log_id, _, part = name.partition("/")
+                newest[log_id] = max(changed, newest.get(log_id, changed))
+                if part.isdigit():
+                    logs.add(log_id)
+            before = datetime.now(UTC) - timedelta(seconds=older_than_seconds)
+            old = {log_id for log_id, changed in newest.items() if changed < before}
+            for log_id in old:
+                await self._delete(log_id)
+            return len(old & logs)
+
+        return await self._loop.run(work())
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Leave a mark that the turn is to be cancelled."""
+        await self._loop.run(self._container.mark(f"{log_id}/cancel"))
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Tell whether the mark is there."""
+        return await self._loop.run(self._container.exists(f"{log_id}/cancel"))
+
+    async def close(self) -> None:
+        """Close the connections and end the store's loop."""
+        self._arrivals.close()
+        await self._loop.close(self._container.close())
+
+    async def _delete(self, log_id: str) -> None:
+        self._tails.pop(log_id, None)
+        for name, _ in await self._container.names(f"{log_id}/"):
+            await self._container.delete(name)
+
+    def _lock(self, log_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(log_id, asyncio.Lock())
+
+    async def _try_append(self, log_id: str, tail: _Tail, entries: Sequence[LogEntry], attempt: int) -> int | None:
+        """Append where the log is thought to end; the tail is up to date afterwards.
+
+        Gives the first offset, or None when something else stands there and the caller has to look at the tail.
+        """
+        lines = [encode_log_entry(entry) for entry in entries]
+        batch, first = uuid.uuid4().hex, tail.next_offset
+        frames = encode_log_frames(lines, offset=first, attempt=attempt, batch=batch, max_bytes=self._max_block_bytes)
+        try:
+            needs_room = tail.next_part is not None or tail.blocks + len(frames) >= self._max_blocks
+            if needs_room and not await self._roll_over(log_id, tail):
+                return None
+            for index, frame in enumerate(frames):
+                if not await self._append_frame(log_id, tail, frame, (batch, index), is_last=index + 1 == len(frames)):
+                    return None
+        except BlobMissingError:
+            self._tails.pop(log_id, None)
+            raise FencedError(f"the turn log {log_id} has been deleted: attempt {attempt} may not write") from None
+        except BaseException:
+            self._tails.pop(log_id, None)  # nobody knows whether it is there
+            raise
+        if tail.next_offset < first + len(entries):
+            tail.next_offset, tail.attempt = first + len(entries), attempt
+        self._remember(log_id, tail)
+        records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
+        self._arrivals.announce([(log_id, records, sum(map(len, lines)))])
+        return first
+
+    async def _append_frame(
+        self, log_id: str, tail: _Tail, frame: bytes, name: tuple[str, int], *, is_last: bool
+    ) -> bool:
+        """Append one frame; False when something else stands in its place, or behind it before the append is whole."""
+        try:
+            await self._container.append(_name(log_id, tail.part), frame, tail.position)
+        except BlobMovedError:
+            before = tail.part, tail.position
+            seen = await self._catch_up(log_id, tail)
+            if (tail.part, tail.position) == before and tail.next_part is None:
+                raise LogError(
+                    f"the blob {_name(log_id, tail.part)} takes no more blocks, and is not full: see that no policy "
+                    "makes it immutable"
+                ) from None
+            # When it is there, its first try got through, and only the answer did not.
+            return name in seen if is_last else seen[-1:] == [name]
+        tail.position += len(frame)
+        tail.blocks += 1
+        tail.appends.forget()
+        return True
+
+    async def _roll_over(self, log_id: str, tail: _Tail) -> bool:
+        """Go on in the next part; False when the log has moved meanwhile."""
+        if tail.next_part is None:
+            batch = uuid.uuid4().hex
+            seal = encode_log_seal(tail.part + 1, offset=tail.next_offset, attempt=tail.attempt, batch=batch)
+            if not await self._append_frame(log_id, tail, seal, (batch, 0), is_last=True) or tail.next_part is not None:
+                return False
+            tail.next_part = tail.part + 1
+        await self._container.create(_name(log_id, tail.next_part), first_offset=tail.next_offset, attempt=tail.attempt)
+        tail.part, tail.position, tail.blocks, tail.next_part = tail.next_part, 0, 0, None
+        return True
+
+    async def _recover(self, log_id: str) -> _Tail | None:
+        """Find the end of a log; None when there is no log."""
+        parts = await self._container.parts(log_id)
+        if not parts:
+            return None
+        last = parts[-1]
+        tail = _Tail(last.number, next_offset=last.first_offset, attempt=last.attempt)
+        await self._catch_up(log_id, tail)
+        self._remember(log_id, tail)
+        return tail
+
+    async def _catch_up(self, log_id: str, tail: _Tail) -> list[tuple[str, int]]:
+        """Read what has been appended behind the tail; gives the frames that were found."""
+        seen: list[tuple[str, int]] = []
+        while True:
+            reader = FrameReader(self._container, _name(log_id, tail.part), tail.position, self._max_blocks)
+            async for frame in reader.frames():
+                seen.append((frame.batch, frame.index))
+                if tail.appends.add(frame):
+                    tail.next_offset = frame.offset + frame.count
+                    tail.attempt = max(tail.attempt, frame.attempt)
+                tail.position = frame.end
+            tail.blocks = reader.blocks
+            if not reader.is_full:
+                return seen
+            tail.next_part = tail.part + 1
+            later = [part for part in await self._container.parts(log_id) if part.number > tail.part]
+            if not later:
+                return seen
+            tail.part, tail.position, tail.blocks, tail.next_part = later[0].number, 0, 0, None
+            tail.next_offset, tail.attempt = later[0].first_offset, max(later[0].attempt, tail.attempt)
+
+    def _remember(self, log_id: str, tail: _Tail) -> None:
+        self._tails[log_id] = tail
+        self._tails.move_to_end(log_id)
+        while len(self._tails) > _CACHED_LOGS:
+            self._tails.popitem(last=False)
+
+    async def _page(self, log_id: str, from_offset: int, max_bytes: int) -> LogPage:
+        place = self._places.get((log_id, from_offset)) or await self._find_place(log_id, from_offset)
+        if place is None:
+            return LogPage([], from_offset)
+        page = PageBuilder(from_offset, max_bytes)
+        part, position = place
+        while True:
+            reader = FrameReader(self._container, _name(log_id, part), position, self._max_blocks)
+            position = await page.fill(reader, position)
+            if page.has_more or not reader.is_full or not await self._container.exists(_name(log_id, part + 1)):
+                break
+            part, position = part + 1, 0
+        self._places[log_id, page.next_offset] = (part, position)
+        self._places.move_to_end((log_id, page.next_offset))
+        while len(self._places) > _CACHED_PLACES:
+            self._places.popitem(last=False)
+        return LogPage(page.records, page.next_offset, has_more=page.has_more)
+
+    async def _find_place(self, log_id: str, from_offset: int) -> tuple[int, int] | None:
+        """The part and the position in it from which to read; None when there is no log."""
+        parts = await self._container.parts(log_id)
+        before = [part for part in parts if part.first_offset <= from_offset] or parts[:1]
+        return (before[-1].number, 0) if before else None
+
+
+def _name(log_id: str, part: int) -> str:
+    return f"{log_id}/{part:08d}"

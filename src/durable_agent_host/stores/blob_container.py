@@ -1,0 +1,259 @@
+"""The container of the turn logs' blobs: its requests, each tried again while the storage does not answer."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from io import BytesIO
+from typing import Any, Final, cast
+
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    DecodeError,
+    HttpResponseError,
+    IncompleteReadError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from azure.storage.blob.aio import ContainerClient
+
+from durable_agent_host.errors import LogError
+from durable_agent_host.stores.retry import retry
+
+MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
+MAX_BLOCKS: Final = 50_000
+_LARGE_BYTES: Final = 512 * 1024
+_PASSING_STATUS: Final = {408, 429, 500, 502, 503, 504}
+_FIRST_OFFSET: Final = "first_offset"
+_ATTEMPT: Final = "attempt"
+
+
+class BlobMissingError(Exception):
+    """There is no such blob."""
+
+
+class BlobMovedError(Exception):
+    """The blob does not end where it was thought to, or takes no more blocks."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One append blob of a log.
+
+    Attributes:
+        number: from 0.
+        first_offset: of the entry that it begins with.
+        attempt: the current one when it was made.
+    """
+
+    number: int
+    first_offset: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a ranged read found.
+
+    Attributes:
+        data: the bytes; empty at the end of the blob.
+        size: of the whole blob.
+        blocks: how many it has.
+    """
+
+    data: bytes
+    size: int
+    blocks: int
+
+
+class BlobContainer:
+    """Requests to one container, which is made when it is missing. All calls come from one loop.
+
+    Args:
+        make_client: makes the client, in that loop.
+        give_up_seconds: how long a request is tried again.
+
+    Attributes:
+        durable_writes: blocks appended so far.
+    """
+
+    def __init__(self, make_client: Callable[[], ContainerClient], give_up_seconds: float) -> None:
+        self.durable_writes = 0
+        self._make_client = make_client
+        self._give_up_seconds = give_up_seconds
+        self._made: ContainerClient | None = None
+
+    async def append(self, name: str, block: bytes, position: int) -> None:
+        """Append a block where the blob is thought to end.
+
+        Raises:
+            BlobMovedError: it ends elsewhere (maybe because this block is there already), or is full.
+            BlobMissingError: it is not there.
+            LogError: the storage does not answer.
+        """
+
+        async def call() -> Any:
+            body = BytesIO(block) if len(block) > _LARGE_BYTES else block  # aiohttp wants large bodies as files
+            blob = self._client().get_blob_client(name)
+            return await blob.append_block(body, len(block), appendpos_condition=position)
+
+        try:
+            await self._retry(call)
+        except ResourceNotFoundError as error:
+            raise BlobMissingError from error
+        except HttpResponseError as error:
+            if error.status_code == 412 or _code_of(error) in {"BlockCountExceedsLimit", "BlobIsSealed"}:  # noqa: PLR2004
+                raise BlobMovedError(_code_of(error)) from error
+            raise self._explain(error) from error
+        self.durable_writes += 1
+
+    async def create(self, name: str, *, first_offset: int, attempt: int) -> None:
+        """Make an append blob, unless it is there. Makes the container when that is missing."""
+        metadata = {_FIRST_OFFSET: str(first_offset), _ATTEMPT: str(attempt)}
+        client = self._client()
+
+        async def call() -> Any:
+            return await client.get_blob_client(name).create_append_blob(
+                metadata=metadata, match_condition=MatchConditions.IfMissing
+            )
+
+        await self._make(client, call)
+
+    async def mark(self, name: str) -> None:
+        """Make an empty blob, unless it is there."""
+        client = self._client()
+
+        async def call() -> Any:
+            return await client.get_blob_client(name).upload_blob(b"", overwrite=True)
+
+        await self._make(client, call)
+
+    async def _make(self, client: ContainerClient, call: Callable[[], Any]) -> None:
+        try:
+            try:
+                await self._retry(call)
+            except ResourceNotFoundError:
+                with suppress(ResourceExistsError):
+                    await self._retry(client.create_container)
+                await self._retry(call)
+        except ResourceExistsError:
+            pass
+        except HttpResponseError as error:
+            raise self._explain(error) from error
+
+    async def exists(self, name: str) -> bool:
+        """Whether there is a blob of that name."""
+        return await self._retry(self._client().get_blob_client(name).exists)
+
+    async def read(self, name: str, position: int, length: int) -> Piece:
+        """Read a range.
+
+        Raises:
+            BlobMissingError: there is no such blob.
+            LogError: the storage does not answer.
+        """
+        blob = self._client().get_blob_client(name)
+
+        async def call() -> Piece:
+            try:
+                download = await blob.download_blob(offset=position, length=length)
+                data = await download.readall()
+                return _piece(data, download.properties)
+            except HttpResponseError as error:
+                if error.status_code != 416:  # noqa: PLR2004
+                    raise
+            return _piece(b"", await blob.get_blob_properties())
+
+        try:
+            return await self._retry(call)
+        except ResourceNotFoundError as error:
+            raise BlobMissingError from error
+        except HttpResponseError as error:
+            raise self._explain(error) from error
+
+    async def parts(self, log_id: str) -> list[Part]:
+        """List the append blobs of a log, in order; empty when there is none."""
+
+        async def call() -> list[Part]:
+            found: list[Part] = []
+            async for blob in self._client().list_blobs(name_starts_with=f"{log_id}/", include=["metadata"]):
+                name, metadata = str(blob.name), blob.metadata or {}
+                if _FIRST_OFFSET in metadata:
+                    number = int(name.rpartition("/")[2])
+                    found.append(Part(number, int(metadata[_FIRST_OFFSET]), int(metadata[_ATTEMPT])))
+            return sorted(found, key=lambda part: part.number)
+
+        try:
+            return await self._retry(call)
+        except ResourceNotFoundError:  # the container
+            return []
+        except HttpResponseError as error:
+            raise self._explain(error) from error
+
+    async def names(self, prefix: str = "") -> list[tuple[str, datetime]]:
+        """List all blobs, with the time of their last change."""
+
+        async def call() -> list[tuple[str, datetime]]:
+            listed = cast("AsyncIterator[Any]", self._client().list_blobs(name_starts_with=prefix))
+            return [(str(blob.name), blob.last_modified) async for blob in listed]
+
+        try:
+            return await self._retry(call)
+        except ResourceNotFoundError:
+            return []
+        except HttpResponseError as error:
+            raise self._explain(error) from error
+
+    async def delete(self, name: str) -> None:
+        """Delete a blob, if it is there."""
+        try:
+            await self._retry(self._client().get_blob_client(name).delete_blob)
+        except ResourceNotFoundError:
+            pass
+        except HttpResponseError as error:
+            raise self._explain(error) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._made is not None:
+            await self._made.close()
+
+    def _client(self) -> ContainerClient:
+        if self._made is None:
+            self._made = self._make_client()
+        return self._made
+
+    async def _retry[T](self, call: Callable[[], Any]) -> Any:
+        return await retry(call, _is_passing, what="the blob storage", give_up_seconds=self._give_up_seconds)
+
+    def _explain(self, error: HttpResponseError) -> LogError:
+        return LogError(
+            f"the blob storage refused the turn log ({error.status_code} {_code_of(error)}): see that the account may "
+            "read and write blobs (role Storage Blob Data Contributor)"
+        )
+
+
+def _is_passing(error: Exception) -> bool:
+    if isinstance(error, HttpResponseError):
+        # A container that is being deleted, and one whose making was answered late, come to rest.
+        return (
+            error.status_code in _PASSING_STATUS
+            or error.status_code is None
+            or _code_of(error) == "ContainerBeingDeleted"
+        )
+    return isinstance(
+        error, ServiceRequestError | ServiceResponseError | IncompleteReadError | DecodeError | TimeoutError | OSError
+    )
+
+
+def _code_of(error: HttpResponseError) -> str:
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")
+
+
+def _piece(data: bytes, properties: Any) -> Piece:
+    content_range = str(getattr(properties, "content_range", None) or "")
+    size = content_range.rpartition("/")[2] or properties.size
+    return Piece(data, int(size), int(properties.append_blob_committed_block_count or 0))
