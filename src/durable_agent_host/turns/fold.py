@@ -12,6 +12,7 @@ updates, too (`whole_updates`); nothing joins those.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Protocol, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message, add_usage_details
@@ -43,17 +44,24 @@ class _Slot:
         self.parts: list[tuple[str, Joiner]] = []
         self._by_part: dict[tuple[str, str], Joiner] = {}
 
-    def add(self, content: Content, part: str) -> None:
-        """Add a content of the slot's item: of each type one for each part, except those that come whole."""
+    def add(self, content: Content, part: str) -> Joiner | None:
+        """Add a content of the slot's item: of each type one for each part, except those that come whole.
+
+        Returns:
+            What joins the next content of its type and part, or None.
+        """
         join = JOINERS.get(content.type)
+        if join is None:
+            self.parts.append((part, Whole(content)))
+            return None
         key = content.type, part if content.type.startswith("text") else ""
-        known = self._by_part.get(key) if join else None
+        known = self._by_part.get(key)
         if known is not None:
             known.add(content)
-            return
-        made = join(content) if join else Whole(content)
-        self._by_part[key] = made
+            return known
+        made = self._by_part[key] = join(content)
         self.parts.append((part, made))
+        return made
 
 
 class _Gathered:
@@ -66,9 +74,14 @@ class _Gathered:
         self.response_id: str | None = None
         self.begins_with_id = bool(update.response_id)
         self.replaces = False
+        self._restart()
+
+    def _restart(self) -> None:
         self.slots: list[_Slot] = []
         self._by_place: dict[int, _Slot] = {}
         self._by_call: dict[tuple[str, str], Joiner] = {}
+        self._part: ItemPart | None = None
+        self._hot: Joiner | None = None
 
     def goes_on_with(self, update: Any) -> bool:
         """Tell whether an update is of this message, by the rule of the framework, and of the same model call."""
@@ -82,51 +95,77 @@ class _Gathered:
             )
         )
 
-    def add(self, update: Any, part: ItemPart | None) -> None:
-        """Add an update's contents."""
+    def take_names(self, update: Any) -> None:
+        """Take what an update says of the message."""
         self.author_name = update.author_name or self.author_name
         self.message_id = update.message_id or self.message_id
         self.response_id = update.response_id or self.response_id
         if update.merge_mode == "replace":
             self.replaces = True
-            self.slots, self._by_place, self._by_call = [], {}, {}
-        if part is None or part.place is None:
-            for content in update.contents:
-                if content.type != "usage":
-                    self._add_loose(content, is_whole=part is not None)
-            return
-        slot = self._by_place.get(part.place)
-        if slot is None:
-            slot = self._by_place[part.place] = _Slot(part.place)
-            self.slots.append(slot)
-        slot.item = part.item or slot.item
-        for content in update.contents:
-            if content.type != "usage":
-                slot.add(content, part.part)
+            self._restart()
 
-    def _add_loose(self, content: Content, *, is_whole: bool) -> None:
+    def add(self, contents: Iterable[Content], part: ItemPart | None) -> Sequence[Content]:
+        """Add an update's contents; what goes on with the piece before takes the short way.
+
+        Returns:
+            The contents that tell of usage: they are no part of a message.
+        """
+        usage: Sequence[Content] = ()
+        if part is not self._part:
+            self._part, self._hot = part, None
+            if part is not None and part.place is not None:
+                slot = self._slot_of(part.place)
+                slot.item = part.item or slot.item
+        hot = self._hot
+        for content in contents:
+            if hot is not None and hot.type == content.type and (part is not None or _goes_on(hot, content)):
+                hot.add(content)
+            elif content.type == "usage":
+                usage = [*usage, content]
+            elif part is not None and part.place is not None:
+                hot = self._slot_of(part.place).add(content, part.part)
+            else:
+                hot = self._add_loose(content, part)
+        self._hot = hot
+        return usage
+
+    def _slot_of(self, place: int) -> _Slot:
+        slot = self._by_place.get(place)
+        if slot is None:
+            slot = self._by_place[place] = _Slot(place)
+            self.slots.append(slot)
+        return slot
+
+    def _add_loose(self, content: Content, part: ItemPart | None) -> Joiner | None:
         if not self.slots or self.slots[-1].place is not None:
             self.slots.append(_Slot(None))
         parts = self.slots[-1].parts
-        join = None if is_whole or _is_stamped(content) else JOINERS.get(content.type)
+        join = None if part is not None or _is_stamped(content) else JOINERS.get(content.type)
         if join is None:
             parts.append(("", Whole(content)))
-            return
+            return None
         key = _call_key(content)
         known = self._by_call.get(key) if key else parts[-1][1] if parts and parts[-1][1].type == content.type else None
-        if known is not None and known.joins(content):
+        if known is None or not known.joins(content):
+            known = join(content)
+            parts.append(("", known))
+            if key:
+                self._by_call[key] = known
+        else:
             known.add(content)
-            return
-        made = join(content)
-        parts.append(("", made))
-        if key:
-            self._by_call[key] = made
+        return known if key is None and content.type != "function_call" else None
 
     def ordered(self) -> Iterator[_Slot]:
         """Give the slots, those of items in the order of the output."""
         placed = iter(sorted(self._by_place.values(), key=lambda slot: cast("int", slot.place)))
         for slot in self.slots:
             yield slot if slot.place is None else next(placed)
+
+
+def _goes_on(joiner: Joiner, content: Content) -> bool:
+    if not content.additional_properties:
+        return (content.id is None and joiner.is_plain) or joiner.joins(content)
+    return not _is_stamped(content) and joiner.joins(content)
 
 
 def _is_stamped(content: Content) -> bool:
@@ -156,20 +195,21 @@ class _Stream:
         self.properties: dict[str, Any] | None = None
         self.token: Any = None
         self.state: Any = None
+        before: tuple[Any, ...] | None = None
         for update in updates:
+            said = _said_of_it(update)
+            if said != before:  # most updates say nothing of message and response that the one before did not
+                self._take_names(update)
+                before = said if update.merge_mode != "replace" else None
             raw = update.raw_representation
-            part = raw if isinstance(raw, ItemPart) else read_item(update)
-            self._add(update, part)
+            part = None if raw is None else raw if type(raw) is ItemPart else read_item(update)
+            if usage := self.messages[-1].add(update.contents, part):
+                self._add_usage(usage)
 
-    def _add(self, update: Any, part: ItemPart | None) -> None:
-        last = self.messages[-1] if self.messages else None
-        if last is None or not last.goes_on_with(update):
-            last = _Gathered(update)
-            self.messages.append(last)
-        last.add(update, part)
-        for content in update.contents:
-            if content.type == "usage":
-                self._add_usage(content)
+    def _take_names(self, update: Any) -> None:
+        if not self.messages or not self.messages[-1].goes_on_with(update):
+            self.messages.append(_Gathered(update))
+        self.messages[-1].take_names(update)
         for name in _TAIL:
             if (value := getattr(update, name, None)) is not None:
                 self.tail[name] = value
@@ -177,12 +217,12 @@ class _Stream:
             self.properties = (self.properties or {}) | update.additional_properties
         self._add_operation(update)
 
-    def _add_usage(self, content: Content) -> None:
-        if self.usage is None or content.merge_mode == "replace":
-            self.usage = Whole(content).content(as_piece=True)
-            return
-        known = self.usage.usage_details
-        self.usage.usage_details = add_usage_details(known, content.usage_details)
+    def _add_usage(self, contents: Sequence[Content]) -> None:
+        for content in contents:
+            if self.usage is None or content.merge_mode == "replace":
+                self.usage = Whole(content).content(as_piece=True)
+            else:
+                self.usage.usage_details = add_usage_details(self.usage.usage_details, content.usage_details)
 
     def _add_operation(self, update: Any) -> None:
         """Follow whether the service still works at it. Source: ``_process_update`` of agent-framework-core 1.23."""
@@ -194,7 +234,12 @@ class _Stream:
             self.token = update.continuation_token
 
 
-_TAIL = ("response_id", "agent_id", "created_at", "finish_reason", "conversation_id", "model")
+_TAIL = "response_id", "agent_id", "created_at", "finish_reason"
+
+_said_of_it = attrgetter(
+    *("role", "message_id", "response_id", "author_name", "merge_mode", "created_at", "finish_reason"),
+    *("continuation_token", "additional_properties", "_operation_state"),
+)
 
 
 def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any]:
@@ -217,7 +262,7 @@ def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any
         usage_details=stream.usage.usage_details if stream.usage is not None else None,
         additional_properties=stream.properties,
         continuation_token=stream.token,
-        **{name: stream.tail.get(name) for name in ("response_id", "agent_id", "created_at", "finish_reason")},
+        **{name: stream.tail.get(name) for name in _TAIL},
     )
     return response
 
@@ -280,7 +325,7 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
         it, is there once.
     """
     gathered = _Gathered(AgentResponseUpdate(role="assistant"))
-    gathered.add(AgentResponseUpdate(contents=list(contents)), None)
+    gathered.add(contents, None)
     for slot in gathered.slots:
         for _, joiner in slot.parts:
             if isinstance(joiner, Run):

@@ -7,12 +7,15 @@ joined again and then gives the same as the pieces would have.
 
 import copy
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal, cast
 
 from agent_framework import Content
 
 _CODE_RUNS: Final = "code_interpreter_tool_call", "code_interpreter_tool_result"
 
+_CALL_FLAGS: Final = "hosted", "user_input_request", "informational_only", "exception"
+_call_names = attrgetter("name", "call_id", "id", "server_name", "merge_mode", *_CALL_FLAGS)
 _NESTED: Final = "items", "inputs", "outputs", "output", "function_call", "screenshot"
 
 
@@ -21,6 +24,7 @@ class Whole:
 
     def __init__(self, content: Content) -> None:
         self.type = content.type
+        self.is_plain = False
         self._content = content
 
     def joins(self, content: Content) -> bool:
@@ -51,17 +55,21 @@ class _Joined:
 
     def __init__(self, first: Content) -> None:
         self.type = first.type
+        self.is_plain = False
         self._head = first
         self._replaced = False
         self._properties: dict[str, Any] = {}
+        self._last_properties: dict[str, Any] | None = None
         self._annotations: list[Any] | None = None
         self._status: str | None = None
 
     def _add_common(self, content: Content, *, incoming_wins: bool) -> None:
         if content.merge_mode == "replace":
             self._replaced = True
-        if content.additional_properties:
-            _merge_properties(self._properties, content.additional_properties, incoming_wins=incoming_wins)
+        properties = content.additional_properties
+        if properties and properties != self._last_properties:
+            _merge_properties(self._properties, properties, incoming_wins=incoming_wins)
+            self._last_properties = None if properties.get("logprobs") else properties
         if content.annotations is not None:
             self._annotations = self._annotations if self._annotations is not None else []
             self._annotations.extend(content.annotations)
@@ -91,6 +99,7 @@ class Text(_Joined):
         self._id = first.id
         self._protected: str | None = None
         self._kind = _kind(first)
+        self.is_plain = self._kind is None  # a content without properties and id goes on with it
         self.add(first)
 
     def joins(self, content: Content) -> bool:
@@ -108,16 +117,17 @@ class Text(_Joined):
 
     def add(self, content: Content) -> None:
         """Add a piece."""
+        text = content.text
         if content.merge_mode == "replace":
             self._pieces = []
-        if content.text:
-            self._pieces.append(content.text)
-        if content.text is not None:
+            self._add_common(content, incoming_wins=True)
+        elif content.additional_properties != self._last_properties or content.annotations or content.status:
+            self._add_common(content, incoming_wins=False)
+        if text is not None:
             self._has_text = True
+            self._pieces.append(text)
         if content.protected_data is not None:
             self._protected = content.protected_data
-        if content.additional_properties or content.annotations or content.status or content.merge_mode == "replace":
-            self._add_common(content, incoming_wins=content.merge_mode == "replace")
 
     def content(self, *, as_piece: bool = False) -> Content:
         """Give the run as one content.
@@ -142,7 +152,8 @@ class Call(_Joined):
         self._pieces: list[str] = []
         self._object: Mapping[str, Any] | None = None
         self._fields = {"name": first.name, "call_id": first.call_id, "id": first.id, "server_name": first.server_name}
-        self._flags = dict.fromkeys(("hosted", "user_input_request", "informational_only", "exception"))
+        self._flags = dict.fromkeys(_CALL_FLAGS)
+        self._named: tuple[Any, ...] | None = None
         self.add(first)
 
     def joins(self, content: Content) -> bool:
@@ -154,6 +165,8 @@ class Call(_Joined):
         Returns:
             False when it has another id, server or form of arguments.
         """
+        if _call_names(content) == self._named and isinstance(content.arguments, str) and self._object is None:
+            return True
         mine = self._fields
         if (mine["id"] is not None) != (content.id is not None) and content.call_id:
             return False  # a call id alone is no proof for a call that has an id of its own
@@ -167,22 +180,26 @@ class Call(_Joined):
 
     def add(self, content: Content) -> None:
         """Add a piece."""
-        is_snapshot = content.merge_mode == "replace"
-        if is_snapshot:
-            self._pieces, self._object = [], None
-        arguments = content.arguments
-        if isinstance(arguments, str):
+        if isinstance(arguments := content.arguments, str):
+            if content.merge_mode == "replace":
+                self._pieces = []
             self._pieces.append(arguments)
         elif arguments is not None:
-            self._object = {**(self._object or {}), **arguments}
+            self._object = {**({} if content.merge_mode == "replace" else self._object or {}), **arguments}
+        named = _call_names(content)
+        if named != self._named:
+            self._named = named
+            self._take_names(content)
+        self._add_common(content, incoming_wins=False)
+
+    def _take_names(self, content: Content) -> None:
         for name in self._fields:
             theirs = getattr(content, name)
-            if theirs and (not self._fields[name] or (is_snapshot and name == "name")):
+            if theirs and (not self._fields[name] or (content.merge_mode == "replace" and name == "name")):
                 self._fields[name] = theirs
         for name in self._flags:
             if (value := getattr(content, name)) not in (None, False) or self._flags[name] is None:
                 self._flags[name] = value
-        self._add_common(content, incoming_wins=False)
 
     def content(self, *, as_piece: bool = False) -> Content:
         """Give the call as one content.

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from itertools import groupby
 from typing import Any, Final, cast
 
-from agent_framework import Content, Message
+from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.openai.closing import closed_messages
@@ -145,19 +145,19 @@ class OpenAIItems:
         Returns:
             The place, or None for updates of other providers and events of no item.
         """
-        event = update.raw_representation
-        while event is not None and not hasattr(event, "type") and hasattr(event, "raw_representation"):
+        event: Any = update.raw_representation
+        while type(event) in _UPDATES:
             event = event.raw_representation
-        kind = getattr(event, "type", None)
-        if not isinstance(kind, str) or not kind.startswith("response."):
-            return None
+        kind: Any = getattr(event, "type", None)
+        index = _PART_INDEX.get(kind)
+        if index is not None:
+            return _part(event.output_index, index, getattr(event, index, 0))
         place = getattr(event, "output_index", None)
-        if not isinstance(place, int):
+        if not isinstance(kind, str) or not kind.startswith("response.") or not isinstance(place, int):
             return None
         if kind == "response.output_item.done":
-            return ItemPart(place, item=plain_item(cast("Any", event).item))
-        index = _PART_INDEX.get(kind)
-        return _part(place, index, getattr(event, index, 0) if index else 0)
+            return ItemPart(place, item=plain_item(event.item))
+        return _part(place, "", 0)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Complete the contents of one item, see `items.complete_item`.
@@ -172,6 +172,7 @@ class OpenAIItems:
         return complete_item(contents, item)
 
 
+_UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 ITEMS: Final = OpenAIItems()
 
 _PART_INDEX: Final = {
@@ -190,7 +191,7 @@ _PART_INDEX: Final = {
 
 
 @lru_cache(maxsize=4096)
-def _part(place: int, index: str | None, number: int) -> ItemPart:
+def _part(place: int, index: str, number: int) -> ItemPart:
     return ItemPart(place, f"{index}:{number}" if index else "")
 
 
