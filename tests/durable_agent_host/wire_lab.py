@@ -110,7 +110,7 @@ async def _live_turn(runner, session, said, message):
 
     session = session or DurableSession(session_id="session-1")
     session.transcript = [] if session.service_session_id else list(said)
-    stream = runner._hosted.run([message], stream=True, session=session)
+    stream = runner._hosted.agent.run([message], stream=True, session=session)
     updates = [update async for update in stream]
     await stream.get_final_response()
     return session, updates

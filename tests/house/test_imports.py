@@ -17,10 +17,11 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     # Stored entries stay JSON until a turn rehydrates them, so turns call the codec, and never the other way.
     "turns": {"errors", "model", "codec"},
     "log": {"errors", "model", "codec"},
+    "tool_calls": set(),
     "history": {"errors", "model", "codec", "turns"},  # a history of chunks is folded as a turn is
     "stores": _STORAGE,
     "providers": {"errors", "model", "codec", "turns"},  # a client's own final response is the fold
-    "durable": {"errors", "settings", "model", "codec", "turns", "log", "history"},
+    "durable": {"errors", "settings", "model", "codec", "turns", "log", "history", "tool_calls"},
     "http": {"errors", "settings", "model", "codec", "log", "durable"},
     "cli": set(),
     "inspector": set(),

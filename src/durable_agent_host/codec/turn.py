@@ -45,6 +45,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         A dictionary that JSON can hold, by the names of `TurnOutcome`.
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
+    wire["pending"] = [dict(call) for call in outcome.pending]
     return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 
@@ -59,5 +60,6 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     """
     known = {name: value for name, value in wire.items() if name in _OUTCOME_FIELDS}
     known["entries"] = tuple(wire.get("entries") or ())
+    known["pending"] = tuple(wire.get("pending") or ())
     known["stats"] = decode_stats(wire.get("stats") or {})
     return TurnOutcome(**known)

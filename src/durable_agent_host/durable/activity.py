@@ -9,11 +9,12 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.codec.turn import decode_turn_request, encode_turn_outcome
 from durable_agent_host.durable.agent_loop import submit
-from durable_agent_host.durable.run import AgentRunner, utc_now
-from durable_agent_host.errors import StateError, TurnError, error_details
+from durable_agent_host.durable.outcomes import failed
+from durable_agent_host.durable.run import AgentRunner
+from durable_agent_host.errors import StateError, TurnError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import TurnRequest
 
 
 async def run_agent_turn(
@@ -44,9 +45,9 @@ async def run_agent_turn(
     try:
         session = await _granted_session(request, client)
     except StateError as error:
-        failed = TurnOutcome(request.turn_id, "failed", error=error_details(error), ended_at=utc_now())
-        return encode_turn_outcome(failed)
-    outcome = await asyncio.wrap_future(submit(runner.run(session, request)))
+        return encode_turn_outcome(failed(request, error))
+    running = runner.run(session, request, wire.get("answers"), was_cancelled=wire.get("cancelled") is True)
+    outcome = await asyncio.wrap_future(submit(running))
     return encode_turn_outcome(outcome)
 
 

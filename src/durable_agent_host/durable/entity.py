@@ -22,7 +22,8 @@ from durable_agent_host.codec.state import decode_session, document_digest, enco
 from durable_agent_host.codec.turn import decode_turn_outcome, encode_turn_request
 from durable_agent_host.durable.agent_loop import submit
 from durable_agent_host.durable.documents import PUT_OPERATION, refuse_busy
-from durable_agent_host.durable.run import AgentRunner, utc_now
+from durable_agent_host.durable.outcomes import utc_now
+from durable_agent_host.durable.run import AgentRunner
 from durable_agent_host.durable.signals import is_signal
 from durable_agent_host.errors import (
     IdempotencyKeyReusedError,

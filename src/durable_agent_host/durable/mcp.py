@@ -5,7 +5,7 @@ import uuid
 from typing import Any, cast
 
 from durable_agent_host.durable.client import TurnClient
-from durable_agent_host.durable.run import utc_now
+from durable_agent_host.durable.outcomes import utc_now
 from durable_agent_host.errors import RequestError, TurnError
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import TurnRequest

@@ -69,9 +69,10 @@ class TurnOutcome:
 
     Attributes:
         turn_id: whose end it is.
-        status: ``completed`` has entries, the others an error.
+        status: ``completed`` has entries, ``cancelled`` has entries and an error, ``suspended`` has pending calls and
+            is no end, the others have an error.
         text: the answer's text.
-        entries: the request and response entries to append, as stored; empty unless completed.
+        entries: the request and response entries to append, as stored; empty unless completed or cancelled.
         agent_session: the framework's session after the turn, as it serializes itself.
         usage: token counts by the framework's names.
         error: ``type`` and ``message`` of what ended the turn.
@@ -79,6 +80,7 @@ class TurnOutcome:
         stats: what the turn weighed.
         request_hash: of the request, for the receipt.
         ended_at: UTC, ISO-8601.
+        pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
     """
 
     turn_id: str
@@ -92,6 +94,7 @@ class TurnOutcome:
     stats: TurnStats = TurnStats()
     request_hash: str = ""
     ended_at: str = ""
+    pending: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

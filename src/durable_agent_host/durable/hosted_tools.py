@@ -1,0 +1,103 @@
+"""Tools as the host gives them to the framework: views of the app's own, without the framework's approval."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Final, cast
+
+from agent_framework import FunctionTool
+
+from durable_agent_host.tool_calls import IN_DOUBT, InDoubt
+
+_POLICIES: Final = frozenset({"retry", "fail", "ask"})
+
+
+class _NeedsApproval:
+    """The override; stands before the tool's own class in the method resolution order."""
+
+    @property
+    def approval_mode(self) -> str:
+        return "never_require"
+
+    @approval_mode.setter
+    def approval_mode(self, mode: str) -> None:
+        self.__dict__["approval_mode"] = mode
+
+
+@cache
+def _view_class(base: type[Any]) -> type[Any]:
+    return type(base.__name__, (_NeedsApproval, base), {})
+
+
+def needs_approval(tool: FunctionTool) -> bool:
+    """Tell whether a person has to approve the calls of a hosted tool.
+
+    Args:
+        tool: as `without_approvals` gave it.
+
+    Returns:
+        True when the app's own tool says ``always_require``.
+    """
+    return isinstance(tool, _NeedsApproval)
+
+
+def without_approvals(tools: Iterable[Any]) -> list[Any]:
+    """Give the tools so that the framework runs them all; `needs_approval` knows which of them wait.
+
+    Guarantee: the app's tools are not changed. A view shares the attributes of its tool, counters included.
+
+    Args:
+        tools: of one run, as the framework has normalized them.
+
+    Returns:
+        A new list, with views in the place of the tools that need approval.
+    """
+    return [_view(tool) for tool in tools]
+
+
+def _view(tool: Any) -> Any:
+    if not isinstance(tool, FunctionTool) or tool.approval_mode != "always_require":
+        return tool
+    view = object.__new__(_view_class(type(tool)))
+    view.__dict__ = tool.__dict__
+    return view
+
+
+async def in_doubt_policy(tool: FunctionTool, mcp_servers: Sequence[Any]) -> InDoubt:
+    """Decide what happens to a call that was running when its process died.
+
+    Args:
+        tool: as its author declared it, by `durable_tool`.
+        mcp_servers: the agent's MCP tools; what a server calls idempotent or read-only is run again.
+
+    Returns:
+        The policy; ``fail`` when nothing is declared.
+    """
+    declared = (tool.additional_properties or {}).get(IN_DOUBT)
+    if declared in _POLICIES:
+        return cast("InDoubt", declared)
+    for server in mcp_servers:
+        for one in cast("list[FunctionTool]", server.functions):
+            remote_name: Any = (one.additional_properties or {}).get("_mcp_remote_name")
+            if one.name == tool.name and await _is_harmless(server, remote_name):
+                return "retry"
+    return "fail"
+
+
+async def _is_harmless(server: Any, remote_name: Any) -> bool:
+    """Ask an MCP server for a tool's annotations, which the framework does not keep."""
+    cursor: Any = None
+    while True:
+        page: Any = await (server.session.list_tools(cursor=cursor) if cursor else server.session.list_tools())
+        for listed in page.tools:
+            if listed.name == remote_name:
+                hints = listed.annotations
+                return bool(hints and (_hint(hints, "idempotent") or _hint(hints, "read_only")))
+        cursor = getattr(page, "next_cursor", None) or getattr(page, "nextCursor", None)
+        if not cursor:
+            return False
+
+
+def _hint(annotations: Any, name: str) -> bool:
+    head, *tail = name.split("_")
+    camel = head + "".join(part.capitalize() for part in tail)
+    return getattr(annotations, f"{name}_hint", None) is True or getattr(annotations, f"{camel}Hint", None) is True
