@@ -5,18 +5,15 @@ that is left of the content (its identity, annotations, ``additional_properties`
 The other types are written as ``{"$type": <camelCase type>, "content": <the framework's own dictionary>}``, which
 upstream's reader takes as it is. What no row can read comes back as an opaque content that is written out as the same
 JSON; what a row can read, but would not write like that, is read and keeps what was stored beside it (`STORED`).
-
-The arguments of a function call are JSON text on the wire and an object in upstream's state. The text is kept to the
-letter: when compact or spaced dumping of the object gives the same text, only the form is noted, else the text itself.
 """
 
 import copy
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.arguments import live_arguments, stored_arguments
 from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of
 from durable_agent_host.codec.wire import EXTENSION, ContentWire
 
@@ -27,11 +24,18 @@ STORED: Final = "durable_agent_host.stored"
 """Key in ``additional_properties`` of what was read from JSON that this program would write in another way, or with
 less: the JSON as it was found. It is written out again when the content has not been changed since."""
 
-_COMPACT: Final = "compact"
-_SPACED: Final = "spaced"
-_OBJECT: Final = "object"
-_COMPACT_JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-_SPACED_JSON: Final = json.JSONEncoder(allow_nan=False)
+MAPPED: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "text": ("text", {"text": "text"}),
+    "text_reasoning": ("reasoning", {"text": "text"}),
+    "data": ("data", {"uri": "uri", "media_type": "mediaType"}),
+    "uri": ("uri", {"uri": "uri", "media_type": "mediaType"}),
+    "error": ("error", {"message": "message", "error_code": "errorCode", "error_details": "details"}),
+    "function_result": ("functionResult", {"call_id": "callId", "result": "result"}),
+    "hosted_file": ("hostedFile", {"file_id": "fileId"}),
+    "hosted_vector_store": ("hostedVectorStore", {"vector_store_id": "vectorStoreId"}),
+}
+"""Type of content → its ``$type``, and the fields for which upstream has a name."""
+
 _CALL_FIELDS: Final = FIELDS | {"argumentsForm", "argumentsText"}
 
 
@@ -113,57 +117,25 @@ def _whole(content_type: str) -> ContentCodec:
 
 
 def _encode_function_call(fields: dict[str, Any]) -> dict[str, Any]:
-    arguments = fields.pop("arguments", None)
+    stored, form = stored_arguments(fields.pop("arguments", None))
     wire: dict[str, Any] = {
         "$type": "functionCall",
         "callId": fields.pop("call_id", None),
         "name": fields.pop("name", None),
-        "arguments": {},
+        "arguments": stored,
     }
-    if isinstance(arguments, str):
-        parsed, form = _parse_object(arguments)
-        if parsed is not None:
-            wire["arguments"] = parsed
-        if form == _COMPACT:
-            fields["argumentsForm"] = _COMPACT
-        elif form is None:
-            fields["argumentsText"] = arguments
-    elif arguments is not None:
-        wire["arguments"] = arguments
-        fields["argumentsForm"] = _OBJECT
-    else:
-        fields["argumentsText"] = None
-    return _with_extension(wire, fields)
+    return _with_extension(wire, fields | form)
 
 
 def _decode_function_call(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     fields, exact = _extension(wire, _CALL_FIELDS)
     stored: Any = wire.get("arguments")
     exact = exact and isinstance(stored, dict) and _size(wire) == 3 and "callId" in wire and "name" in wire  # noqa: PLR2004
-    form = fields.pop("argumentsForm", _SPACED)
-    arguments: Any = None
-    if "argumentsText" in fields:
-        arguments = fields.pop("argumentsText")
-    elif form == _OBJECT or isinstance(stored, str):
-        arguments = cast("Any", stored)
-    else:
-        arguments = (_COMPACT_JSON if form == _COMPACT else _SPACED_JSON).encode(cast("dict[str, Any]", stored) or {})
+    form = fields.pop("argumentsForm", None)
+    arguments = fields.pop("argumentsText") if "argumentsText" in fields else live_arguments(stored, form)
     fields |= {"call_id": wire.get("callId"), "name": wire.get("name"), "arguments": arguments}
     fields.setdefault("hosted", False)
     return fields, exact and "hosted" in _ours(wire)
-
-
-def _parse_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
-    """Read an argument text: the object, when it is one that JSON can hold, and the form that gives the same text."""
-    try:
-        value = json.loads(text)
-        if not isinstance(value, dict):
-            return None, None
-        if _COMPACT_JSON.encode(value) == text:  # Python reads NaN and 1e999, which the encoder refuses
-            return cast("dict[str, Any]", value), _COMPACT
-        return cast("dict[str, Any]", value), _SPACED if _SPACED_JSON.encode(value) == text else None
-    except (ValueError, RecursionError):
-        return None, None
 
 
 _USAGE_NAMES = {
@@ -240,15 +212,8 @@ def _size(wire: Mapping[str, Any]) -> int:
 
 
 _OF_UPSTREAM: dict[str, ContentCodec] = {
-    "text": _mapped("text", {"text": "text"}),
-    "text_reasoning": _mapped("reasoning", {"text": "text"}),
-    "data": _mapped("data", {"uri": "uri", "media_type": "mediaType"}),
-    "uri": _mapped("uri", {"uri": "uri", "media_type": "mediaType"}),
-    "error": _mapped("error", {"message": "message", "error_code": "errorCode", "error_details": "details"}),
+    **{content_type: _mapped(*row) for content_type, row in MAPPED.items()},
     "function_call": ContentCodec("functionCall", _encode_function_call, _decode_function_call),
-    "function_result": _mapped("functionResult", {"call_id": "callId", "result": "result"}),
-    "hosted_file": _mapped("hostedFile", {"file_id": "fileId"}),
-    "hosted_vector_store": _mapped("hostedVectorStore", {"vector_store_id": "vectorStoreId"}),
     "usage": ContentCodec("usage", _encode_usage_content, _decode_usage_content),
 }
 

@@ -24,12 +24,14 @@ KNOWN_TYPES: Final = frozenset(get_args(ContentType))
 FIELDS: Final = frozenset(signature(Content.__init__).parameters) - {"self", "type", "raw_representation"}
 """Names of the fields that the installed framework's contents have."""
 
-_EMPTY: Final = {content_type: vars(Content(content_type)) for content_type in get_args(ContentType)}
-_ASSIGNED: Final = FIELDS - {"merge_mode", "approved", "hosted", "informational_only"}
-_ASSIGNED_OF_CALLS: Final = _ASSIGNED | {"hosted"}
+EMPTY: Final = {content_type: vars(Content(content_type)) for content_type in get_args(ContentType)}
+"""Type of content → the attributes of one without fields."""
+ASSIGNED: Final = FIELDS - {"merge_mode", "approved", "hosted", "informational_only"}
 """Fields that the constructor takes over as they are: to set them on an empty content is the same, and much faster."""
+_ASSIGNED_OF_CALLS: Final = ASSIGNED | {"hosted"}
 
-_SCALARS: Final = frozenset({str, int, bool, type(None)})
+SCALARS: Final = frozenset({str, int, bool, type(None)})
+"""Types of values that are the same as JSON and in a content."""
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
 _SINGLE_CONTENTS: Final = frozenset({"screenshot", "function_call"})
 _CALLS_FOR_INFORMATION: Final = frozenset({"function_call", "computer_tool_call"})
@@ -53,10 +55,10 @@ def fields_of(content: Content) -> dict[str, Any]:
     for name, value in vars(content).items():
         if value is None or name not in FIELDS:
             continue
-        if type(value) in _SCALARS:
+        if type(value) in SCALARS:
             fields[name] = value
         elif value or name != "additional_properties":
-            fields[name] = _dump_field(name, value, f"{content.type}.{name}")
+            fields[name] = dump_field(name, value, f"{content.type}.{name}")
     if not fields.get("informational_only") or content.type not in _CALLS_FOR_INFORMATION:
         fields.pop("informational_only", None)
     return fields
@@ -77,14 +79,11 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     Raises:
         TypeError, ValueError, KeyError, AttributeError: the fields are not those of a content.
     """
-    loaded = {name: value if type(value) in _SCALARS else _load_field(name, value) for name, value in fields.items()}
+    loaded = {name: value if type(value) in SCALARS else load_field(name, value) for name, value in fields.items()}
     if not _is_plainly_assigned(content_type, loaded):
         return _constructed(content_type, loaded)
     content = Content.__new__(Content)
-    attributes = vars(content)
-    attributes.update(_EMPTY[content_type])
-    attributes["additional_properties"] = {}
-    attributes.update(loaded)
+    content.__dict__ = {**EMPTY[content_type], "additional_properties": {}, **loaded}
     return content
 
 
@@ -94,7 +93,7 @@ def _is_plainly_assigned(content_type: str, fields: Mapping[str, Any]) -> bool:
         properties = fields.get("additional_properties", ())
         is_clear = fields.keys() <= _ASSIGNED_OF_CALLS and type(fields.get("hosted")) is bool
         return is_clear and isinstance(properties, dict | tuple) and "server_label" not in properties
-    if content_type not in _EMPTY or not fields.keys() <= _ASSIGNED:
+    if content_type not in EMPTY or not fields.keys() <= ASSIGNED:
         return False
     return type(fields.get("additional_properties", {})) is dict and (content_type != "text" or "text" in fields)
 
@@ -123,14 +122,18 @@ def dump_value(value: Any, path: str) -> Any:
     Raises:
         CorruptStateError: a value of another type, or no finite number, which could not be read back.
     """
-    if type(value) in _SCALARS or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+    if type(value) in SCALARS or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
+    if type(value) is dict or isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        plain = {
+            k if type(k) is str else str(k): v if type(v) in SCALARS else dump_value(v, f"{path}.{k}")
+            for k, v in items
+            if k != "raw_representation" or not _is_live(v)
+        }
+        return {PLAIN: plain} if CONTENT in plain or PLAIN in plain else plain
     if isinstance(value, Content):
         return {CONTENT: _framework_form(value)}
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        plain = {str(k): dump_value(v, f"{path}.{k}") for k, v in items if not _is_live(k, v)}
-        return {PLAIN: plain} if CONTENT in plain or PLAIN in plain else plain
     if isinstance(value, list | tuple | set | frozenset):
         return [dump_value(v, f"{path}[{n}]") for n, v in enumerate(cast("list[Any]", value))]
     if callable(dump := getattr(value, "model_dump", None)):
@@ -157,17 +160,30 @@ def load_value(value: Any) -> Any:
                 return _content_of_form(cast("dict[str, Any]", inner))
             if isinstance(inner := found.get(PLAIN), dict):
                 found = cast("dict[str, Any]", inner)
-        return {k: v if type(v) in _SCALARS else load_value(v) for k, v in found.items()}
+        return {k: v if type(v) in SCALARS else load_value(v) for k, v in found.items()}
     if isinstance(value, list):
-        return [v if type(v) in _SCALARS else load_value(v) for v in cast("list[Any]", value)]
+        return [v if type(v) in SCALARS else load_value(v) for v in cast("list[Any]", value)]
     return value
 
 
-def _is_live(name: Any, value: Any) -> bool:
-    return name == "raw_representation" and not isinstance(value, str | int | float | list | dict | None)
+def _is_live(value: Any) -> bool:
+    return not isinstance(value, str | int | float | list | dict | None)
 
 
-def _dump_field(name: str, value: Any, path: str) -> Any:
+def dump_field(name: str, value: Any, path: str) -> Any:
+    """Reduce a field of a content to JSON. Guarantee: pure.
+
+    Args:
+        name: of the field.
+        value: of the field.
+        path: where it stands, for the error.
+
+    Returns:
+        JSON that `load_field` reads.
+
+    Raises:
+        CorruptStateError: it holds what JSON cannot.
+    """
     if name in _SINGLE_CONTENTS and isinstance(value, Content):
         return _framework_form(value)
     if name in _CONTENT_LISTS and isinstance(value, list | tuple):
@@ -213,7 +229,16 @@ def _is_exact_form(form: Mapping[str, Any]) -> bool:
         return False
 
 
-def _load_field(name: str, value: Any) -> Any:
+def load_field(name: str, value: Any) -> Any:
+    """Read a field of a content. Guarantee: pure, the inverse of `dump_field`.
+
+    Args:
+        name: of the field.
+        value: JSON.
+
+    Returns:
+        A copy, with its contents as contents.
+    """
     if name in _SINGLE_CONTENTS and isinstance(value, dict) and PLAIN not in value:
         return _content_of_form(cast("dict[str, Any]", value))
     if name in _CONTENT_LISTS and isinstance(value, list):

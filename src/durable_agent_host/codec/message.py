@@ -5,11 +5,20 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from agent_framework import AgentResponse, Message
+from agent_framework import AgentResponse, Content, Message
 
 from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.fields import dump_value, load_value
-from durable_agent_host.codec.packing import pack_entry, unpack_entry
+from durable_agent_host.codec.packing import (
+    pack_entry,
+    pack_usage,
+    packed_extension,
+    packed_form,
+    parts_of,
+    unpack_entry,
+)
+from durable_agent_host.codec.parts import Calls, ours_of, pack_content, set_ours, unpack_content
+from durable_agent_host.codec.plain import read_plain, write_plain
 from durable_agent_host.codec.wire import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
@@ -38,18 +47,20 @@ def encode_message(message: Message, *, created_at: str | None) -> MessageWire:
         wire["createdAt"] = created_at
     if message.author_name is not None:
         wire["authorName"] = message.author_name
-    extension: dict[str, Any] = {}
-    if message.message_id is not None:
-        extension["messageId"] = message.message_id
     properties = message.additional_properties
     stored = properties.get(STORED)
     if stored is not None:
         properties = {name: value for name, value in properties.items() if name != STORED}
-    if properties:
-        extension["additionalProperties"] = dump_value(properties, "additional_properties")
-    if extension:
+    if extension := _message_extension(message.message_id, properties):
         wire["extensionData"] = {EXTENSION: extension}
     return wire if stored is None else _with_unknown(wire, stored)
+
+
+def _message_extension(message_id: str | None, properties: Mapping[str, Any]) -> dict[str, Any]:
+    extension: dict[str, Any] = {} if message_id is None else {"messageId": message_id}
+    if properties:
+        extension["additionalProperties"] = dump_value(properties, "additional_properties")
+    return extension
 
 
 def decode_message(wire: Mapping[str, Any]) -> Message:
@@ -66,17 +77,30 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     Raises:
         CorruptStateError: it has no role or no list of contents.
     """
+    return _message_of(wire, [decode_content(content) for content in _contents_of(wire)])
+
+
+def _contents_of(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
     role, contents = wire.get("role"), wire.get("contents")
     if not isinstance(role, str) or not isinstance(contents, list):
         raise CorruptStateError(f"a stored message has role {role!r} and contents of {type(contents).__name__}")
-    extension = _ours(wire)
-    message = Message(
-        role,
-        [decode_content(content) for content in cast("list[dict[str, Any]]", contents)],
-        author_name=wire.get("authorName"),
-        message_id=extension.get("messageId"),
-        additional_properties=load_value(extension.get("additionalProperties") or {}),
-    )
+    return cast("list[dict[str, Any]]", contents)
+
+
+def _message_of(wire: Mapping[str, Any], contents: list[Content]) -> Message:
+    message = Message.__new__(Message)  # what the constructor does, which would look at each content again
+    message.role = wire["role"]
+    message.contents = contents
+    message.author_name = wire.get("authorName")
+    message.raw_representation = None
+    if "extensionData" not in wire and wire.keys() <= _MESSAGE_NAMES:
+        message.message_id = None
+        message.additional_properties = {}
+        return message
+    extension = ours_of(wire)
+    properties = extension.get("additionalProperties")
+    message.message_id = extension.get("messageId")
+    message.additional_properties = dict(load_value(properties)) if properties else {}
     if not wire.keys() <= _MESSAGE_NAMES or not _is_only_ours(wire, _MESSAGE_EXTENSION):
         unknown = {name: value for name, value in wire.items() if name not in _MESSAGE_NAMES}
         if "extensionData" in wire:
@@ -92,7 +116,7 @@ _MESSAGE_EXTENSION: Final = frozenset({"messageId", "additionalProperties"})
 def _is_only_ours(wire: Mapping[str, Any], known: frozenset[str]) -> bool:
     if "extensionData" not in wire:
         return True
-    ours = _ours(wire)
+    ours = ours_of(wire)
     return bool(ours) and ours.keys() <= known and len(wire["extensionData"]) == 1
 
 
@@ -100,15 +124,11 @@ def _with_unknown(wire: MessageWire, stored: Mapping[str, Any]) -> MessageWire:
     """Put what was found beside what is known back into its place."""
     merged: dict[str, Any] = {**stored, **wire}
     if isinstance(found := stored.get("extensionData"), dict):
-        inner = {name: value for name, value in _ours(stored).items() if name not in _MESSAGE_EXTENSION} | _ours(wire)
+        inner = {name: value for name, value in ours_of(stored).items() if name not in _MESSAGE_EXTENSION} | ours_of(
+            wire
+        )
         merged["extensionData"] = {**found, EXTENSION: inner} if inner or EXTENSION in found else found
     return cast("MessageWire", merged)
-
-
-def _ours(wire: Mapping[str, Any]) -> dict[str, Any]:
-    extension: Any = wire.get("extensionData")
-    ours: Any = cast("dict[str, Any]", extension).get(EXTENSION) if isinstance(extension, dict) else None
-    return cast("dict[str, Any]", ours) if isinstance(ours, dict) else {}
 
 
 def encode_request_entry(request: TurnRequest) -> EntryWire:
@@ -120,14 +140,15 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
     Returns:
         An entry of type ``request``; its correlation id is the turn's id.
     """
-    message = Message(request.role, [request.message])
+    text: Any = {"$type": "text", "text": request.message}
     entry: EntryWire = {
         "$type": REQUEST,
         "correlationId": request.turn_id,
         "createdAt": request.created_at,
-        "messages": [encode_message(message, created_at=None)],  # its time is the entry's
-        "responseType": "json" if request.response_format else "text",
+        "messages": [{"role": request.role, "contents": [text]}],  # its time is the entry's
     }
+    if request.response_format:
+        entry["responseType"] = "json"  # which is text, when nothing is said
     if request.response_format is not None:
         entry["responseSchema"] = dict(request.response_format)
     if request.orchestration_id is not None:
@@ -151,6 +172,51 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
     Raises:
         CorruptStateError: a content holds what JSON cannot.
     """
+    try:
+        messages, parts = _short_messages(response.messages)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return _encode_response_in_full(turn_id, response, created_at=created_at)
+    entry: dict[str, Any] = {
+        "$type": RESPONSE,
+        "correlationId": turn_id,
+        "createdAt": created_at,
+        "messages": messages,
+    }
+    short_usage = None
+    if response.usage_details:
+        usage = encode_usage(cast("Mapping[str, Any]", response.usage_details))
+        short_usage = pack_usage(usage)
+        entry["usage"] = usage if short_usage is None else short_usage
+    extension = packed_extension(_response_extension(response), parts, is_usage_packed=short_usage is not None)
+    entry["extensionData"] = {EXTENSION: extension}
+    return cast("EntryWire", entry)
+
+
+def _short_messages(messages: Iterable[Message]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Write messages without their extensions, and these by their places."""
+    wires: list[dict[str, Any]] = []
+    parts: dict[str, Any] = {}
+    calls: Calls = {}
+    for key, message in enumerate(messages):
+        properties = message.additional_properties
+        if STORED in properties:
+            raise ValueError("a message that was found with more than this program knows")
+        contents: list[Any] = []
+        wire: dict[str, Any] = {"role": message.role, "contents": contents}
+        if message.author_name is not None:
+            wire["authorName"] = message.author_name
+        if properties or message.message_id is not None:
+            parts[str(key)] = _message_extension(message.message_id, properties)
+        for number, content in enumerate(message.contents):
+            short, part = write_plain(content, calls) or pack_content(encode_content(content), calls)
+            contents.append(short)
+            if part is not None:
+                parts[f"{key}.{number}"] = part
+        wires.append(wire)
+    return wires, parts
+
+
+def _encode_response_in_full(turn_id: str, response: AgentResponse[Any], *, created_at: str) -> EntryWire:
     entry: EntryWire = {
         "$type": RESPONSE,
         "correlationId": turn_id,
@@ -159,6 +225,12 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
     }
     if response.usage_details:
         entry["usage"] = cast("Any", encode_usage(cast("Mapping[str, Any]", response.usage_details)))
+    if extension := _response_extension(response):
+        entry["extensionData"] = {EXTENSION: extension}
+    return pack_entry(entry)
+
+
+def _response_extension(response: AgentResponse[Any]) -> dict[str, Any]:
     extension = {
         "responseId": response.response_id,
         "agentId": response.agent_id,
@@ -167,9 +239,7 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
         "additionalProperties": dump_value(response.additional_properties or None, "additional_properties"),
         **_encode_value(response),
     }
-    if extension := {name: value for name, value in extension.items() if value is not None}:
-        entry["extensionData"] = {EXTENSION: extension}
-    return pack_entry(entry)
+    return {name: value for name, value in extension.items() if value is not None}
 
 
 def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:
@@ -204,9 +274,9 @@ def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
     Raises:
         CorruptStateError: it is of another type, or a message has no shape.
     """
-    entry = unpack_entry(entry)
-    extension = _ours(entry)
     messages = decode_messages([entry])
+    entry = unpack_entry(entry)
+    extension = ours_of(entry)
     value = load_value(extension.get("value"))
     if extension.get("valueIsText"):
         value = _value_of_text(AgentResponse(messages=messages).text)
@@ -258,5 +328,29 @@ def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
                 "upgrade durable-agent-host, or leave it out with 'durable-agent-host sessions repair'; "
                 "nothing was changed"
             )
-        messages.extend(decode_message(message) for message in unpack_entry(entry).get("messages") or ())
+        messages.extend(_messages_of(entry))
     return messages
+
+
+def _messages_of(entry: Mapping[str, Any]) -> list[Message]:
+    extension = ours_of(entry)
+    if not packed_form(extension):
+        return [_read_message(message, "", {}, None) for message in entry.get("messages") or ()]
+    parts, calls = parts_of(extension), Calls()
+    return [_read_message(message, str(key), parts, calls) for key, message in enumerate(entry["messages"])]
+
+
+def _read_message(wire: Mapping[str, Any], place: str, parts: Mapping[str, Any], calls: Calls | None) -> Message:
+    """Read a message of an entry; without parts and calls, of one in full."""
+    contents: list[Content] = []
+    for number, stored in enumerate(_contents_of(wire)):
+        part = parts.get(f"{place}.{number}") if calls is not None else None
+        content = read_plain(stored, part, calls)
+        if content is None:
+            content = decode_content(stored if calls is None else unpack_content(stored, part, calls))
+        contents.append(content)
+    if place in parts:
+        full = dict(wire)
+        set_ours(full, parts[place])
+        wire = full
+    return _message_of(wire, contents)
