@@ -1,0 +1,253 @@
+"""Servers of other projects that tests run against, and a network that fails."""
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, web
+
+from tests.kit import ROOT
+
+SERVICES = ROOT / "tests" / "services"
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Azurite's published key."""
+READY_SECONDS = 60
+
+
+def unavailable(what: str, how: str) -> None:
+    """Skip the test with what to install; where everything has to run, fail."""
+    reason = f"{what} is not here: {how}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(arguments: list[str], port: int, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the block ends; it is ready when its port answers."""
+    with (cwd / f"server-{port}.log").open("wb") as output:
+        process = subprocess.Popen(arguments, cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            said = (cwd / f"server-{port}.log").read_text(errors="replace")
+            assert process.poll() is None, said
+            assert time.monotonic() < deadline, said
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def azurite(folder: Path) -> Iterator[int]:
+    """Run Azurite's blob service; gives its port."""
+    command = SERVICES / "node_modules" / ".bin" / "azurite-blob"
+    if not shutil.which("node") or not command.exists():
+        unavailable("Azurite", "install Node.js 20 or newer, then ./scripts/test installs Azurite")
+    port = free_port()
+    options = ["--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
+    with running(["node", str(command), *options, "--blobPort", str(port)], port, folder):
+        yield port
+
+
+def azurite_connection(port: int) -> str:
+    """The connection string of an Azurite, or of a proxy before it."""
+    return (
+        f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={ACCOUNT_KEY};"
+        f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
+    )
+
+
+@contextlib.contextmanager
+def redis(folder: Path, port: int | None = None) -> Iterator[int]:
+    """Run a Redis server that writes each change to its file; gives its port."""
+    command = shutil.which("redis-server")
+    if command is None:
+        unavailable("redis-server", "install it, e.g. with apt-get install redis-server")
+        return
+    port = port or free_port()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir", str(folder)]
+    with running([command, *options], port, folder):
+        yield port
+
+
+class _InThread:
+    """A server of ours with a loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self) -> None:
+        raise NotImplementedError
+
+    async def _stop(self) -> None:
+        raise NotImplementedError
+
+    async def _end(self) -> None:
+        await self._stop()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class CuttingProxy(_InThread):
+    """A TCP proxy whose connections break after a random number of bytes, in either direction, and which is slow."""
+
+    def __init__(self, target: int, *, seed: int = 1, most_bytes: int = 6000) -> None:
+        super().__init__()
+        self.cuts = 0
+        self.is_calm = False
+        self._target = target
+        self._random = random.Random(seed)
+        self._most_bytes = most_bytes
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _stop(self) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            return
+        left = [self._random.randrange(200, self._most_bytes)]
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(1400):
+                if not self.is_calm:
+                    await asyncio.sleep(self._random.choice((0, 0, 0, 0.02)))
+                    left[0] -= len(data)
+                    if left[0] < 0:
+                        self.cuts += 1
+                        return
+                sink.write(data)
+                await sink.drain()
+
+        pumps = [asyncio.create_task(pump(reader, back)), asyncio.create_task(pump(there, writer))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in pumps:
+                task.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            for end in (writer, back):
+                if end.transport is not None:
+                    end.transport.abort()
+
+
+type Fault = str | int | None
+"""A status to answer instead of asking the server, ``lost`` for an answer that is dropped after the server has done
+what it was asked, or None for no fault."""
+
+
+@dataclass
+class Asked:
+    """A request that came to the proxy."""
+
+    method: str
+    path: str
+    query: str
+    code: str = ""
+    count: int = field(default=0)
+
+
+class FaultyHttp(_InThread):
+    """An HTTP proxy that answers in the server's place, or drops its answers, as ``decide`` says."""
+
+    def __init__(self, target: int, decide: Callable[[Asked], Fault]) -> None:
+        super().__init__()
+        self.faults = 0
+        self._count = 0
+        self._target = target
+        self._decide = decide
+
+    async def _start(self) -> None:
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_route("*", "/{tail:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self._session = ClientSession(auto_decompress=False)
+
+    async def _stop(self) -> None:
+        await self._session.close()
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self._count += 1
+        asked = Asked(request.method, request.path, request.query_string, count=self._count)
+        fault = self._decide(asked)
+        self.faults += fault is not None
+        if isinstance(fault, int):
+            await request.read()
+            code = asked.code or ("ServerBusy" if fault == 503 else "InternalError")
+            return web.Response(status=fault, headers={"x-ms-error-code": code}, body=b"")
+        answer = await self._forward(request)
+        if fault == "lost":
+            assert request.transport is not None
+            request.transport.abort()
+        return answer
+
+    async def _forward(self, request: web.Request) -> web.Response:
+        url = f"http://127.0.0.1:{self._target}{request.raw_path}"
+        body = await request.read()
+        sent: Awaitable = self._session.request(
+            request.method, _url(url), headers=request.headers, data=body, skip_auto_headers=("Content-Type",)
+        )
+        answer = await sent
+        async with answer:
+            kept = {
+                name: value
+                for name, value in answer.headers.items()
+                if name.lower() not in {"transfer-encoding", "content-length", "connection", "keep-alive"}
+            }
+            data = await answer.read()
+            if request.method == "HEAD":
+                kept["content-length"] = answer.headers.get("content-length", "0")
+            return web.Response(status=answer.status, headers=kept, body=data)
+
+
+def _url(text: str):
+    from yarl import URL
+
+    return URL(text, encoded=True)
