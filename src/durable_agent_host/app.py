@@ -27,6 +27,7 @@ from durable_agent_host.http.adapter import adapt_http_function
 from durable_agent_host.http.handlers import Host
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.log.log import TurnLog
+from durable_agent_host.log.retention import sweep_regularly
 from durable_agent_host.providers import openai
 from durable_agent_host.settings import Settings
 from durable_agent_host.turns.plan import PlanTimes
@@ -81,8 +82,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._runners: dict[str, AgentRunner] = {}
         self._public: dict[str, str | None] = {}
         self._wakeups = Wakeups()
-        self._stopper = TurnStopper()
-        self._open_log = _once(partial(choose_turn_log, self.settings.turn_log))
+        self._open_log = _once(partial(open_turn_log, self.settings))
+        self._stopper = TurnStopper(self._open_log)
         super().__init__(
             agents=agents,
             workflow=workflow,
@@ -96,7 +97,7 @@ class DurableAgentApp(AgentFunctionApp):
         functions_app = cast("DFApp", self)
         times = PlanTimes(
             lease_seconds=self.settings.lease_seconds,
-            approval_seconds=self.settings.approval_timeout_seconds,
+            approval_seconds=min(self.settings.approval_timeout_seconds, self.settings.turn_log_retention_hours * 3600),
             activity_attempts=self.settings.activity_attempts,
         )
         register_turn_functions(functions_app, self._runners, self._wakeups, stopper=self._stopper, times=times)
@@ -194,8 +195,26 @@ class DurableAgentApp(AgentFunctionApp):
         """Leave upstream's route out: ours checks the store."""
 
 
+def open_turn_log(settings: Settings, environment: Mapping[str, str] = os.environ) -> TurnLog:
+    """Make the process's turn log, and have old logs swept from its store.
+
+    Args:
+        settings: which store, and how long logs are kept.
+        environment: as in `choose_turn_log`.
+
+    Returns:
+        The log; its store is opened at its first use.
+
+    Raises:
+        SettingError: the setting has no meaning, or what it needs is not there.
+    """
+    log = choose_turn_log(settings.turn_log, environment)
+    sweep_regularly(log, older_than_seconds=settings.turn_log_retention_hours * 3600)
+    return log
+
+
 def choose_turn_log(setting: str, environment: Mapping[str, str] = os.environ) -> TurnLog:
-    """Make the turn log that the settings ask for; its store is opened at its first use.
+    """Make the turn log that a setting asks for.
 
     Args:
         setting: `Settings.turn_log`.
@@ -205,20 +224,28 @@ def choose_turn_log(setting: str, environment: Mapping[str, str] = os.environ) -
         The log; without a setting, a SQLite file beside the embedded host's own, else the app's storage account.
 
     Raises:
-        SettingError: the setting has no meaning, or what it needs is not installed.
+        SettingError: the setting has no meaning, or what it needs is not there.
     """
     data = environment.get("FUNCTIONS_HOST_DATA")
-    kind, _, place = setting.partition(":")
     if not setting:
-        kind, place = ("sqlite", str(Path(data, "turn-log.sqlite"))) if data else ("blob", "")
+        setting = f"sqlite:{Path(data, 'turn-log.sqlite')}" if data else "blob"
+    kind, _, place = setting.partition(":")
     match kind:
         case "sqlite" if place:
             from durable_agent_host.stores.sqlite import SqliteTurnLog  # noqa: PLC0415 - only the store that is used
 
             return SqliteTurnLog(place)
+        case "blob" if not place:
+            from durable_agent_host.stores.blob import BlobTurnLog  # noqa: PLC0415
+
+            return BlobTurnLog.from_environment(environment)
+        case "redis" | "rediss" if place:
+            from durable_agent_host.stores.redis import RedisTurnLog  # noqa: PLC0415
+
+            return RedisTurnLog(setting)
         case _:
             raise SettingError(
-                f"DURABLE_AGENT_HOST_TURN_LOG is {setting!r}: set it to 'sqlite:PATH', 'blob' or 'redis://HOST', "
+                f"DURABLE_AGENT_HOST_TURN_LOG is {setting!r}: set it to 'sqlite:PATH', 'blob' or 'redis://HOST:PORT', "
                 "or leave it out"
             )
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from durable_agent_host.errors import SettingError
 
 PREFIX = "DURABLE_AGENT_HOST_"
-MAX_APPROVAL_SECONDS = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Settings:
         lease_seconds: how long a turn that waits trusts that the one before it is alive, before it looks. Seconds,
             default 30: a turn that an operator terminated holds its session up no longer; looking costs little.
         approval_timeout_seconds: how long a person may take to approve a tool's call; it is denied then. Seconds,
-            default 518400 (6 days), at most 604800: longer, the turn's log is swept away under the waiting turn.
+            default 518400 (6 days), at most what a turn's log is kept: it would be swept away under the waiting turn.
         activity_attempts: how often a turn's activity is tried when it fails for reasons that are not the agent's,
             the platform's among them. Default 3, with pauses of 2 and 8 seconds.
         turn_log: where turns are logged while they run: ``sqlite:PATH``, ``blob`` (the app's storage account) or
@@ -63,11 +62,12 @@ class Settings:
             SettingError: a value is not a number above zero, a count is no whole number, or a person may take longer
                 to approve than a turn's log is kept.
         """
+        retention_hours = _number(environment, "TURN_LOG_RETENTION_HOURS", cls.turn_log_retention_hours)
         approval_timeout = _number(environment, "APPROVAL_TIMEOUT_SECONDS", cls.approval_timeout_seconds)
-        if approval_timeout > MAX_APPROVAL_SECONDS:
+        if approval_timeout > retention_hours * 3600 and PREFIX + "APPROVAL_TIMEOUT_SECONDS" in environment:
             raise SettingError(
-                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:g}; "
-                f"set it to {MAX_APPROVAL_SECONDS:g} at most: a turn's log is kept for that long"
+                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:g}, and a turn's log is kept for "
+                f"{retention_hours * 3600:g} s: set it to that at most, or raise {PREFIX}TURN_LOG_RETENTION_HOURS"
             )
         return cls(
             wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
@@ -79,7 +79,7 @@ class Settings:
             approval_timeout_seconds=approval_timeout,
             activity_attempts=_count(environment, "ACTIVITY_ATTEMPTS", cls.activity_attempts),
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
-            turn_log_retention_hours=_number(environment, "TURN_LOG_RETENTION_HOURS", cls.turn_log_retention_hours),
+            turn_log_retention_hours=retention_hours,
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
         )
 

@@ -1,11 +1,12 @@
 """What a turn does to other turns of its session: wake, look after, cancel. And how anybody cancels a turn."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.durable.cancellations import CANCELLATIONS
 from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.log.log import TurnLog
 from durable_agent_host.model.ids import turn_log_id
@@ -13,25 +14,16 @@ from durable_agent_host.model.ids import turn_log_id
 _ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
 
 
-class CancelHint(Protocol):
-    """In-process word that a turn is to stop."""
-
-    def request(self, turn_id: str, /) -> None:
-        """Tell the turn, if it runs in this process."""
-        ...
-
-
 class TurnStopper:
     """Asks turns to stop: by a mark that every process sees, a hint in this one, and an event to the orchestration.
 
     Args:
-        turn_log: keeps the mark; without it, a turn that runs in another process is not reached.
-        hint: reaches a turn that runs in this process.
+        open_log: gives the turn log of the process, which keeps the mark; without it, a turn that runs in another
+            process is not reached.
     """
 
-    def __init__(self, turn_log: TurnLog | None = None, hint: CancelHint | None = None) -> None:
-        self._turn_log = turn_log
-        self._hint = hint
+    def __init__(self, open_log: Callable[[], TurnLog] | None = None) -> None:
+        self._open_log = open_log
 
     async def mark(self, agent: str, session_id: str, turn_id: str) -> None:
         """Ask what runs of a turn to stop. Guarantee: idempotent.
@@ -44,10 +36,9 @@ class TurnStopper:
         Raises:
             LogError: the mark could not be left.
         """
-        if self._hint is not None:
-            self._hint.request(turn_id)
-        if self._turn_log is not None:
-            await self._turn_log.request_cancel(turn_log_id(agent, session_id, turn_id))
+        if self._open_log is not None:
+            await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
+        CANCELLATIONS.request(turn_id)
 
     async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
         """Ask a turn to stop, wherever it is: in the queue, in its agent, or waiting for a person.

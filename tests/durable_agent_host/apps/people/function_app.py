@@ -1,0 +1,89 @@
+"""Agents whose tools take long, or need a person."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, tool
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+
+def note(line: str) -> None:
+    """Note a line in the ledger."""
+    with Path(os.environ["LEDGER"]).open("a") as ledger:
+        ledger.write(f"{line}\n")
+
+
+@tool(approval_mode="always_require")
+def pay(amount: float) -> str:
+    """Pay an amount."""
+    note(f"paid {amount}")
+    return f"paid {amount}"
+
+
+async def rest(seconds: float) -> str:
+    """Rest for some seconds."""
+    note("resting")
+    await asyncio.sleep(seconds)
+    note("rested")
+    return "rested"
+
+
+def block(seconds: float) -> str:
+    """Block for some seconds."""
+    note("blocking")
+    time.sleep(seconds)
+    note("blocked")
+    return "blocked"
+
+
+client = chat_client_from_environment()
+options = {"store": False}
+app = DurableAgentApp(
+    agents=[
+        Agent(client, "Pay with the tool.", name="Payer", tools=[pay, rest], default_options=options),
+        Agent(client, "Rest with the tools.", name="Rester", tools=[rest, block], default_options=options),
+        Agent(client, "Talk.", name="Talker", default_options=options),
+    ]
+)
+
+
+@app.orchestration_trigger(context_name="context")
+def approve_as_told(context):
+    """Wait, then answer a turn's call by raising the event through an activity."""
+    told = context.get_input()
+    return (yield context.call_activity("raise_approval", told))
+
+
+@app.activity_trigger(input_name="told")
+@app.durable_client_input(client_name="durable")
+async def raise_approval(told: dict, durable: str) -> str:
+    """Raise the event that answers a call."""
+    await durable.raise_event(told["turn_id"], "approval", told["answer"])
+    return "raised"
+
+
+@app.orchestration_trigger(context_name="context")
+def run_twice(context):
+    """Call the entity's operation twice under one correlation id, at the same time."""
+    entity, payload = context.get_input()
+    import azure.durable_functions as df
+
+    calls = [context.call_entity(df.EntityId(*entity), "run", payload) for _ in range(2)]
+    answers = yield context.task_all(calls)
+    return [answer["messages"][-1]["contents"][-1]["text"] for answer in answers]
+
+
+@app.orchestration_trigger(context_name="context")
+def call_once(context):
+    """Call the entity's operation once."""
+    entity, payload = context.get_input()
+    import azure.durable_functions as df
+
+    return (yield context.call_entity(df.EntityId(*entity), "run", payload))

@@ -1,0 +1,185 @@
+"""Turns that are cancelled: in a stream, in a tool, in the queue, and while they wait for a person."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_crash import said
+from tests.durable_agent_host.test_scenarios_turns import SLOW
+from tests.kit import AgentHost, PracticeModel, hosted, wait_until
+
+PEOPLE = Path(__file__).parent / "apps" / "people"
+LATER = {"x-ms-wait-for-response": "false"}
+
+
+@pytest.fixture(scope="module")
+def _book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("book") / "ledger.txt"
+
+
+@pytest.fixture(scope="module")
+def _people(
+    practice_model: PracticeModel, _book: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    with hosted(tmp_path_factory.mktemp("people"), practice_model, app=PEOPLE, LEDGER=str(_book)) as running:
+        yield running
+
+
+@pytest.fixture
+def people(_people: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host with agents whose tools take long or need a person."""
+    return _people
+
+
+@pytest.fixture
+def book(_book: Path) -> Path:
+    """The file to which the tools write, empty."""
+    _book.write_text("")
+    return _book
+
+
+def start(host: AgentHost, agent: str, message: str, session: str | None = None, **more: str):
+    """Start a turn without waiting for it; gives its ids and URLs."""
+    body = {"message": message} | ({"session_id": session} if session else {}) | more
+    answer = host.run(agent, body, headers=LATER)
+    assert answer.status_code == 202, answer.text
+    return answer.json()
+
+
+def cancel(turn) -> requests.Response:
+    """Cancel a turn."""
+    return requests.post(f"{turn['turn_url']}/cancel", timeout=30)
+
+
+def has_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: str):
+    """Run one more turn of a session: the model accepts what it is sent; gives that."""
+    model.plan({"text": "And so on."})
+    answer = host.run(agent, {"message": "go on", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    return model.requests()[-1]["body"]["input"]
+
+
+def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, model: PracticeModel):
+    """What was streamed stays as a valid transcript, the waiting client is told, and the session goes on."""
+    model.plan({"text": "This is a long answer. " * 40, **SLOW})
+    session = f"s-{uuid4().hex}"
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(people.run, "Talker", {"message": "talk", "session_id": session})
+        wait_until(model.requests)
+        running = wait_until(
+            lambda: (people.state("Talker", session) or {}) and people.session("Talker", session)["running_turn_id"]
+        )
+        url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/{running}"
+        time.sleep(0.5)
+        assert cancel({"turn_url": url}).status_code == 202
+        answer = waiting.result(30)
+    assert answer.status_code == 409, answer.text
+    assert (answer.json()["turn_status"], answer.json()["turn_id"]) == ("cancelled", running)
+    turn = people.end_of_turn(url)
+    assert (turn["status"], turn["error"]["type"]) == ("cancelled", "TurnCancelledError")
+    again = cancel({"turn_url": url})
+    assert (again.status_code, again.json()["status"]) == (200, "cancelled")
+    told = said(people.session("Talker", session))
+    assert told[0] == ("user", "talk")
+    assert told[1][0] == "assistant"
+    assert ("This is a long answer. " * 40).startswith(told[1][1])
+    assert len(told[1][1]) > 4
+    sent = has_next_turn(people, model, "Talker", session)
+    assert told[1][1] in json.dumps(sent)
+
+
+@pytest.mark.parametrize("tool", ["rest", "block"])
+def test_a_turn_is_cancelled_in_the_middle_of_a_tool(people: AgentHost, model: PracticeModel, book: Path, tool):
+    """The turn ends without the tool's end, its call has a result, and the next turn is accepted."""
+    model.plan({"calls": [{"name": tool, "arguments": {"seconds": 5}}]}, {"text": "Never said."})
+    turn = start(people, "Rester", "rest")
+    wait_until(lambda: "ing" in book.read_text())
+    began = time.monotonic()
+    assert cancel(turn).status_code == 202
+    ended = people.end_of_turn(turn["turn_url"])
+    assert time.monotonic() - began < 4
+    assert ended["status"] == "cancelled"
+    assert "ed" not in book.read_text().replace("ing", "")
+    sent = has_next_turn(people, model, "Rester", turn["session_id"])
+    assert [item["type"] for item in sent if item["type"].startswith("function_call")] == [
+        "function_call",
+        "function_call_output",
+    ]
+    assert len(model.requests()) == 2
+
+
+def test_a_turn_is_cancelled_while_it_waits_in_the_queue(people: AgentHost, model: PracticeModel):
+    """A waiting turn leaves the queue at once, nothing of it is stored, and who waits behind it runs."""
+    model.plan({"text": "A slow answer. " * 10, **SLOW}, {"text": "third"})
+    first = start(people, "Talker", "one")
+    wait_until(model.requests)
+    second, third = (start(people, "Talker", text, first["session_id"]) for text in ("two", "three"))
+    wait_until(lambda: len(people.session("Talker", first["session_id"])["queued_turn_ids"]) == 2)
+    assert cancel(second).status_code == 202
+    assert people.end_of_turn(second["turn_url"])["status"] == "cancelled"
+    assert requests.get(first["turn_url"], timeout=30).json()["status"] == "running"
+    assert cancel(second).status_code == 200
+    assert people.end_of_turn(third["turn_url"])["response"] == "third"
+    texts = [text for _, text in said(people.session("Talker", first["session_id"])) if len(text) < 10]
+    assert texts == ["one", "three", "third"]
+
+
+def test_what_has_ended_or_is_unknown_cannot_be_cancelled(people: AgentHost):
+    """A completed turn is a 409 that says so, an unknown one a 404."""
+    answer = people.run("Talker", {"message": "hi"})
+    url = f"{people.url}/api/agents/Talker/sessions/{answer.json()['session_id']}/turns"
+    done = cancel({"turn_url": f"{url}/{answer.json()['turn_id']}"})
+    assert done.status_code == 409
+    assert "completed" in done.json()["detail"]
+    assert done.json()["turn_status"] == "completed"
+    assert cancel({"turn_url": f"{url}/unknown"}).status_code == 404
+
+
+def test_cancelling_twice_is_cancelling_once(people: AgentHost, model: PracticeModel, book: Path):
+    """Many cancels at once all succeed, and the turn ends once."""
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 5}}]})
+    turn = start(people, "Rester", "rest")
+    wait_until(lambda: "resting" in book.read_text())
+    with ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(cancel, [turn] * 5))
+    assert {answer.status_code for answer in answers} <= {200, 202}
+    assert people.end_of_turn(turn["turn_url"])["status"] == "cancelled"
+    assert [one["status"] for one in people.session("Rester", turn["session_id"])["turns"]] == ["cancelled"]
+
+
+def test_a_turn_that_interrupts_takes_the_running_ones_place(people: AgentHost, model: PracticeModel):
+    """The running turn is cancelled, what it had said stays, the new turn sees it and runs before those that wait."""
+    model.plan({"text": "This is a long answer. " * 40, **SLOW}, {"text": "interrupted"}, {"text": "queued"})
+    first = start(people, "Talker", "one")
+    wait_until(model.requests)
+    waiting = start(people, "Talker", "two", first["session_id"])
+    wait_until(lambda: people.session("Talker", first["session_id"])["queued_turn_ids"])
+    time.sleep(0.5)
+    answer = people.run("Talker", {"message": "stop!", "session_id": first["session_id"], "policy": "interrupt"})
+    assert (answer.status_code, answer.json().get("response")) == (200, "interrupted"), answer.text
+    assert people.end_of_turn(first["turn_url"])["status"] == "cancelled"
+    assert people.end_of_turn(waiting["turn_url"])["response"] == "queued"
+    roles = [role for role, _ in said(people.session("Talker", first["session_id"]))]
+    assert roles == ["user", "assistant"] * 3
+    assert len(model.requests()[1]["body"]["input"]) == 3
+
+
+def test_of_several_interrupts_the_last_one_wins(people: AgentHost, model: PracticeModel, book: Path):
+    """Turns that interrupt while the running one is still being cancelled are cancelled by the last of them."""
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 20}}]})
+    first = start(people, "Rester", "one")
+    wait_until(lambda: "resting" in book.read_text())
+    others = [start(people, "Rester", f"no {n}", first["session_id"], policy="interrupt") for n in range(4)]
+    ended = [people.end_of_turn(turn["turn_url"]) for turn in (first, *others)]
+    assert ended[0]["status"] == "cancelled"
+    assert {turn["status"] for turn in ended[1:]} <= {"cancelled", "completed"}
+    assert "completed" in [turn["status"] for turn in ended[1:]]
+    session = people.session("Rester", first["session_id"])
+    assert (session["running_turn_id"], session["queued_turn_ids"]) == (None, [])
+    assert session["turns"][-1]["status"] == "completed"
