@@ -64,7 +64,7 @@ class TurnClient:
             if await self.read(request.turn_id) is None:
                 raise
 
-    async def start_once(self, request: TurnRequest) -> Turn | None:
+    async def start_once(self, request: TurnRequest, key: str) -> Turn | None:
         """Start a turn whose client may have asked before, under the same key.
 
         A turn that has ended is found by its orchestration or, when that has been purged, by its receipt.
@@ -73,6 +73,7 @@ class TurnClient:
 
         Args:
             request: what was asked, with its hash.
+            key: the client's, by which the turn's id was made.
 
         Returns:
             The turn when it has ended before, else None: it is under way.
@@ -86,7 +87,7 @@ class TurnClient:
             known = await self.read(request.turn_id)  # of several at once one has started it, perhaps with another body
         if known is not None and not _is_same(known.request, request):
             raise IdempotencyKeyReusedError(
-                "this Idempotency-Key was used for another request: send the same body again, or another key"
+                f"Idempotency-Key {key!r} was used for another request: send the same body again, or another key"
             )
         return known if known is not None and known.outcome is not None else None
 

@@ -40,7 +40,8 @@ async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
     )
     request = _turn_request(agent, call)
     headers = turn_headers(request)
-    ended = await (client.start_once(request) if call.idempotency_key else client.start(request))
+    key = call.idempotency_key
+    ended = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(base_url(req), request)
     if not call.wait:
         return json_answer(HTTPStatus.ACCEPTED, accepted_view(request) | urls, headers | {"Location": urls["turn_url"]})
