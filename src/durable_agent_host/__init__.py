@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.durable.entity import DurableAgentEntity
     from durable_agent_host.settings import Settings
+    from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
 
-__all__ = ["DurableAgentApp", "DurableAgentEntity", "Settings"]
+__all__ = ["DurableAgentApp", "DurableAgentEntity", "Settings", "ToolCall", "current_tool_call", "durable_tool"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,9 @@ def __getattr__(name: str) -> Any:
         "DurableAgentApp": "durable_agent_host.app",
         "DurableAgentEntity": "durable_agent_host.durable.entity",
         "Settings": "durable_agent_host.settings",
+        "ToolCall": "durable_agent_host.tool_calls",
+        "current_tool_call": "durable_agent_host.tool_calls",
+        "durable_tool": "durable_agent_host.tool_calls",
     }.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
