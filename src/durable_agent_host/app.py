@@ -1,5 +1,6 @@
 """The composition root: a Functions app that hosts agents durably."""
 
+import math
 import os
 import re
 import threading
@@ -208,16 +209,16 @@ def open_turn_log(settings: Settings, environment: Mapping[str, str] = os.enviro
     Raises:
         SettingError: the setting has no meaning, or what it needs is not there.
     """
-    log = choose_turn_log(settings.turn_log, environment)
+    log = choose_turn_log(settings, environment)
     sweep_regularly(log, older_than_seconds=settings.turn_log_retention_hours * 3600)
     return log
 
 
-def choose_turn_log(setting: str, environment: Mapping[str, str] = os.environ) -> TurnLog:
-    """Make the turn log that a setting asks for.
+def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.environ) -> TurnLog:
+    """Make the turn log that the settings ask for.
 
     Args:
-        setting: `Settings.turn_log`.
+        settings: which store; a database that forgets by itself is told how long logs are kept.
         environment: says whether the app runs in the embedded host, and names the app's storage account.
 
     Returns:
@@ -227,6 +228,7 @@ def choose_turn_log(setting: str, environment: Mapping[str, str] = os.environ) -
         SettingError: the setting has no meaning, or what it needs is not there.
     """
     data = environment.get("FUNCTIONS_HOST_DATA")
+    setting = settings.turn_log
     if not setting:
         setting = f"sqlite:{Path(data, 'turn-log.sqlite')}" if data else "blob"
     kind, _, place = setting.partition(":")
@@ -242,7 +244,7 @@ def choose_turn_log(setting: str, environment: Mapping[str, str] = os.environ) -
         case "redis" | "rediss" if place:
             from durable_agent_host.stores.redis import RedisTurnLog  # noqa: PLC0415
 
-            return RedisTurnLog(setting)
+            return RedisTurnLog(setting, kept_seconds=math.ceil(settings.turn_log_retention_hours * 3600))
         case _:
             raise SettingError(
                 f"DURABLE_AGENT_HOST_TURN_LOG is {setting!r}: set it to 'sqlite:PATH', 'blob' or 'redis://HOST:PORT', "
