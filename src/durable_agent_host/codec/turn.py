@@ -45,7 +45,9 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         A dictionary that JSON can hold, by the names of `TurnOutcome`.
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
-    wire["pending"] = [dict(call) for call in outcome.pending]
+    del wire["pending"]
+    if outcome.pending:  # documents of before have none
+        wire["pending"] = [dict(call) for call in outcome.pending]
     return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 
