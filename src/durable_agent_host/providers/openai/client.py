@@ -17,7 +17,11 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Me
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.openai.closing import closed_messages
 from durable_agent_host.providers.openai.items import attach_items, complete_item, groups_of, item_of, stamp_of
-from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
+from durable_agent_host.providers.openai.replay import (
+    replayable_messages,
+    with_valid_ids,
+    without_lone_surrogates,
+)
 from durable_agent_host.turns.fold import fold_updates
 
 _ENCRYPTED = "reasoning.encrypted_content"
@@ -74,7 +78,7 @@ class _KeepsItems:
             messages = closed_messages(messages)
         messages = replayable_messages(messages, stored=stored, keeps_reasoning=self._sends_as_it_is)
         prepared: dict[str, Any] = await client._prepare_options(messages, options)
-        prepared["input"] = with_valid_ids(prepared["input"])
+        prepared["input"] = without_lone_surrogates(with_valid_ids(prepared["input"]))
         if self.always_encrypted and _ENCRYPTED not in (include := list(prepared.get("include") or [])):
             # The client asks for it on the first turn alone; a continuation that the service forgets needs it all.
             prepared["include"] = [*include, _ENCRYPTED]

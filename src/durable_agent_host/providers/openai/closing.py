@@ -87,7 +87,7 @@ def _unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]
 def _is_function(content: Content) -> bool:
     """Tell whether a content is sent as a call of a function tool."""
     mark = stamp_of(content)
-    return content.type == "function_call" and (mark is None or mark["type"] == "function_call")
+    return content.type == "function_call" and (mark is None or mark.get("type") == "function_call")
 
 
 def _marked(content: Content) -> Content:

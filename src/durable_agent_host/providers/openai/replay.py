@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.providers.openai.closing import NEEDS_ANSWER
 from durable_agent_host.providers.openai.forgotten import GONE, with_contents
 from durable_agent_host.providers.openai.items import Item, groups_of, item_of, stamp_of
@@ -23,6 +23,27 @@ from durable_agent_host.providers.openai.items import Item, groups_of, item_of, 
 MAX_ID_CHARACTERS: Final = 64
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ID_IS_OPTIONAL: Final = frozenset({"message", "function_call"})
+_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    "message": ("content", "role"),
+    "function_call": ("call_id", "name", "arguments"),
+    "code_interpreter_call": ("id", "code", "container_id"),
+    "web_search_call": ("id", "action"),
+    "file_search_call": ("id", "queries"),
+    "mcp_call": ("id", "name", "server_label", "arguments"),
+    "mcp_list_tools": ("id", "server_label", "tools"),
+    "mcp_approval_request": ("id", "name", "server_label", "arguments"),
+    "image_generation_call": ("id", "result"),
+    "shell_call": ("call_id", "action"),
+    "shell_call_output": ("call_id", "output"),
+    "custom_tool_call": ("call_id", "name", "input"),
+}
+"""Type of item → the fields without which the API refuses it."""
+
+_NEVER_SENT: Final = frozenset(
+    {"code_interpreter_tool_call", "code_interpreter_tool_result", "search_tool_call", "search_tool_result"}
+    | {"image_generation_tool_call", "image_generation_tool_result"}
+)
+"""Contents that the framework's client leaves out when they have no stamp."""
 
 
 def replayable_messages(
@@ -40,10 +61,54 @@ def replayable_messages(
     Returns:
         The same messages, or copies where something was left out.
     """
+    shaped = _without_foreign_media([_with_whole_items(message) for message in messages])
     return [
         _replayable(message, stored=stored, keeps_reasoning=keeps_reasoning) if message.role == "assistant" else message
-        for message in messages
+        for message in shaped
     ]
+
+
+def _with_whole_items(message: Message) -> Message:
+    """Take the stamp off contents that have lost their shape: the item that they stood for cannot be sent."""
+    changed: list[Content] = []
+    for group in groups_of(message.contents):
+        changed += group if stamp_of(group[0]) is None or _is_whole(group) else [_unstamped(one) for one in group]
+    return message if changed == list(message.contents) else with_contents(message, changed)
+
+
+def _is_whole(group: Sequence[Content]) -> bool:
+    try:
+        item = item_of(group)
+    except (AttributeError, KeyError, TypeError):
+        return False
+    return all(item.get(name) is not None for name in _REQUIRED.get(item["type"], ()))
+
+
+def _unstamped(content: Content) -> Content:
+    changed = copy.copy(content)
+    marks = {STAMP, PART_OF}
+    changed.additional_properties = {name: v for name, v in content.additional_properties.items() if name not in marks}
+    return changed
+
+
+def _without_foreign_media(messages: Sequence[Message]) -> list[Message]:
+    """Show what an assistant of another provider showed as the user's: the API takes no image from an assistant."""
+    shown: list[Message] = []
+    for message in messages:
+        media = [one for one in message.contents if message.role == "assistant" and _is_media(one)]
+        if not media:
+            shown.append(message)
+            continue
+        if rest := [content for content in message.contents if not _is_media(content)]:
+            shown.append(with_contents(message, rest))
+        shown.append(Message("user", media))
+    return shown
+
+
+def _is_media(content: Content) -> bool:
+    return (
+        content.type in {"data", "uri", "hosted_file"} and not {STAMP, PART_OF} & content.additional_properties.keys()
+    )
 
 
 def _replayable(message: Message, *, stored: bool, keeps_reasoning: Callable[[Content], bool]) -> Message:
@@ -81,6 +146,8 @@ def _goes_with(group: Sequence[Content], following: Sequence[Content] | None, *,
     sealed = any(content.protected_data or content.additional_properties.get("encrypted_content") for content in group)
     if not sealed or not group[0].id or following is None or _is_gone(following):
         return False
+    if following[0].type in _NEVER_SENT and stamp_of(following[0]) is None:
+        return False
     # An answer without its id after stored reasoning is the recorded rejection.
     return not (stored and following[0].type == "text" and stamp_of(following[0]) is None)
 
@@ -112,10 +179,11 @@ def _told(item: Item) -> str:
 
 
 def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
-    """Give every function call ids that the API takes.
+    """Give every item ids that the API takes.
 
     Call ids over 64 characters come from other providers, item ids that come twice or have other characters from
-    histories that lost their own. The new ids follow from the old ones, so they are the same on every turn.
+    histories that lost their own. The new ids follow from the old ones, so they are the same on every turn. An item
+    of another kind that comes a second time is the same item, and is left out.
 
     Guarantee: pure.
 
@@ -129,13 +197,41 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
     seen: dict[str, int] = {}
     for item in items:
         changed = dict(item)
-        call_id = changed.get("call_id")
+        call_id, item_id, kind = changed.get("call_id"), changed.get("id"), changed.get("type")
         if isinstance(call_id, str) and len(call_id) > MAX_ID_CHARACTERS:
             changed["call_id"] = "call_" + derived_id(call_id)
-        item_id = changed.get("id")
-        if changed.get("type") == "function_call" and item_id is not None:
-            if not _GOOD_ID.fullmatch(str(item_id)) or not str(item_id).startswith("fc_") or item_id in seen:
-                changed["id"] = "fc_" + derived_id(str(item_id), str(call_id), str(seen.get(str(item_id), 0)))
-            seen[str(item_id)] = seen.get(str(item_id), 0) + 1
+        if item_id is not None and kind != "item_reference":
+            times = seen.get(str(item_id), 0)
+            seen[str(item_id)] = times + 1
+            is_good = _GOOD_ID.fullmatch(str(item_id)) is not None and not times
+            if kind == "function_call" and not (is_good and str(item_id).startswith("fc_")):
+                changed["id"] = "fc_" + derived_id(str(item_id), str(call_id), str(times))
+            elif kind == "message" and not is_good:
+                del changed["id"]
+            elif kind != "function_call" and not is_good:
+                continue
         valid.append(changed)
     return valid
+
+
+def without_lone_surrogates(value: Any) -> Any:
+    """Write texts so that UTF-8 can carry them: half of a surrogate pair becomes the replacement character.
+
+    A model can cut a text within a character, and the client's JSON has no escapes for that: the session could never
+    send anything again. What is stored keeps it.
+
+    Guarantee: pure.
+
+    Args:
+        value: JSON values at any depth.
+
+    Returns:
+        The same value, or a copy where something changed.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [without_lone_surrogates(one) for one in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {name: without_lone_surrogates(one) for name, one in cast("dict[str, Any]", value).items()}
+    return value

@@ -1,0 +1,99 @@
+"""What is sent of histories that lost something: items without their shape, ids that are none, images, cut texts."""
+
+import pytest
+from agent_framework import Content, Message
+from agent_framework_openai import OpenAIChatClient
+
+from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.providers.openai import adapt_client
+from durable_agent_host.providers.openai.items import attach_items
+from durable_agent_host.providers.openai.replay import with_valid_ids, without_lone_surrogates
+from practice_model.rules import Rules, check_request
+from practice_model.store import Store
+
+CODE = {
+    "type": "code_interpreter_call",
+    "id": "ci_1",
+    "code": "1",
+    "container_id": "cntr_1",
+    "outputs": [],
+    "status": "completed",
+}
+SEARCH = {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "x"}, "status": "completed"}
+SAID = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "hi", "annotations": []}],
+}
+
+
+async def sent(*messages, **options):
+    """Give what is sent before the new message; a strict model accepts it."""
+    client = adapt_client(OpenAIChatClient(model="m", api_key="k"))
+    prepared = await client._prepare_options([*messages, Message("user", ["go on"])], {"store": False} | options)
+    body = {"model": "m", "input": prepared["input"], "store": False}
+    assert check_request(body, Store(), Rules(annotations_required=True), now=0.0) is None
+    return prepared["input"][:-1]
+
+
+def response(*items):
+    return attach_items([], items)
+
+
+@pytest.mark.parametrize("lost", ["code_interpreter_tool_result", "code_interpreter_tool_call"])
+async def test_an_item_that_lost_a_content_stays_out_and_the_rest_is_sent(lost):
+    """A hosted call without its result, or the reverse, is no item any more."""
+    contents = [content for content in response(CODE, SEARCH, SAID) if content.type != lost]
+    kinds = [item["type"] for item in await sent(Message("assistant", contents))]
+    assert kinds == ["web_search_call", "message"]
+
+
+@pytest.mark.parametrize("mark", [{"provider": "openai"}, {"provider": "openai", "type": "code_interpreter_call"}])
+async def test_a_stamp_of_no_shape_is_no_stamp(mark):
+    """The content goes as what it is."""
+    said = Content("text", text="hi", additional_properties={STAMP: mark})
+    (item,) = await sent(Message("assistant", [said]))
+    assert item["content"] == SAID["content"]
+
+
+async def test_reasoning_before_something_that_is_not_sent_stays_out():
+    """A hosted call that lost its stamp is not sent by the framework, and its reasoning would stand alone."""
+    thought = Content("text_reasoning", id="rs_1", text="hm", protected_data="sealed")
+    run = Content("code_interpreter_tool_call", call_id="ci_1", inputs=[Content.from_text("1")])
+    client = adapt_client(OpenAIChatClient(model="m", api_key="k"))
+    message = Message("assistant", [thought, run, Content.from_text("hi")])
+    prepared = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
+    assert [item["type"] for item in prepared["input"]] == ["message", "message"]
+
+
+@pytest.mark.parametrize("uri", ["data:image/png;base64,AAAA", "https://example.com/a.png"])
+async def test_an_image_of_an_assistant_is_shown_as_the_users(uri):
+    """The API takes no image from an assistant; its words stay its own."""
+    image = Content.from_uri(uri, media_type="image/png")
+    said, shown = await sent(Message("assistant", [Content.from_text("See:"), image]))
+    assert (said["role"], [part["type"] for part in said["content"]]) == ("assistant", ["output_text"])
+    assert (shown["role"], [part["type"] for part in shown["content"]]) == ("user", ["input_image"])
+    (alone,) = await sent(Message("assistant", [image]))
+    assert alone["role"] == "user"
+
+
+def test_an_item_that_comes_twice_is_sent_once():
+    """Messages lose the id the second time, since their words may differ; other items are the same item."""
+    items = with_valid_ids([CODE, SAID, CODE, SAID])
+    assert items == [CODE, SAID, {name: value for name, value in SAID.items() if name != "id"}]
+
+
+@pytest.mark.parametrize("item_id", ["msg_" + "x" * 70, "msg ü", ""])
+def test_an_id_that_the_service_refuses_is_not_sent(item_id):
+    """A message goes without it; an item that has to have one stays out."""
+    assert "id" not in with_valid_ids([SAID | {"id": item_id}])[0]
+    assert with_valid_ids([CODE | {"id": item_id}]) == []
+
+
+def test_half_a_surrogate_pair_becomes_the_replacement_character():
+    """Whole pairs and everything else stay; the argument is not changed."""
+    value = {"a": ["x\ud800y", "\ud83d\ude00", "ü😀"], "b": 1}
+    assert without_lone_surrogates(value) == {"a": ["x\ufffdy", "😀", "ü😀"], "b": 1}
+    assert value["a"][0] == "x\ud800y"
