@@ -20,9 +20,11 @@ from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.listener import TurnListener
 from durable_agent_host.durable.mcp import answer_tool_call
 from durable_agent_host.durable.register import register_agent_entity, register_route, register_turn_functions
+from durable_agent_host.durable.retries import RetryPolicy
 from durable_agent_host.durable.run import AgentRunner
 from durable_agent_host.durable.tend import TurnStopper
 from durable_agent_host.durable.wakeups import Wakeups
+from durable_agent_host.durable.work import RunLimits
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.http.adapter import adapt_http_function
 from durable_agent_host.http.handlers import Host
@@ -184,7 +186,19 @@ class DurableAgentApp(AgentFunctionApp):
     def _setup_agent_entity(
         self, agent: SupportsAgentRun, agent_name: str, callback: AgentResponseCallbackProtocol | None
     ) -> None:
-        runner = AgentRunner(agent_name, agent, openai, listener=TurnListener(callback), open_log=self._open_log)
+        retry_policy = RetryPolicy(
+            retries=self.settings.model_attempts - 1,
+            first_seconds=self.settings.model_retry_seconds,
+            most_seconds=self.settings.model_retry_most_seconds,
+        )
+        runner = AgentRunner(
+            agent_name,
+            agent,
+            openai,
+            listener=TurnListener(callback),
+            open_log=self._open_log,
+            limits=RunLimits(self.settings.turn_timeout_seconds, retry_policy),
+        )
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
 

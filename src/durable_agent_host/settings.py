@@ -28,6 +28,14 @@ class Settings:
             default 518400 (6 days), at most what a turn's log is kept: it would be swept away under the waiting turn.
         activity_attempts: how often a turn's activity is tried when it fails for reasons that are not the agent's,
             the platform's among them. Default 3, with pauses of 2 and 8 seconds.
+        turn_timeout_seconds: how long an agent may work on a turn, in one attempt of it; the turn fails then. Seconds,
+            default 1800: on Azure, ``functionTimeout`` of host.json has to be longer.
+        model_attempts: how often a model call is made when it fails for reasons that pass: 429, 5xx, a connection that
+            breaks. Default 5; 1 for no retries.
+        model_retry_seconds: the wait before the second attempt, half of it by chance; doubled each time. Seconds,
+            default 0.5.
+        model_retry_most_seconds: the longest wait; a service that asks for a longer one fails the turn. Seconds,
+            default 30.
         turn_log: where turns are logged while they run: ``sqlite:PATH``, ``blob`` (the app's storage account) or
             ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
         turn_log_retention_hours: how long the log of a turn is kept after its last entry; clients that come later get
@@ -44,6 +52,10 @@ class Settings:
     lease_seconds: float = 30.0
     approval_timeout_seconds: float = 6 * 24 * 3600.0
     activity_attempts: int = 3
+    turn_timeout_seconds: float = 1800.0
+    model_attempts: int = 5
+    model_retry_seconds: float = 0.5
+    model_retry_most_seconds: float = 30.0
     turn_log: str = ""
     turn_log_retention_hours: float = 168.0
     stream_heartbeat_seconds: float = 15.0
@@ -78,6 +90,10 @@ class Settings:
             lease_seconds=_number(environment, "LEASE_SECONDS", cls.lease_seconds),
             approval_timeout_seconds=approval_timeout,
             activity_attempts=_count(environment, "ACTIVITY_ATTEMPTS", cls.activity_attempts),
+            turn_timeout_seconds=_number(environment, "TURN_TIMEOUT_SECONDS", cls.turn_timeout_seconds),
+            model_attempts=_count(environment, "MODEL_ATTEMPTS", cls.model_attempts),
+            model_retry_seconds=_number(environment, "MODEL_RETRY_SECONDS", cls.model_retry_seconds),
+            model_retry_most_seconds=_number(environment, "MODEL_RETRY_MOST_SECONDS", cls.model_retry_most_seconds),
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
             turn_log_retention_hours=retention_hours,
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),

@@ -99,6 +99,7 @@ class AgentRunner:
         attempt = await Attempt.open(self._open_log(), request, self._provider.finished_calls)
         if (known := attempt.outcome) is not None:
             return known
+        was_cancelled = was_cancelled or await _is_cancelled(attempt)
         work = AgentWork(
             hosted=self._hosted,
             provider=self._provider,
@@ -169,15 +170,15 @@ class AgentRunner:
                     return "ended"
                 if loop.time() >= deadline:
                     return "timed out"
-                if not work.was_cancelled and await _is_cancelled(work):
+                if not work.was_cancelled and await _is_cancelled(work.attempt):
                     return "cancelled"
 
 
-async def _is_cancelled(work: AgentWork) -> bool:
+async def _is_cancelled(attempt: Attempt) -> bool:
     try:
-        return await work.attempt.is_cancel_requested()
+        return await attempt.is_cancel_requested()
     except LogError as error:
-        _LOGGER.warning("turn %s: cannot look for a cancel: %s", work.request.turn_id, error)
+        _LOGGER.warning("turn log %s: cannot look for a cancel: %s", attempt.log_id, error)
         return False
 
 
