@@ -1,33 +1,173 @@
-"""Streamed updates to the stored response: how a stream was cut changes nothing."""
+"""Streamed updates to the stored response: how a stream was cut changes nothing, and nothing is lost."""
 
 import json
-import os
+from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 
-import pytest
-from agent_framework import Agent, AgentResponseUpdate, Content
-from agent_framework_openai import OpenAIChatClient
+from agent_framework import AgentResponseUpdate, Content
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.message import encode_response_entry
-from durable_agent_host.providers.openai import complete_call
-from durable_agent_host.turns.fold import fold_updates
-from tests.kit import RECORDINGS, PracticeModel, start_model
+from durable_agent_host.codec.content import encode_content
+from durable_agent_host.providers import openai as provider
+from durable_agent_host.turns.fold import fold_contents, fold_part, fold_updates, whole_updates
+from practice_model.grammar import stream_events
+from tests.durable_agent_host.streams import cut_elsewhere, parsed_whole, stored, stored_all, updates_of
 
-SCRIPT = "import math\nprint(math.pi)\n# größer 😀\n"
-ANSWER = "It is 3.14159, größer 😀."
-HOSTED = {
-    "ci_1": (
-        Content(
-            "code_interpreter_tool_call",
-            call_id="ci_1",
-            inputs=[Content.from_text(SCRIPT)],
-            additional_properties={"container_id": "cntr_1"},
-        ),
-        Content("code_interpreter_tool_result", call_id="ci_1", outputs=[Content.from_text("3.14159\n")]),
-    )
-}
+# --- generated answers of the Responses API ----------------------------------------------------------------------
+
+TEXT = st.text(max_size=40)
+SOME_TEXT = st.text(min_size=1, max_size=40)
+
+
+@st.composite
+def citations(draw, text):
+    """Citations of a text, by offsets."""
+    places = draw(st.lists(st.tuples(st.integers(0, len(text)), st.integers(0, len(text))), max_size=3))
+    return [
+        {"type": "url_citation", "url": f"https://example.com/{n}", "title": "t", "start_index": a, "end_index": b}
+        for n, (a, b) in enumerate(places)
+    ]
+
+
+@st.composite
+def items(draw):
+    """The output of one model call: items of several types, each with ids of its own."""
+    made = []
+    for number in range(draw(st.integers(0, 5))):
+        kind = draw(st.sampled_from(["message", "reasoning", "function_call", "code_interpreter_call", "mcp_call"]))
+        item = {"type": kind, "id": f"{kind}_{number}", "status": "completed"}
+        if kind == "message":
+            texts = draw(st.lists(SOME_TEXT, min_size=1, max_size=2))
+            item |= {"role": "assistant", "content": []}
+            for text in texts:
+                part = {"type": "output_text", "text": text, "annotations": draw(citations(text)), "logprobs": []}
+                item["content"].append(part)
+        elif kind == "reasoning":
+            summary = draw(st.lists(SOME_TEXT, max_size=3))
+            item |= {"summary": [{"type": "summary_text", "text": text} for text in summary]}
+            item |= {"encrypted_content": "gAAAA"}
+            del item["status"]
+        elif kind == "function_call":
+            arguments = draw(st.one_of(SOME_TEXT, st.builds(json.dumps, st.dictionaries(TEXT, st.integers()))))
+            item |= {"id": f"fc_{number}", "call_id": f"call_{number}", "name": "f", "arguments": arguments}
+        elif kind == "code_interpreter_call":
+            outputs = draw(st.lists(st.builds(lambda logs: {"type": "logs", "logs": logs}, SOME_TEXT), max_size=2))
+            item |= {"id": f"ci_{number}", "code": draw(SOME_TEXT), "container_id": "cntr_1", "outputs": outputs}
+        else:
+            item |= {
+                "id": f"mcp_{number}",
+                "name": "m",
+                "server_label": "s",
+                "arguments": "{}",
+                "output": draw(SOME_TEXT),
+            }
+        made.append(item)
+    return made
+
+
+@st.composite
+def answers(draw):
+    """A finished response."""
+    usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    body = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
+    return body | {"output": draw(items()), "usage": usage, "tools": [], "parallel_tool_calls": True}
+
+
+def interleaved(events, seed):
+    """Mix the events of the items; those of one item stay in order, and so do the first and the last events."""
+    draw = Random(seed)
+    lanes = {}
+    for event in events:
+        if "output_index" in event:
+            lanes.setdefault(event["output_index"], []).append(event)
+    mixed = []
+    while lanes:
+        place = draw.choice(sorted(lanes))
+        mixed.append(lanes[place].pop(0))
+        if not lanes[place]:
+            del lanes[place]
+    outside = [number for number, event in enumerate(events) if "output_index" not in event]
+    first = [events[number] for number in outside if number < len(events) - 1]
+    return [*first, *mixed, events[-1]]
+
+
+@given(answers(), st.integers(1, 9), st.integers(), st.integers())
+def test_cutting_and_mixing_a_stream_changes_nothing(answer, size, cut_seed, mix_seed):
+    """Any cut and any mix of items gives what the provider says at the end, parsed without a stream."""
+    whole = fold_updates(updates_of(stream_events(answer, 1000)), provider)
+    other = cut_elsewhere(interleaved(stream_events(answer, size), mix_seed), cut_seed)
+    folded = fold_updates(updates_of(other), provider)
+    assert stored_all(folded) == stored_all(whole)
+    assert plain(stored(whole)) == plain(stored(parsed_whole(answer)))
+
+
+def plain(messages):
+    """Give contents without what the client says twice of a call, and without empty token probabilities."""
+    contents = json.loads(json.dumps([content for message in messages for content in message["contents"]]))
+    for content in contents:
+        ours = content.get("extensionData", {}).get("durableAgentHost", {})
+        properties = ours.get("additional_properties", {})
+        for name in ("status", "logprobs", "openai"):
+            if content["$type"] == "text" or name == "status":
+                properties.pop(name, None)
+    return contents
+
+
+@given(answers(), st.integers(1, 9), st.integers(), st.lists(st.integers(0, 400), max_size=4))
+def test_folding_in_parts_changes_nothing(answer, size, mix_seed, places):
+    """The fold is associative: parts folded first, in any grouping, give the whole."""
+    updates = updates_of(interleaved(stream_events(answer, size), mix_seed))
+    whole = stored_all(fold_updates(updates, provider))
+    cuts = sorted({0, len(updates), *(place % (len(updates) + 1) for place in places)})
+    parts = [fold_part(updates[a:b], provider) for a, b in pairwise(cuts)]
+    assert stored_all(fold_updates([update for part in parts for update in part], provider)) == whole
+    grown = []
+    for part in parts:
+        grown = fold_part([*grown, *part], provider)
+    assert stored_all(fold_updates(grown, provider)) == whole
+
+
+@given(answers(), st.integers(1, 9), st.integers(0, 400))
+def test_folding_what_is_folded_changes_nothing(answer, size, end):
+    """The fold is idempotent, for streams that end early too."""
+    updates = updates_of(stream_events(answer, size))
+    once = fold_updates(updates[: end % (len(updates) + 1)], provider)
+    assert stored(fold_updates(whole_updates(once), provider)) == stored(once)
+
+
+# --- streams of any framework client, without the provider's items -----------------------------------------------
+
+
+@dataclass
+class Piece:
+    """What one call or text of a plain stream is made of."""
+
+    kind: str
+    name: str
+    text: str
+
+
+@st.composite
+def plain_streams(draw):
+    """Texts, calls and code runs of a client that nobody here knows; calls may be mixed, texts stay in order."""
+    kinds = st.sampled_from(["text", "text_reasoning", "function_call", "code_interpreter_tool_call", "later"])
+    drawn = draw(st.lists(st.tuples(kinds, SOME_TEXT), max_size=6))
+    return [Piece(kind, f"c{number}", text) for number, (kind, text) in enumerate(drawn)]
+
+
+def contents_of(piece, cuts):
+    """Give a piece as chunks."""
+    if piece.kind == "later":
+        return [Content("later_type", text=piece.text)]
+    texts = pieces(piece.text, cuts)
+    if piece.kind == "function_call":
+        return [Content.from_function_call(piece.name, "f" if not n else "", arguments=t) for n, t in enumerate(texts)]
+    if piece.kind == "code_interpreter_tool_call":
+        return [Content(piece.kind, call_id=piece.name, inputs=[Content.from_text(text)]) for text in texts]
+    return [Content(piece.kind, text=text) for text in texts]
 
 
 def pieces(text, cuts):
@@ -36,174 +176,205 @@ def pieces(text, cuts):
     return [text[start:end] for start, end in pairwise(places)]
 
 
-def stream(code_cuts, text_cuts):
-    """Give the updates of a code run and a text, as the framework's parser gives them: the result goes first."""
-    result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[])
-    calls = [
-        Content.from_code_interpreter_tool_call(call_id="ci_1", inputs=[Content.from_text(piece)])
-        for piece in pieces(SCRIPT, code_cuts)
-    ]
-    texts = [Content.from_text(piece) for piece in pieces(ANSWER, text_cuts)]
-    contents = [result, *calls, *texts]
+def chunks(stream, cuts):
+    """Give a plain stream as updates of one content."""
+    contents = [content for piece in stream for content in contents_of(piece, cuts)]
     return [AgentResponseUpdate(contents=[content], role="assistant", message_id="m") for content in contents]
 
 
-def complete(messages, updates):
-    """Put the provider's own account of the code run in the place of what the stream says."""
-    for message in messages:
-        rest = [content for content in message.contents if content.call_id not in HOSTED]
-        message.contents = [*HOSTED["ci_1"], *rest]
-    return messages
+CUTS = st.lists(st.integers(0, 99), max_size=20)
 
 
-def as_they_are(messages, updates):
-    """Know no more than the framework."""
-    return messages
+@given(plain_streams(), CUTS, st.integers(0, 200))
+def test_plain_streams_obey_the_laws(stream, cuts, place):
+    """Without the provider's items the fold obeys the same laws, and says what was said."""
+    updates = chunks(stream, cuts)
+    folded = fold_updates(updates, provider)
+    assert stored(folded) == stored(fold_updates(chunks(stream, []), provider))
+    first, second = updates[: place % (len(updates) + 1)], updates[place % (len(updates) + 1) :]
+    parts = [*fold_part(first, provider), *fold_part(second, provider)]
+    assert stored_all(fold_updates(parts, provider)) == stored_all(folded)
+    assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+    assert stored(fold_updates(folded.to_updates(), provider)) == stored(folded)
+    said = [(content.type, whole_text(content)) for message in folded.messages for content in message.contents]
+    assert said == neighbours_joined(stream)
 
 
-def stored(response):
-    """Give a response as it is stored."""
-    return json.dumps(encode_response_entry("turn", response, created_at="now"))
+def whole_text(content):
+    return content.arguments or "".join(part.text for part in content.inputs or ()) or content.text
 
 
-@given(st.lists(st.integers(0, 99), max_size=60), st.lists(st.integers(0, 99), max_size=60))
-def test_cutting_the_stream_elsewhere_changes_nothing(code_cuts, text_cuts):
-    """Any cut of script and text is stored as the uncut stream is."""
-    folded = fold_updates(stream(code_cuts, text_cuts), complete)
-    assert stored(folded) == stored(fold_updates(stream([], []), complete))
-    call, result, text = folded.messages[0].contents
-    assert [part.text for part in call.inputs] == [SCRIPT]
-    assert [part.text for part in result.outputs] == ["3.14159\n"]
-    assert text.text == ANSWER
+def neighbours_joined(stream):
+    """Give what a plain stream says: neighbours of one kind of text are one."""
+    said = []
+    for piece in stream:
+        kind = "later_type" if piece.kind == "later" else piece.kind
+        if kind.startswith("text") and said and said[-1][0] == kind:
+            said[-1] = kind, said[-1][1] + piece.text
+        else:
+            said.append((kind, piece.text))
+    return said
 
 
-@given(st.lists(st.integers(0, 99), max_size=60))
-def test_without_the_providers_item_the_script_is_whole_too(cuts):
-    """A stream of a provider without items of its own still becomes one call with the whole script."""
-    calls = [content for content in fold_updates(stream(cuts, []), as_they_are).messages[0].contents if content.inputs]
-    assert ["".join(part.text for part in call.inputs) for call in calls] == [SCRIPT]
+def test_calls_of_parallel_tools_may_be_mixed():
+    """Chunks of calls that run into each other become the calls, in the order in which they began."""
+    mixed = [
+        AgentResponseUpdate(role="assistant", contents=[Content.from_function_call(f"c{n % 3}", "f", arguments=f"{n}")])
+        for n in range(9)
+    ]
+    calls = fold_updates(mixed, provider).messages[0].contents
+    assert [(call.call_id, call.arguments) for call in calls] == [("c0", "036"), ("c1", "147"), ("c2", "258")]
+
+
+def test_a_message_that_starts_with_the_one_before_is_told_once():
+    """Two messages of one answer, the second a longer form of the first, are two texts."""
+    parts = [[{"type": "output_text", "text": text, "annotations": []}] for text in ("Hi", "Hi there")]
+    output = [
+        {"type": "message", "id": f"msg_{n}", "role": "assistant", "status": "completed", "content": content}
+        for n, content in enumerate(parts)
+    ]
+    body = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": output}
+    (message,) = fold_updates(updates_of(stream_events(body)), provider).messages
+    assert [content.text for content in message.contents] == ["Hi", "Hi there"]
+
+
+def test_unknown_events_and_contents_are_kept():
+    """A content that an unknown event brings, and one of an unknown type, are stored as they came."""
+    later = Content("later_type", text="x", additional_properties={"a": [1]})
+    other = Content("data", uri="data:text/plain;base64,eA==", media_type="text/plain")
+
+    class Event:
+        type = "response.later.delta"
+        output_index = 0
+
+    updates = [
+        AgentResponseUpdate(role="assistant", contents=[later], raw_representation=Event()),
+        AgentResponseUpdate(role="assistant", contents=[other, later]),
+    ]
+    (message,) = fold_updates(updates, provider).messages
+    assert message.contents == [later, other, later]
+
+
+def test_results_come_behind_their_calls():
+    """A hosted tool's result that the stream gives out first stands behind its call."""
+    result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[Content.from_text("1")])
+    call = Content.from_code_interpreter_tool_call(call_id="ci_1", inputs=[Content.from_text("print(1)")])
+    updates = [AgentResponseUpdate(role="assistant", contents=[one]) for one in (result, Content.from_text("a"), call)]
+    (message,) = fold_updates(updates, provider).messages
+    assert message.contents == [Content.from_text("a"), call, result]
+
+
+def test_several_model_calls_of_a_turn_stay_apart():
+    """The items of two model calls, with a tool's result between, are in three messages."""
+    call = {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "c",
+        "name": "f",
+        "arguments": "{}",
+        "status": "completed",
+    }
+    text = [{"type": "output_text", "text": "done", "annotations": []}]
+    said = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": text}
+    bodies = [
+        {
+            "id": f"resp_{n}",
+            "object": "response",
+            "created_at": 1,
+            "model": "m",
+            "status": "completed",
+            "output": [item],
+        }
+        for n, item in enumerate((call, said))
+    ]
+    first, second = (updates_of(stream_events(body)) for body in bodies)
+    between = AgentResponseUpdate(role="tool", contents=[Content.from_function_result("c", result="4")])
+    messages = fold_updates([*first, between, *second], provider).messages
+    assert [message.role for message in messages] == ["assistant", "tool", "assistant"]
+    assert stored(fold_updates([*first, *second], provider).messages) == stored([messages[0], messages[2]])
 
 
 def test_no_updates_are_an_empty_response():
     """An agent that says nothing has a response without messages."""
-    assert fold_updates([], complete).messages == []
+    assert fold_updates([], provider).messages == []
+    assert fold_part([], provider) == []
 
 
 def test_live_objects_are_let_go():
-    """The folded response holds no live provider object."""
-    assert fold_updates(stream([3], [4]), complete).raw_representation is None
-
-
-# --- recorded streams, parsed by the real client -----------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def player():
-    """A practice model that plays recordings."""
-    if not RECORDINGS.is_dir():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
-    running = start_model(recordings=RECORDINGS)
-    yield running
-    running.stop()
-
-
-async def updates_of(player: PracticeModel, name: str) -> list[AgentResponseUpdate]:
-    """Let the real client parse a recorded stream."""
-    import httpx2
-
-    player.forget()
-    player.plan({"recording": name})
-    async with httpx2.AsyncClient() as http:
-        import openai
-
-        sdk = openai.AsyncOpenAI(api_key="practice", base_url=player.url, http_client=http, max_retries=0)
-        client = OpenAIChatClient(model="practice", async_client=sdk)
-        client.function_invocation_configuration["enabled"] = False
-        agent = Agent(client, name="Player", default_options={"store": False})
-        return [update async for update in agent.run("play it", stream=True)]
-
-
-def recorded_items(name):
-    """Read the final items of a recorded stream."""
-    lines = (RECORDINGS / "openai-responses" / f"{name}.jsonl").read_text().splitlines()
-    events = [json.loads(line)["data"] for line in lines]
-    return [event["item"] for event in events if event.get("type") == "response.output_item.done"]
-
-
-def output_text(output):
-    return output.get("logs") if output["type"] == "logs" else output["url"]
-
-
-@pytest.mark.recordings
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ci-three-calls-logs-citation",
-        "ci-azure-logs",
-        "ci-factorial",
-        "ci-files-two-calls-citation",
-        "ci-image-output-encrypted-reasoning",
-        "ci-math-tutor",
-    ],
-)
-async def test_recorded_code_runs_are_stored_whole(player, name):
-    """Of a recorded stream the stored response has every code run once, complete, in the recorded order."""
-    updates = await updates_of(player, name)
-    response = fold_updates(updates, complete_call)
-    contents = [content for message in response.messages for content in message.contents]
-    runs = [item for item in recorded_items(name) if item["type"] == "code_interpreter_call"]
-    calls = [content for content in contents if content.type == "code_interpreter_tool_call"]
-    results = [content for content in contents if content.type == "code_interpreter_tool_result"]
-    assert runs
-    assert [call.call_id for call in calls] == [result.call_id for result in results] == [run["id"] for run in runs]
-    assert [[part.text for part in call.inputs] for call in calls] == [[run["code"]] for run in runs]
-    assert [call.additional_properties["container_id"] for call in calls] == [run["container_id"] for run in runs]
-    assert [[output.uri or output.text for output in result.outputs] for result in results] == [
-        [output_text(output) for output in run["outputs"] or []] for run in runs
+    """The folded response holds no live provider object, at any depth."""
+    note = {"type": "citation", "url": "u", "raw_representation": object()}
+    inner = Content.from_text("x", raw_representation=object())
+    contents = [
+        Content.from_text("a", annotations=[note], raw_representation=object()),
+        Content.from_code_interpreter_tool_call(call_id="c", inputs=[inner], raw_representation=object()),
+        Content("function_result", call_id="d", items=[inner], raw_representation=object()),
     ]
-    for call, result in zip(calls, results, strict=True):
-        assert contents.index(result) == contents.index(call) + 1
-    texts = [part["text"] for item in recorded_items(name) if item["type"] == "message" for part in item["content"]]
-    assert "".join(content.text for content in contents if content.type == "text") == "".join(texts)
-    cited = [
-        (note["file_id"], note["start_index"], note["end_index"])
-        for item in recorded_items(name)
-        if item["type"] == "message"
-        for part in item["content"]
-        for note in part["annotations"]
-        if note["type"] == "container_file_citation"
+    updates = [
+        AgentResponseUpdate(role="assistant", contents=[content], raw_representation=object()) for content in contents
     ]
-    kept = [
-        (note["file_id"], region["start_index"], region["end_index"])
-        for content in contents
-        for note in content.annotations or []
-        for region in note["annotated_regions"]
+    response = fold_updates(updates, provider)
+    text, call, result = response.messages[0].contents
+    held = [response, text, call, call.inputs[0], result, result.items[0]]
+    assert [one.raw_representation for one in held] == [None] * 6
+    assert "raw_representation" not in text.annotations[0]
+
+
+def test_updates_are_not_changed():
+    """The fold gives new contents and leaves the updates as they were."""
+    updates = chunks([Piece("text", "a", "hello"), Piece("code_interpreter_tool_call", "b", "print(1)")], [2, 4])
+    before = [encode_content(content) for update in updates for content in update.contents]
+    fold_updates(updates, provider).messages[0].contents[0].additional_properties["x"] = 1
+    assert [encode_content(content) for update in updates for content in update.contents] == before
+
+
+# --- size --------------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_chunks_are_one_content():
+    """A content in 100,000 chunks is the content."""
+    for kind in ("text", "code_interpreter_tool_call", "function_call"):
+        text = "abcde" * 20_000
+        updates = [
+            AgentResponseUpdate(role="assistant", contents=[content])
+            for letter in text
+            for content in contents_of(Piece(kind, "c", letter), [])
+        ]
+        (content,) = fold_updates(updates, provider).messages[0].contents
+        assert len(updates) == 100_000
+        assert whole_text(content) == text
+
+
+def test_ten_thousand_mixed_calls_are_ten_thousand_contents():
+    """10,000 calls whose chunks are mixed are 10,000 contents."""
+    updates = [
+        AgentResponseUpdate(role="assistant", contents=[Content.from_function_call(f"c{n}", "f", arguments=text)])
+        for text in ('{"a":', "1}")
+        for n in range(10_000)
     ]
-    assert kept == cited
+    calls = fold_updates(updates, provider).messages[0].contents
+    assert [(call.call_id, call.arguments) for call in calls] == [(f"c{n}", '{"a":1}') for n in range(10_000)]
 
 
-@pytest.mark.recordings
-@pytest.mark.parametrize("name", ["fn-single", "fn-single-gpt41", "fn-azure"])
-async def test_recorded_arguments_are_kept_byte_for_byte(player, name):
-    """The stored arguments, call ids and item ids of a recorded call are the recorded ones."""
-    updates = await updates_of(player, name)
-    response = fold_updates(updates, complete_call)
-    calls = [c for message in response.messages for c in message.contents if c.type == "function_call"]
-    recorded = [item for item in recorded_items(name) if item["type"] == "function_call"]
-    assert recorded
-    assert [(call.call_id, call.name, call.arguments, call.additional_properties["fc_id"]) for call in calls] == [
-        (item["call_id"], item["name"], item["arguments"], item["id"]) for item in recorded
+# --- stored chunk by chunk ---------------------------------------------------------------------------------------
+
+
+def test_a_script_stored_in_chunks_and_once_more_is_one():
+    """Hundreds of chunks, and the script again at their end, as older clients stored it, are the script once."""
+    script = "".join(f"print({n})\n" for n in range(300))
+    texts = [*pieces(script, range(1, 2000, 6)), script]
+    stored_chunks = [
+        Content.from_code_interpreter_tool_call(
+            call_id="ci_1", inputs=[Content.from_text(text)], additional_properties={"sequence_number": n}
+        )
+        for n, text in enumerate(texts)
     ]
-
-
-@pytest.mark.recordings
-async def test_recorded_encrypted_reasoning_is_kept(player):
-    """Every recorded reasoning item is stored with its id and its encrypted payload."""
-    name = "ci-image-output-encrypted-reasoning"
-    updates = await updates_of(player, name)
-    entry = stored(fold_updates(updates, complete_call))
-    reasoning = [item for item in recorded_items(name) if item["type"] == "reasoning"]
-    assert reasoning
-    for item in reasoning:
-        assert item["id"] in entry
-        assert entry.count(item["encrypted_content"]) == 1
+    result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[Content.from_text("0")])
+    folded = fold_contents([result, *stored_chunks, Content.from_text("a"), Content.from_text("b")])
+    assert [content.type for content in folded] == [
+        "code_interpreter_tool_call",
+        "code_interpreter_tool_result",
+        "text",
+    ]
+    assert [part.text for part in folded[0].inputs] == [script]
+    assert folded[2].text == "ab"
+    assert fold_contents(folded) == folded
