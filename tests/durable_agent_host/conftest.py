@@ -8,6 +8,7 @@ import pytest
 from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_model
 
 LAB = Path(__file__).parent / "apps" / "lab"
+PEOPLE = Path(__file__).parent / "apps" / "people"
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +41,32 @@ def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _lab(practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     with hosted(tmp_path_factory.mktemp("lab"), practice_model, app=LAB, LEDGER=str(_ledger)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def _book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("book") / "book.txt"
+
+
+@pytest.fixture(scope="session")
+def _people(
+    practice_model: PracticeModel, _book: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    with hosted(tmp_path_factory.mktemp("people"), practice_model, app=PEOPLE, LEDGER=str(_book)) as running:
+        yield running
+
+
+@pytest.fixture
+def book(_book: Path) -> Path:
+    """The file to which the tools of the app ``people`` write, empty."""
+    _book.write_text("")
+    return _book
+
+
+@pytest.fixture
+def people(_people: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host with agents whose tools take long or need a person."""
+    return _people
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -12,36 +11,9 @@ import requests
 
 from tests.durable_agent_host.test_scenarios_crash import said
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, PracticeModel, hosted, wait_until
+from tests.kit import AgentHost, PracticeModel, wait_until
 
-PEOPLE = Path(__file__).parent / "apps" / "people"
 LATER = {"x-ms-wait-for-response": "false"}
-
-
-@pytest.fixture(scope="module")
-def _book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("book") / "ledger.txt"
-
-
-@pytest.fixture(scope="module")
-def _people(
-    practice_model: PracticeModel, _book: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("people"), practice_model, app=PEOPLE, LEDGER=str(_book)) as running:
-        yield running
-
-
-@pytest.fixture
-def people(_people: AgentHost, model: PracticeModel) -> AgentHost:
-    """A host with agents whose tools take long or need a person."""
-    return _people
-
-
-@pytest.fixture
-def book(_book: Path) -> Path:
-    """The file to which the tools write, empty."""
-    _book.write_text("")
-    return _book
 
 
 def start(host: AgentHost, agent: str, message: str, session: str | None = None, **more: str):

@@ -3,6 +3,7 @@
 The durable package carries the steps out; here is only their order, so that it can be read and tested without a host.
 """
 
+import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -235,11 +236,17 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     Guarantee: pure.
 
     Args:
-        payload: ``{call_id, approved, reason?, arguments?}``, or a list of such objects.
+        payload: ``{call_id, approved, reason?, arguments?}``, or a list of such objects, or the JSON text of either:
+            the SDK's ``raise_event`` encodes its payload twice.
 
     Returns:
         Call ids and their answers, in the order of the payload.
     """
+    if isinstance(payload, str):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return []
     found: list[tuple[str, dict[str, Any]]] = []
     for one in cast("list[Any]", payload) if isinstance(payload, list) else [payload]:
         if not isinstance(one, dict):

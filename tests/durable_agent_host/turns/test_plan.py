@@ -1,5 +1,7 @@
 """The steps of a turn, driven by hand."""
 
+import json
+
 import pytest
 
 from durable_agent_host.codec.turn import encode_turn_outcome
@@ -141,7 +143,8 @@ def test_a_turn_that_waits_for_people_goes_on_with_all_their_answers():
     """Answers come one by one, in any order; the first one to a call counts; with all of them the agent goes on."""
     drive = suspended().expect(ASKED, Happened("answer", {"call_id": "c2"} | NO))
     drive.expect(ShowWaiting(CALLS[:1], {"c2": NO})).expect(ASKED, Happened("answer", {"call_id": "c2"} | YES))
-    drive.expect(ShowWaiting(CALLS[:1], {"c2": NO})).expect(ASKED, Happened("answer", [{"call_id": "c1"} | YES]))
+    text = json.dumps([{"call_id": "c1"} | YES])  # as the SDK's client sends it
+    drive.expect(ShowWaiting(CALLS[:1], {"c2": NO})).expect(ASKED, Happened("answer", text))
     drive.expect(ShowWaiting((), {"c1": YES, "c2": NO})).expect(RunAgent({"c1": YES, "c2": NO}), OUTCOME)
     assert drive.step == AskSession("commit", OUTCOME)
 
@@ -167,7 +170,8 @@ def test_a_turn_may_wait_for_people_again():
 
 
 @pytest.mark.parametrize(
-    "payload", [None, 5, {}, {"call_id": "c1"}, {"call_id": "c1", "approved": "yes"}, [None], {"call_id": "c9"} | YES]
+    "payload",
+    [None, 5, "no", {}, {"call_id": "c1"}, {"call_id": "c1", "approved": "yes"}, [None], {"call_id": "c9"} | YES],
 )
 def test_an_event_that_is_no_answer_changes_nothing(payload):
     """What anybody may raise as an event does not disturb the turn."""

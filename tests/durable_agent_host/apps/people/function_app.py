@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
+from azure.durable_functions import EntityId
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -72,10 +73,8 @@ async def raise_approval(told: dict, durable: str) -> str:
 @app.orchestration_trigger(context_name="context")
 def run_twice(context):
     """Call the entity's operation twice under one correlation id, at the same time."""
-    entity, payload = context.get_input()
-    import azure.durable_functions as df
-
-    calls = [context.call_entity(df.EntityId(*entity), "run", payload) for _ in range(2)]
+    asked = context.get_input()
+    calls = [context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]) for _ in range(2)]
     answers = yield context.task_all(calls)
     return [answer["messages"][-1]["contents"][-1]["text"] for answer in answers]
 
@@ -83,7 +82,5 @@ def run_twice(context):
 @app.orchestration_trigger(context_name="context")
 def call_once(context):
     """Call the entity's operation once."""
-    entity, payload = context.get_input()
-    import azure.durable_functions as df
-
-    return (yield context.call_entity(df.EntityId(*entity), "run", payload))
+    asked = context.get_input()
+    return (yield context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]))
