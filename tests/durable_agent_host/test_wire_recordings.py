@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from agent_framework import FunctionTool
 
+from durable_agent_host.turns.repair import repair_entries
 from practice_model.recordings import Recordings
 from practice_model.rules import Rules
 from tests.durable_agent_host.wire_lab import Lab
@@ -231,6 +232,7 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
     lab.plan({"recording": name}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None
     assert (await lab.cold_turn("second")).error is None
+    assert repair_entries(lab.session.entries) == (lab.session.entries, [])
     given = [plain(item) for item in lab.service.journal.entries[0]["output"]]
     if not any(item.get("encrypted_content") for item in given):
         # Without its payload a service that stored nothing cannot know the reasoning, nor the ids that ask for it.

@@ -10,9 +10,9 @@ item that it led to, no item comes twice, ids have 1 to 64 characters. Other ser
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from durable_agent_host.codec.packing import pack_entry, unpack_entry
 from durable_agent_host.codec.state import decode_session
@@ -20,13 +20,20 @@ from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.model.session import Session
+from durable_agent_host.turns.repair_items import Tell, mend_items, stamp_of
+from durable_agent_host.turns.stored_contents import Json, extension_of, properties_of, stored_contents
 from durable_agent_host.turns.transcript import failed_turns
 
 MAX_ID_CHARACTERS: Final = 64
 _MAX_CALL_ID_CHARACTERS: Final = MAX_ID_CHARACTERS - len("fc_")
 """The framework's client makes an item id of a call id by putting ``fc_`` in front, when the call has none."""
 
-Json = dict[str, Any]
+
+_NEVER_SENT: Final = frozenset(
+    {"codeInterpreterToolCall", "codeInterpreterToolResult", "searchToolCall", "searchToolResult"}
+    | {"imageGenerationToolCall", "imageGenerationToolResult"}
+)
+"""Contents that no client sends back when they stand for no item of their provider."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +49,6 @@ class Change:
     place: str
     problem: str
     repair: str
-
-
-class _Found(NamedTuple):
-    entry: Json
-    message: Json
-    content: Json
-
-    @property
-    def type(self) -> Any:
-        return self.content.get("$type")
-
-    @property
-    def call_id(self) -> Any:
-        return self.content.get("callId")
-
-
-Tell = Callable[[str, str, str], None]
 
 
 def repair_entries(entries: Sequence[Mapping[str, Any]]) -> tuple[tuple[Mapping[str, Any], ...], list[Change]]:
@@ -107,7 +97,7 @@ def repair_document(state: Any) -> tuple[Json, list[Change]]:
     if isinstance(state, dict) and document.get("schemaVersion") is None and isinstance(document.get("data"), dict):
         document["schemaVersion"] = Session.schema_version
         changes.append(Change("state", "it has no schemaVersion", f"wrote {Session.schema_version}"))
-    extension = _ours(_data(document))
+    extension = extension_of(_data(document))
     for part in [part for part in extension if part != "version" and not _is_readable_part(part, extension[part])]:
         del extension[part]
         changes.append(Change("state", f"its {part} cannot be read", "left out"))
@@ -161,24 +151,6 @@ def _is_readable(entry: Any, number: int, tell: Tell) -> bool:
     return False
 
 
-def _place(found: _Found) -> str:
-    messages = cast("list[Json]", found.entry["messages"])
-    number = next(n for n, message in enumerate(messages, 1) if message is found.message)
-    position = next((n for n, content in enumerate(found.message["contents"], 1) if content is found.content), 0)
-    return f"turn {found.entry.get('correlationId')}, message {number}" + (f", content {position}" if position else "")
-
-
-def _contents(entries: Iterable[Json]) -> Iterator[_Found]:
-    for entry in entries:
-        for message in list(entry.get("messages") or ()):
-            for content in cast("list[Json]", list(message["contents"])):
-                yield _Found(entry, message, content)
-
-
-def _remove(found: _Found) -> None:
-    found.message["contents"] = [content for content in found.message["contents"] if content is not found.content]
-
-
 def _drop_what_has_no_shape(entries: list[Json], tell: Tell) -> None:
     for entry in entries:
         kept: list[Json] = []
@@ -200,7 +172,7 @@ def _drop_what_has_no_shape(entries: list[Json], tell: Tell) -> None:
 
 def _rename_calls(entries: list[Json], tell: Tell) -> None:
     """Shorten ids of calls and of items; the same id gets the same new one, and a call keeps its result."""
-    for number, found in enumerate(_contents(entries)):
+    for number, found in enumerate(stored_contents(entries)):
         if found.type not in ("functionCall", "functionResult"):
             continue
         call_id, item_id = found.call_id, _item_id(found.content)
@@ -208,30 +180,30 @@ def _rename_calls(entries: list[Json], tell: Tell) -> None:
         if not isinstance(call_id, str) or not call_id:
             if found.type == "functionCall":
                 new = f"call_{hashlib.sha256(f'{number}'.encode()).hexdigest()[:24]}"
-                tell(_place(found), "the call has no id", f"named it {new}")
+                tell(found.place, "the call has no id", f"named it {new}")
                 found.content["callId"] = new
         elif len(call_id) > most:
             new = f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-            where = _place(found)
-            for other in _contents(entries):
+            where = found.place
+            for other in stored_contents(entries):
                 if other.call_id == call_id:
                     other.content["callId"] = new
             tell(where, f"the call's id has {len(call_id)} characters, and {most} are accepted", f"named it {new}")
         if item_id and len(item_id) > MAX_ID_CHARACTERS:
-            tell(_place(found), f"the item's id has {len(item_id)} characters", "took it away")
+            tell(found.place, f"the item's id has {len(item_id)} characters", "took it away")
             _forget_item_id(found.content)
 
 
 def _drop_repeated_calls(entries: list[Json], tell: Tell) -> None:
     """Take away calls that were made before under the same id and have no result in between."""
     waiting: dict[str, Json] = {}
-    for found in _contents(entries):
+    for found in stored_contents(entries):
         if found.type == "functionResult":
             waiting.pop(found.call_id, None)
         elif found.type == "functionCall":
             if found.call_id in waiting:
-                tell(_place(found), f"call {found.call_id} comes twice", "left the second one out")
-                _remove(found)
+                tell(found.place, f"call {found.call_id} comes twice", "left the second one out")
+                found.remove()
             else:
                 waiting[found.call_id] = found.content
 
@@ -239,8 +211,8 @@ def _drop_repeated_calls(entries: list[Json], tell: Tell) -> None:
 def _drop_repeated_items(entries: list[Json], tell: Tell) -> None:
     seen: set[str] = set()
     last_reasoning: str | None = None
-    for found in _contents(entries):
-        reasoning = _ours(found.content).get("id") if found.type == "reasoning" else None
+    for found in stored_contents(entries):
+        reasoning = extension_of(found.content).get("id") if found.type == "reasoning" else None
         item_id = _item_id(found.content) if found.type == "functionCall" else reasoning
         if reasoning is not None and reasoning == last_reasoning:
             continue  # the parts of one item stand behind each other
@@ -250,38 +222,40 @@ def _drop_repeated_items(entries: list[Json], tell: Tell) -> None:
         if item_id not in seen:
             seen.add(item_id)
         elif reasoning is not None:
-            tell(_place(found), f"item {item_id} comes twice", "left the second one out")
-            _remove(found)
+            tell(found.place, f"item {item_id} comes twice", "left the second one out")
+            found.remove()
             last_reasoning = None
         else:
-            tell(_place(found), f"item {item_id} comes twice", "took the item's id away from the second one")
+            tell(found.place, f"item {item_id} comes twice", "took the item's id away from the second one")
             _forget_item_id(found.content)
 
 
 def _drop_results_without_call(entries: list[Json], tell: Tell) -> None:
     waiting: set[str] = set()
-    for found in _contents(entries):
+    for found in stored_contents(entries):
         if found.type == "functionCall":
             waiting.add(found.call_id)
         elif found.type == "functionResult":
             if found.call_id in waiting:
                 waiting.discard(found.call_id)
             else:
-                tell(_place(found), f"the result of {found.call_id!r} has no call before it", "left it out")
-                _remove(found)
+                tell(found.place, f"the result of {found.call_id!r} has no call before it", "left it out")
+                found.remove()
 
 
 def _add_missing_results(entries: list[Json], tell: Tell) -> None:
     answered: list[str] = []
-    awaiting = {_asked_about(found.content) for found in _contents(entries) if found.type == "functionApprovalRequest"}
-    for found in reversed(list(_contents(entries))):
+    awaiting = {
+        _asked_about(found.content) for found in stored_contents(entries) if found.type == "functionApprovalRequest"
+    }
+    for found in reversed(list(stored_contents(entries))):
         if found.type == "functionResult":
             answered.append(found.call_id)
         elif found.type == "functionCall" and not _runs_elsewhere(found.content) and found.call_id not in awaiting:
             if found.call_id in answered:
                 answered.remove(found.call_id)
                 continue
-            tell(_place(found), f"call {found.call_id} has no result", "added a result that says it is not known")
+            tell(found.place, f"call {found.call_id} has no result", "added a result that says it is not known")
             result = {"$type": "functionResult", "callId": found.call_id, "result": LOST_RESULT}
             messages = cast("list[Json]", found.entry["messages"])
             position = next(n for n, message in enumerate(messages) if message is found.message)
@@ -302,7 +276,7 @@ def _asked_about(content: Json) -> Any:
 
 
 def _runs_elsewhere(content: Json) -> bool:
-    ours = _ours(content)
+    ours = extension_of(content)
     return bool(ours.get("hosted") or ours.get("informational_only"))
 
 
@@ -310,11 +284,13 @@ def _drop_lonely_reasoning(entries: list[Json], tell: Tell) -> None:
     """Take away reasoning that nothing of the model's follows, within its response."""
     for entry in entries:
         is_followed = False
-        for found in reversed(list(_contents([entry]))):
+        for found in reversed(list(stored_contents([entry]))):
             if found.type == "reasoning":
                 if not is_followed:
-                    tell(_place(found), "the reasoning is not followed by what it led to", "left it out")
-                    _remove(found)
+                    tell(found.place, "the reasoning is not followed by what it led to", "left it out")
+                    found.remove()
+            elif found.type in _NEVER_SENT and stamp_of(found) is None:
+                continue
             elif found.message["role"] == "assistant" and not _is_empty(found.content):
                 is_followed = True
             elif found.message["role"] != "assistant":
@@ -336,10 +312,11 @@ def _drop_empty_messages(entries: list[Json], tell: Tell) -> None:
 
 
 def _is_empty(content: Json) -> bool:
-    return content.get("$type") == "text" and not content.get("text") and not _ours(content)
+    return content.get("$type") == "text" and not content.get("text") and not extension_of(content)
 
 
 _CHECKS: Final[tuple[Callable[[list[Json], Tell], None], ...]] = (
+    mend_items,
     _rename_calls,
     _drop_repeated_calls,
     _drop_results_without_call,
@@ -350,24 +327,13 @@ _CHECKS: Final[tuple[Callable[[list[Json], Tell], None], ...]] = (
 )
 
 
-def _ours(content: Mapping[str, Any]) -> Json:
-    extension: Any = content.get("extensionData")
-    ours: Any = cast("Json", extension).get(EXTENSION) if isinstance(extension, dict) else None
-    return cast("Json", ours) if isinstance(ours, dict) else {}
-
-
-def _properties(content: Mapping[str, Any]) -> Json:
-    properties: Any = _ours(content).get("additional_properties")
-    return cast("Json", properties) if isinstance(properties, dict) else {}
-
-
 def _item_id(content: Mapping[str, Any]) -> str | None:
-    item_id: Any = _properties(content).get("fc_id")
+    item_id: Any = properties_of(content).get("fc_id")
     return item_id if isinstance(item_id, str) and item_id else None
 
 
 def _forget_item_id(content: Json) -> None:
-    properties = _properties(content)
+    properties = properties_of(content)
     properties.pop("fc_id", None)
     if isinstance(inner := properties.get("openai"), dict):
         cast("Json", inner).pop("item_id", None)

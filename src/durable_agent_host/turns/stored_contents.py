@@ -1,0 +1,91 @@
+"""The contents of stored entries, as JSON, with the places where they stand."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+from durable_agent_host.codec.wire import EXTENSION
+
+Json = dict[str, Any]
+
+
+class Found(NamedTuple):
+    """A content of an entry, with what it stands in.
+
+    Attributes:
+        entry: of a conversation, in full.
+        message: of that entry.
+        content: of that message.
+    """
+
+    entry: Json
+    message: Json
+    content: Json
+
+    @property
+    def type(self) -> Any:
+        """The content's type, as it is stored."""
+        return self.content.get("$type")
+
+    @property
+    def call_id(self) -> Any:
+        """The id of the call that it is or answers, for function calls."""
+        return self.content.get("callId")
+
+    @property
+    def place(self) -> str:
+        """Where it stands: the turn, message and content, counted from 1."""
+        messages = cast("list[Json]", self.entry["messages"])
+        number = next(n for n, message in enumerate(messages, 1) if message is self.message)
+        position = next((n for n, content in enumerate(self.message["contents"], 1) if content is self.content), 0)
+        where = f"turn {self.entry.get('correlationId')}, message {number}"
+        return where + (f", content {position}" if position else "")
+
+    def remove(self) -> None:
+        """Take it out of its message."""
+        self.message["contents"] = [content for content in self.message["contents"] if content is not self.content]
+
+
+def stored_contents(entries: Iterable[Json]) -> Iterator[Found]:
+    """Go over the contents of entries, in order; they may be removed on the way.
+
+    Args:
+        entries: in full, each content an object.
+
+    Yields:
+        Each content with its place.
+    """
+    for entry in entries:
+        for message in list(entry.get("messages") or ()):
+            for content in cast("list[Json]", list(message["contents"])):
+                yield Found(entry, message, content)
+
+
+def extension_of(holder: Mapping[str, Any]) -> Json:
+    """Give what this program keeps in a stored object beside upstream's fields. Guarantee: pure.
+
+    Args:
+        holder: a content, or the data of a document.
+
+    Returns:
+        The object's own part, or an empty one.
+    """
+    return _object(_object(holder.get("extensionData")).get(EXTENSION))
+
+
+def properties_of(content: Mapping[str, Any]) -> Json:
+    """Give a content's ``additional_properties``, which hosted contents keep in their inner object.
+
+    Guarantee: pure.
+
+    Args:
+        content: as it is stored.
+
+    Returns:
+        The content's own part, or an empty one.
+    """
+    inner = _object(content.get("content"))
+    return _object((inner or extension_of(content)).get("additional_properties"))
+
+
+def _object(value: Any) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
