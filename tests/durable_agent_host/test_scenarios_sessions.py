@@ -226,3 +226,28 @@ def test_lone_surrogates_are_stored(lab: AgentHost, model: PracticeModel):
     assert lab.run("Ledger", {"message": "again", "session_id": session}).status_code == 200
     sent = [item["arguments"] for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call"]
     assert sent == [arguments]
+
+
+def test_items_that_lost_their_contents_are_repaired(lab: AgentHost, model: PracticeModel, capsys):
+    """A code run without its result stays out of what is sent; once it is repaired, it is sent again."""
+    session = f"items-{uuid4().hex[:8]}"
+    model.plan({"reasoning": "Let me see.", "code": "print(1)", "logs": "1", "text": "One."}, user_text=session)
+    assert lab.run("Thinker", {"message": f"Run it, {session}", "session_id": session}).status_code == 200
+    document = lab.state("Thinker", session)
+    contents = document["data"]["conversationHistory"][1]["messages"][0]["contents"]
+    place = next(n for n, content in enumerate(contents) if content["$type"] == "codeInterpreterToolResult")
+    contents[place] = {"$type": "hologram", "depth": 3}
+    lab.put_state("Thinker", session, document)
+
+    status, out, _ = command(lab, capsys, "verify", session, agent="Thinker")
+    assert status == 1
+    assert "has no result. Repair: added one without outputs" in out
+    assert lab.run("Thinker", {"message": "Go on", "session_id": session}).status_code == 200
+    assert lab.state("Thinker", session)["data"]["conversationHistory"][1] == document["data"]["conversationHistory"][1]
+    assert "code_interpreter_call" not in [item["type"] for item in model.requests()[-1]["body"]["input"]]
+
+    assert command(lab, capsys, "repair", session, agent="Thinker")[0] == 0
+    assert command(lab, capsys, "verify", session, agent="Thinker")[0] == 0
+    assert lab.run("Thinker", {"message": "And on", "session_id": session}).status_code == 200
+    kinds = [item["type"] for item in model.requests()[-1]["body"]["input"]]
+    assert kinds[1:4] == ["reasoning", "code_interpreter_call", "message"]
