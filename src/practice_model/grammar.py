@@ -118,9 +118,10 @@ def _write_function_call(item: Json, chunk: int) -> Iterator[Json]:
 
 def _write_code(item: Json, chunk: int) -> Iterator[Json]:
     yield {"type": "response.code_interpreter_call.in_progress"}
-    for delta in pieces(item["code"], chunk):
+    code = item["code"] or ""
+    for delta in pieces(code, chunk):
         yield {"type": "response.code_interpreter_call_code.delta", "delta": delta}
-    yield {"type": "response.code_interpreter_call_code.done", "code": item["code"]}
+    yield {"type": "response.code_interpreter_call_code.done", "code": code}
     yield {"type": "response.code_interpreter_call.interpreting"}
     yield {"type": "response.code_interpreter_call.completed"}
 

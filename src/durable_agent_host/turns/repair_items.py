@@ -98,7 +98,8 @@ def _mend_contents(group: list[Found], stamp: Json, tell: Tell) -> str | None:
     if not isinstance(kind, str) or "id" not in stamp:
         return "has no type or no id"
     field, needed = _CONTENTS.get(kind, ("", ()))
-    if stamp.get(field) is not None or not needed:
+    is_kept_whole = field in stamp and (field != "content" or stamp[field] is not None)
+    if is_kept_whole or not needed:
         return None
     there = [found.type for found in group]
     missing = [one for one in needed if one not in there]

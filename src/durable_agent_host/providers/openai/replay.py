@@ -37,7 +37,7 @@ _REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "shell_call_output": ("call_id", "output"),
     "custom_tool_call": ("call_id", "name", "input"),
 }
-"""Type of item → the fields without which the API refuses it."""
+"""Type of item → the fields without which the API refuses it; the code of a run that failed is null."""
 
 _NEVER_SENT: Final = frozenset(
     {"code_interpreter_tool_call", "code_interpreter_tool_result", "search_tool_call", "search_tool_result"}
@@ -81,7 +81,7 @@ def _is_whole(group: Sequence[Content]) -> bool:
         item = item_of(group)
     except (AttributeError, KeyError, TypeError):
         return False
-    return all(item.get(name) is not None for name in _REQUIRED.get(item["type"], ()))
+    return all(name in item and (item[name] is not None or name == "code") for name in _REQUIRED.get(item["type"], ()))
 
 
 def _unstamped(content: Content) -> Content:
