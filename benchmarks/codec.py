@@ -3,23 +3,30 @@
     .venv/bin/python benchmarks/codec.py [--messages 10 1000 10000] [--repeat 30]
 
 Sessions of tool turns (question, call, result, answer) with the properties that the OpenAI client sets. Both sides get
-the same messages. The steps are what a host does with a session:
+the same messages. The steps:
 
+- ``decode``: from the state to the framework's messages for the model. Upstream loses on the way what its format has
+  no field for.
+- ``encode``: from the framework's messages of all turns to the state.
 - ``read`` and ``write``: an operation of the entity makes an object of the state, and the state of the object. Ours
   leaves the entries as they are; upstream's builds an object for each content.
-- ``rehydrate``: from the state to the framework's messages for the model.
-- ``store``: the messages of one more turn are added to a session that was read, and its state is made.
+- ``add``: one more turn is encoded, to a session that was read, and the state is made.
+- ``store``: the same through the commit of the turn, with its receipt, which upstream does not have.
 
 The state is parsed JSON. Parsing and writing the text is Python's own, costs both sides the same for a byte, and is
-not in the times. Bytes are those of compact UTF-8 JSON of the whole state; ``contents`` is what the framework's own
-dictionaries of the contents take.
+not in the times. The sides take turns, so that what else the machine does falls on both; a step of a short session is
+timed over many in a row. Garbage collection is on, and does not look at what was loaded before, as in a host. Bytes are
+those of compact UTF-8 JSON of the whole state; ``contents`` is what the framework's own dictionaries of the contents
+take.
 """
 
 import argparse
+import gc
 import json
 import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -93,16 +100,27 @@ class Ours:
         """Begin a session."""
         return Session()
 
-    def add(self, session: Session, turn: Turn) -> Session:
-        """Add a turn."""
-        entries: Any = (
+    def entries(self, turn: Turn) -> Any:
+        """Encode a turn."""
+        return (
             encode_request_entry(turn.request),
             encode_response_entry(turn.request.turn_id, turn.response, created_at=AT),
         )
+
+    def encode(self, turns: list[Turn]) -> Any:
+        """Make a state of the messages of turns."""
+        return encode_session(Session(entries=tuple(entry for turn in turns for entry in self.entries(turn))))
+
+    def add(self, session: Session, turn: Turn) -> Session:
+        """Add the messages of a turn."""
+        return replace(session, entries=session.entries + self.entries(turn))
+
+    def store(self, session: Session, turn: Turn) -> Session:
+        """Commit a turn."""
         outcome = TurnOutcome(
             turn.request.turn_id,
             "completed",
-            entries=entries,
+            entries=self.entries(turn),
             request_hash="0" * 64,
             ended_at=AT,
             stats=TurnStats(33, 6020, 3, 1290, 24.6),
@@ -137,6 +155,15 @@ class Upstream:
         history.append(DurableAgentStateResponse.from_run_response(turn.request.turn_id, turn.response))
         return state
 
+    store = add
+
+    def encode(self, turns: list[Turn]) -> Any:
+        """Make a state of the messages of turns."""
+        state = DurableAgentState()
+        for turn in turns:
+            self.add(state, turn)
+        return state.to_dict()
+
     def read(self, state: Any) -> DurableAgentState:
         """Make an object of a state."""
         return DurableAgentState.from_dict(state)
@@ -150,31 +177,40 @@ class Upstream:
         return [message.to_chat_message() for entry in state.data.conversation_history for message in entry.messages]
 
 
-def measure(side: Any, turns: list[Turn], repeat: int) -> tuple[dict[str, list[float]], int]:
-    """Measure what is done with a session of some turns; gives milliseconds by step, and the stored bytes."""
-    session = side.new()
-    for turn in turns[:-1]:
-        session = side.add(session, turn)
-    before = json.loads(json.dumps(side.write(session)))
-    state = json.loads(json.dumps(side.write(side.add(side.read(before), turns[-1]))))
-    times: dict[str, list[float]] = {"read": [], "write": [], "rehydrate": [], "store": []}
-    for _ in range(repeat):
+class Measured:
+    """What one side takes for each step of a session of some turns.
+
+    Attributes:
+        times: milliseconds by step.
+        state: the session as JSON.
+    """
+
+    def __init__(self, side: Any, turns: list[Turn]) -> None:
+        session = side.new()
+        for turn in turns[:-1]:
+            session = side.store(session, turn)
+        before = json.loads(json.dumps(side.write(session)))
+        self.state = json.loads(json.dumps(side.write(side.store(side.read(before), turns[-1]))))
+        self.times: dict[str, list[float]] = {}
+        self._side, self._turns, self._before = side, turns, before
+
+    def measure(self) -> None:
+        """Take each step once."""
+        side, turns, before = self._side, self._turns, self._before
+        self._take("decode", lambda _: side.messages(side.read(self.state)))
+        self._take("encode", lambda _: side.encode(turns))
+        self._take("read", lambda _: side.read(self.state))
+        self._take("write", side.write, lambda: side.read(self.state))
+        self._take("add", lambda held: side.write(side.add(held, turns[-1])), lambda: side.read(before))
+        self._take("store", lambda held: side.write(side.store(held, turns[-1])), lambda: side.read(before))
+
+    def _take(self, step: str, work: Callable[[Any], Any], prepare: Callable[[], Any] = lambda: None) -> None:
+        held = [prepare() for _ in range(max(1, 100 // len(self._turns)))]
         started = time.perf_counter()
-        held = side.read(state)
-        read = time.perf_counter()
-        side.messages(held)
-        rehydrated = time.perf_counter()
-        side.write(held)
-        written = time.perf_counter()
-        fresh = side.read(before)
-        begun = time.perf_counter()
-        side.write(side.add(fresh, turns[-1]))
-        stored = time.perf_counter()
-        for step, seconds in zip(
-            times, (read - started, written - rehydrated, rehydrated - started, stored - begun), strict=True
-        ):
-            times[step].append(seconds * 1000)
-    return times, size(state)
+        for one in held:
+            work(one)
+        seconds = time.perf_counter() - started
+        self.times.setdefault(step, []).append(seconds * 1000 / len(held))
 
 
 def median(times: list[float]) -> float:
@@ -193,17 +229,24 @@ def main() -> None:
     parser.add_argument("--messages", type=int, nargs="+", default=[10, 1000, 10000])
     parser.add_argument("--repeat", type=int, default=30)
     options = parser.parse_args()
+    gc.freeze()
     print(f"{'messages':>9} {'step':<10} {'ours ms':>9} {'p99':>9} {'upstream ms':>12} {'p99':>9} {'times faster':>13}")
     for count in options.messages:
         turns = [make_turn(number) for number in range(max(2, round(count / MESSAGES_A_TURN)))]
-        ours, our_bytes = measure(Ours(), turns, options.repeat)
-        upstreams, upstream_bytes = measure(Upstream(), turns, options.repeat)
-        for step in ours:
-            one, other = ours[step], upstreams[step]
+        ours, upstreams = Measured(Ours(), turns), Measured(Upstream(), turns)
+        ours.measure()
+        upstreams.measure()  # once to warm up
+        ours.times, upstreams.times = {}, {}
+        for _ in range(options.repeat):
+            ours.measure()
+            upstreams.measure()
+        for step, one in ours.times.items():
+            other = upstreams.times[step]
             print(
                 f"{len(turns) * MESSAGES_A_TURN:>9} {step:<10} {median(one):>9.3f} {p99(one):>9.3f} "
                 f"{median(other):>12.3f} {p99(other):>9.3f} {median(other) / median(one):>13.1f}"
             )
+        our_bytes, upstream_bytes = size(ours.state), size(upstreams.state)
         contents = contents_bytes(turns)
         print(
             f"{len(turns) * MESSAGES_A_TURN:>9} bytes      ours {our_bytes}, upstream {upstream_bytes}, contents "

@@ -231,15 +231,18 @@ def _encode_response_in_full(turn_id: str, response: AgentResponse[Any], *, crea
 
 
 def _response_extension(response: AgentResponse[Any]) -> dict[str, Any]:
-    extension = {
-        "responseId": response.response_id,
-        "agentId": response.agent_id,
-        "finishReason": response.finish_reason,
-        "continuationToken": dump_value(response.continuation_token, "continuation_token"),
-        "additionalProperties": dump_value(response.additional_properties or None, "additional_properties"),
-        **_encode_value(response),
-    }
-    return {name: value for name, value in extension.items() if value is not None}
+    extension: dict[str, Any] = {}
+    if response.response_id is not None:
+        extension["responseId"] = response.response_id
+    if response.agent_id is not None:
+        extension["agentId"] = response.agent_id
+    if response.finish_reason is not None:
+        extension["finishReason"] = response.finish_reason
+    if response.continuation_token is not None:
+        extension["continuationToken"] = dump_value(response.continuation_token, "continuation_token")
+    if response.additional_properties:
+        extension["additionalProperties"] = dump_value(response.additional_properties, "additional_properties")
+    return extension | _encode_value(response)
 
 
 def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:

@@ -42,9 +42,16 @@ from durable_agent_host.model.provider_item import STAMP
 
 _CALL_FIELDS: Final = {"call_id": "callId", "name": "name"}
 _IN_PROPERTIES: Final = frozenset({"additional_properties", OPENAI, ITEM})
+_DICT: Final[Any] = dict
+_LIST: Final[Any] = list
 _MARKS: Final = frozenset({CONTENT, PLAIN})
-_BESIDE: Final = ("annotations", "protected_data", "exception", "items", "id")
-"""Fields that a content of the usual kinds may have besides those that upstream has a name for."""
+_BESIDE: Final = {
+    "text_reasoning": ("annotations", "protected_data", "id"),
+    "function_call": ("id",),
+    "function_result": ("exception", "items", "id"),
+}
+"""Fields that contents of the usual kinds have besides those that upstream has a name for; the others: annotations."""
+_SECOND_LOOK: Final = (OPAQUE, STORED)
 _OF_CALLS: Final = frozenset({"hosted", "argumentsForm", "argumentsText"})
 
 
@@ -78,7 +85,7 @@ class _Plan(NamedTuple):
 
 def _plan(content_type: str, wire_type: str, fields: Mapping[str, str], own: frozenset[str]) -> _Plan:
     empty = EMPTY[content_type]
-    beside = tuple(name for name in _BESIDE if name not in fields)
+    beside = _BESIDE.get(content_type, ("annotations",))
     written = {*fields, *own, *beside, "additional_properties", "raw_representation"}
     others = cast("Callable[[Mapping[str, Any]], tuple[Any, ...]]", itemgetter(*(empty.keys() - written)))
     return _Plan(
@@ -101,6 +108,9 @@ _BY_TYPE: Final = {plan.content_type: plan for plan in _PLANS}
 _BY_WIRE_TYPE: Final = {plan.wire_type: plan for plan in _PLANS}
 _RESULT: Final = _BY_TYPE["function_result"]
 _TEXT: Final = _BY_TYPE["text"]
+_IS_BARE: Final = itemgetter(*(_TEXT.empty.keys() - {"text", "raw_representation"}))
+_BARE: Final = _IS_BARE(_TEXT.empty)
+"""All that a text content with nothing but its text has besides."""
 
 
 def read_plain(wire: Mapping[str, Any], part: Any, calls: Calls | None) -> Content | None:
@@ -175,19 +185,18 @@ def _properties_of_call(call: Mapping[str, Any]) -> Any:
 
 def _live_properties(part: Mapping[str, Any], plan: _Plan) -> Any:
     """Read the properties of a content from its part, those of the OpenAI client without further steps."""
-    inner = part.get(OPENAI)
-    if type(inner) is dict and "additional_properties" not in part:
-        twins = cast("dict[str, Any]", inner)
+    inner: Any = part.get(OPENAI)
+    if type(inner) is _DICT and "additional_properties" not in part:
         stamp = part.get(ITEM)
-        if _is_flat(twins) and type(stamp) is not dict:
-            properties = {OPENAI: twins.copy(), **twins}
-            if plan.item_id != "item_id" and "item_id" in twins:
+        if _is_flat(inner) and type(stamp) is not dict:
+            properties: dict[str, Any] = {OPENAI: inner.copy(), **inner}
+            if plan.item_id != "item_id" and "item_id" in inner:
                 properties[plan.item_id] = properties.pop("item_id")
             if stamp is not None:
                 properties[STAMP] = full_stamp(stamp, part, properties, plan.wire_type)
             return properties
-    properties = full_properties(part, plan.wire_type)
-    return {} if properties is None else load_value(properties)
+    found = full_properties(part, plan.wire_type)
+    return {} if found is None else load_value(found)
 
 
 def _is_flat(twins: dict[str, Any]) -> bool:
@@ -258,7 +267,9 @@ def write_plain(content: Content, calls: Calls) -> tuple[dict[str, Any], Any] | 
     if plan is None or len(attributes) != len(plan.empty) or plan.others(attributes) != plan.unset:
         return None
     properties = attributes["additional_properties"]
-    if type(properties) is not dict or (properties and not _is_usual(cast("dict[str, Any]", properties))):
+    if type(properties) is not _DICT or not properties.keys().isdisjoint(_SECOND_LOOK):
+        return None
+    if STAMP in properties and type(properties[STAMP]) is not _DICT:
         return None
     wire: dict[str, Any] = {"$type": plan.wire_type}
     for name, wire_name in plan.names:
@@ -268,7 +279,7 @@ def write_plain(content: Content, calls: Calls) -> tuple[dict[str, Any], Any] | 
     if properties:
         if not part and plan is not _CALL and properties == NO_LOGPROBS:
             return wire, 0
-        part = _with_properties(part, cast("dict[str, Any]", properties), plan)
+        part = _with_properties(part, properties, plan)
     if plan is _CALL:
         return _write_call(wire, part, attributes, calls)
     if plan is _RESULT and part:
@@ -293,46 +304,37 @@ def _beside(plan: _Plan, attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_properties(part: dict[str, Any], properties: dict[str, Any], plan: _Plan) -> dict[str, Any]:
     """Write properties into a part, those of the OpenAI client without further steps."""
-    inner = properties.get(OPENAI)
-    if type(inner) is dict and _is_flat(twins := cast("dict[str, Any]", inner)):
-        marks = 1 + (STAMP in properties)
-        if len(properties) == marks + len(twins) and _has_twins(properties, twins, plan.item_id):
-            if marks > 1:
-                stamp = dump_value(properties[STAMP], STAMP)
-                part[ITEM] = short_stamp(stamp, part, properties, plan.wire_type)
-            part[OPENAI] = twins.copy()
-            return part
+    inner: Any = properties.get(OPENAI)
+    marks = 1 + (STAMP in properties)
+    if type(inner) is _DICT and len(properties) == marks + len(inner) and _is_doubled(inner, properties, plan.item_id):
+        if marks > 1:
+            stamp = dump_value(properties[STAMP], STAMP)
+            part[ITEM] = short_stamp(stamp, part, properties, plan.wire_type)
+        part[OPENAI] = inner.copy()
+        return part
     part["additional_properties"] = dump_value(properties, f"{plan.content_type}.additional_properties")
     return short_properties(part, plan.wire_type)
 
 
-def _has_twins(properties: dict[str, Any], twins: dict[str, Any], item_id: str) -> bool:
-    """Tell whether all that stands under the client's name stands beside it, too, in as many places."""
-    if item_id != "item_id" and item_id in twins:
+def _is_doubled(inner: dict[str, Any], properties: dict[str, Any], item_id: str) -> bool:
+    """Tell whether a dictionary has plain values, all of which stand in the properties, too, in as many places."""
+    if not inner or (item_id != "item_id" and item_id in inner):
         return False
-    for name, value in twins.items():
+    for name, value in inner.items():
         twin = properties.get(item_id if name == "item_id" else name, _MARKS)
         if twin is not value and (type(twin) is not type(value) or twin != value):
+            return False
+        if type(value) not in SCALARS or name in _MARKS:
             return False
     return True
 
 
-def _is_usual(properties: dict[str, Any]) -> bool:
-    """Tell whether properties have no marks that need a second look."""
-    if OPAQUE in properties or STORED in properties:
-        return False
-    return STAMP not in properties or type(properties[STAMP]) is dict
-
-
 def _is_only_text(items: Any, text: Any) -> bool:
     """Tell whether items are one content, which has this text and nothing else."""
-    if type(items) is not list or len(cast("list[Any]", items)) != 1 or type(text) is not str:
+    if type(items) is not _LIST or len(items) != 1 or type(text) is not str:
         return False
-    item: Any = cast("list[Any]", items)[0]
-    if not isinstance(item, Content) or item.type != "text" or item.text != text or item.additional_properties:
-        return False
-    attributes = vars(item)
-    return _TEXT.others(attributes) == _TEXT.unset and not any(attributes[name] is not None for name in _TEXT.beside)
+    item = items[0]
+    return isinstance(item, Content) and item.text == text and _IS_BARE(vars(item)) == _BARE
 
 
 def _write_call(
@@ -341,7 +343,7 @@ def _write_call(
     arguments, hosted = attributes["arguments"], attributes["hosted"]
     if type(hosted) is not bool:
         return None
-    if not isinstance(arguments, str | None):
+    if arguments is not None and type(arguments) is not str:
         arguments = dump_field("arguments", arguments, "function_call.arguments")
     wire["arguments"], noted = stored_arguments(arguments)
     if hosted:

@@ -86,23 +86,25 @@ def encode_session(session: Session) -> dict[str, Any]:
     Returns:
         A dictionary that JSON can hold.
     """
-    extension: dict[str, Any] = {
-        "version": EXTENSION_VERSION,
-        "agentSession": session.agent_session,
-        "running": session.running,
-        "queue": list(session.queue),
-        "interrupting": session.interrupting,
-        "requests": dict(session.requests) or None,
-        "receipts": [_encode_receipt(receipt) for receipt in _kept(session.receipts)],
-    }
-    unknown = {name: value for name, value in _extension(session.document).items() if name not in _OURS}
-    ours = unknown | {name: value for name, value in extension.items() if value not in (None, [])}
-    data = dict(session.document.get("data") or {})
-    data["conversationHistory"] = list(session.entries)
-    is_of_upstream = bool(session.document) and not _extension(session.document)
+    document, before = session.document, _extension(session.document)
+    ours = {name: value for name, value in before.items() if name not in _OURS} | {"version": EXTENSION_VERSION}
+    if session.agent_session is not None:
+        ours["agentSession"] = session.agent_session
+    if session.running is not None:
+        ours["running"] = session.running
+    if session.queue:
+        ours["queue"] = list(session.queue)
+    if session.interrupting is not None:
+        ours["interrupting"] = session.interrupting
+    if session.requests:
+        ours["requests"] = dict(session.requests)
+    if kept := _kept(session.receipts):
+        ours["receipts"] = [_encode_receipt(receipt) for receipt in kept]
+    data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
+    is_of_upstream = bool(document) and not before
     if not is_of_upstream or len(ours) > 1:  # a document of upstream that has nothing of ours stays as it was
-        data["extensionData"] = dict(data.get("extensionData") or {}) | {EXTENSION: ours}
-    return {**session.document, "schemaVersion": session.schema_version, "data": data}
+        data["extensionData"] = {**(data.get("extensionData") or {}), EXTENSION: ours}
+    return {**document, "schemaVersion": session.schema_version, "data": data}
 
 
 def document_digest(state: Any) -> str:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from agent_framework import AgentResponse, Content, Message
+from agent_framework_durabletask import DurableAgentState
 
 from durable_agent_host.codec.message import (
     decode_message,
@@ -87,6 +88,17 @@ def test_request_entry_names_its_turn_and_format():
         "responseSchema": schema,
         "orchestrationId": "o-1",
     }
+
+
+def test_a_request_for_text_does_not_say_so():
+    """Text is what a request asks for when nothing is said; upstream's reader takes it without."""
+    entry = encode_request_entry(TurnRequest("a", "s", "turn-1", "größer", created_at="2026-11-21T05:44:58+00:00"))
+    assert "responseType" not in entry
+    (read,) = DurableAgentState.from_dict(
+        {"schemaVersion": "1.1.0", "data": {"conversationHistory": [entry]}}
+    ).data.conversation_history
+    assert read.messages[0].to_chat_message().text == "größer"
+    assert read.to_dict() == entry | {"messages": [message.to_dict() for message in read.messages]}
 
 
 def test_what_json_cannot_hold_fails_the_response():
