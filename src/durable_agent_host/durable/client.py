@@ -12,7 +12,6 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId, Orches
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.message import decode_messages, decode_response
-from durable_agent_host.codec.packing import unpack_entry
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.codec.turn import decode_turn_outcome, decode_turn_request, encode_turn_request
 from durable_agent_host.codec.waiting import decode_waiting
@@ -301,7 +300,7 @@ def ended_turn(agent: str, session_id: str, turn_id: str, session: Session) -> T
         request_hash=receipt.request_hash,
     )
     response = decode_response(answered) if answered else None
-    usage: Any = unpack_entry(answered).get("usage") if answered else None
+    usage: Any = answered.get("usage") if answered else None
     outcome = TurnOutcome(
         turn_id,
         status,

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.message import decode_response
-from durable_agent_host.codec.packing import unpack_entry
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
 from durable_agent_host.codec.turn import decode_turn_outcome, encode_turn_request
 from durable_agent_host.durable.agent_loop import submit
@@ -219,7 +218,7 @@ def _ended(session: Session, receipt: Receipt) -> dict[str, Any]:
         "receipt": {"status": receipt.status, "error": receipt.error}
         | {"requestHash": receipt.request_hash, "endedAt": receipt.ended_at},
         "text": answer_text(decode_response(entry)) if entry else "",
-        "usage": decode_usage(unpack_entry(entry).get("usage") or {}) if entry else None,
+        "usage": decode_usage(entry.get("usage") or {}) if entry else None,
         "message_count": len(session.entries),
     }
 

@@ -1,0 +1,199 @@
+"""Whoever asks again gets the first turn's answer: clients by their key, entity callers by the correlation id."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tests.durable_agent_host.conftest import PEOPLE
+from tests.durable_agent_host.test_scenarios_cancel import start
+from tests.durable_agent_host.test_scenarios_crash import said
+from tests.durable_agent_host.test_scenarios_turns import SLOW
+from tests.kit import AgentHost, Lives, PracticeModel, wait_until
+
+BODY = {"message": "hi"}
+
+
+def purge(host: AgentHost, turn_id: str) -> None:
+    """Purge the orchestration of a turn, as operators do with old ones."""
+    assert requests.delete(f"{host.management}/instances/{turn_id}", timeout=30).ok
+
+
+def test_fifty_clients_with_one_key_are_one_turn(people: AgentHost, model: PracticeModel):
+    """Fifty equal requests at once are one turn with one model call, and all get the same answer."""
+    model.plan({"text": "Once. " * 10, **SLOW})
+    key = {"Idempotency-Key": uuid4().hex}
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda _: people.run("Talker", BODY, headers=key), range(50)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.text for answer in answers}) == 1
+    assert len({answer.headers["x-ms-turn-id"] for answer in answers}) == 1
+    assert len(model.requests()) == 1
+    assert people.session("Talker", answers[0].json()["session_id"])["message_count"] == 2
+
+
+def test_clients_that_retry_through_a_crash_get_one_turn(lives, model: PracticeModel, tmp_path):
+    """The host is killed under clients that retry: one turn, its tool ran once, one model call more than needed."""
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.1}}]})
+    model.plan({"text": "The whole answer, at last. " * 5, **SLOW}, times=2)
+    life = lives(PEOPLE)
+    key = {"Idempotency-Key": uuid4().hex}
+    stop = time.monotonic() + 60
+
+    def ask(_):
+        while time.monotonic() < stop:
+            try:
+                answer = life.host.run("Rester", BODY | {"session_id": "s"}, headers=key)
+            except requests.RequestException:
+                time.sleep(0.05)
+                continue
+            if answer.status_code == 200:
+                return answer.text
+        return None
+
+    with ThreadPoolExecutor(50) as pool:
+        answers = pool.map(ask, range(50))
+        wait_until(lambda: len(model.requests()) == 2)
+        time.sleep(0.3)
+        life.crash()
+        assert len(set(answers)) == 1
+    assert len(model.requests()) == 3
+    assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
+    assert [role for role, _ in said(life.host.session("Rester", "s"))] == ["user", "assistant"]
+
+
+def test_the_answer_outlives_the_turns_record(people: AgentHost, model: PracticeModel):
+    """When the orchestration has been purged, receipt and stored response give the answer, and refuse another body."""
+    model.plan({"text": "Kept."})
+    key = {"Idempotency-Key": uuid4().hex}
+    first = people.run("Talker", BODY, headers=key)
+    people.run("Talker", {"message": "more", "session_id": first.json()["session_id"]})
+    purge(people, first.json()["turn_id"])
+    again = people.run("Talker", BODY, headers=key)
+    assert (again.status_code, again.json()) == (200, first.json())
+    turn = people.turn(first)
+    assert (turn["status"], turn["response"], turn["message"]) == ("completed", "Kept.", "hi")
+    other = people.run("Talker", {"message": "ho"}, headers=key)
+    assert other.status_code == 422, other.text
+    assert len(model.requests()) == 2
+    assert people.run("Talker", BODY, headers=key).status_code == 200
+
+
+def test_an_answer_that_is_gone_is_not_made_again(people: AgentHost, model: PracticeModel):
+    """After a reset and a purge the receipt still keeps the turn from running again, and the client is told: 410."""
+    key = {"Idempotency-Key": uuid4().hex}
+    first = people.run("Talker", BODY, headers=key).json()
+    people.signal("Talker", first["session_id"], "reset", None)
+    wait_until(lambda: people.session("Talker", first["session_id"])["messages"] == [])
+    assert people.run("Talker", BODY, headers=key).json() == first
+    purge(people, first["turn_id"])
+    answer = people.run("Talker", BODY, headers=key)
+    assert answer.status_code == 410, answer.text
+    assert len(model.requests()) == 1
+
+
+def test_receipts_are_kept_for_a_time(lives, model: PracticeModel):
+    """Receipts that are older than the setting go with the next turn."""
+    host = lives(PEOPLE, DURABLE_AGENT_HOST_RECEIPT_SECONDS="0.5").host
+    first = host.run("Talker", BODY | {"session_id": "s"}).json()
+    time.sleep(0.6)
+    second = host.run("Talker", BODY | {"session_id": "s"}).json()
+    assert [turn["turn_id"] for turn in host.session("Talker", "s")["turns"]] == [second["turn_id"]]
+    assert first["turn_id"] != second["turn_id"]
+
+
+def test_callers_of_the_entity_with_one_correlation_id_are_one_turn(people: AgentHost, model: PracticeModel):
+    """The operation ``run`` that comes twice at once, and once more later, runs once; another request is refused."""
+    model.plan({"text": "Once.", **SLOW})
+    entity = ["dafx-Talker", f"s-{uuid4().hex}"]
+    asked = {"entity": entity, "payload": {"message": "hi", "correlationId": "c-1"}}
+    assert people.orchestrate("run_twice", asked)["output"] == ["Once.", "Once."]
+    assert people.orchestrate("run_twice", asked)["output"] == ["Once.", "Once."]
+    assert len(model.requests()) == 1
+    other = {"entity": entity, "payload": {"message": "ho", "correlationId": "c-1"}}
+    refused = people.orchestrate("call_once", other)
+    assert refused["runtimeStatus"] == "Failed"
+    assert "c-1" in refused["output"]
+    assert people.session("Talker", entity[1])["message_count"] == 2
+
+
+def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, model: PracticeModel):
+    """A signalled turn waits for the one that runs, runs once however often it comes, and wakes who is behind it."""
+    model.plan({"text": "A slow answer. " * 5, **SLOW}, {"text": "signalled"}, {"text": "last"})
+    first = start(people, "Talker", "one")
+    session = first["session_id"]
+    wait_until(model.requests)
+    for _ in range(3):
+        people.signal("Talker", session, "run", {"message": "two", "correlationId": f"signal-{session}"})
+    wait_until(lambda: people.session("Talker", session)["queued_turn_ids"])
+    last = start(people, "Talker", "three", session)
+    assert people.end_of_turn(last["turn_url"])["response"] == "last"
+    texts = [text for _, text in said(people.session("Talker", session)) if "slow" not in text]
+    assert texts == ["one", "two", "signalled", "three", "last"]
+    url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/signal-{session}"
+    assert people.end_of_turn(url)["response"] == "signalled"
+    assert len(model.requests()) == 3
+
+
+def test_a_signal_in_the_queue_survives_a_crash(lives, model: PracticeModel):
+    """A signalled turn that waited when the host was killed runs afterwards."""
+    model.plan({"text": "cut off " * 20, **SLOW}, {"text": "first"}, {"text": "signalled"})
+    life: Lives = lives(PEOPLE)
+    start(life.host, "Talker", "one", "s")
+    wait_until(model.requests)
+    life.host.signal("Talker", "s", "run", {"message": "two", "correlationId": "signal"})
+    wait_until(lambda: life.host.session("Talker", "s")["queued_turn_ids"])
+    host = life.crash()
+    wait_until(lambda: host.session("Talker", "s")["message_count"] == 4)
+    assert [text for _, text in said(host.session("Talker", "s"))] == ["one", "first", "two", "signalled"]
+
+
+def test_a_call_of_the_entity_is_refused_while_a_turn_runs(people: AgentHost, model: PracticeModel):
+    """A caller waits for its answer now, so it is told that the session is busy, and its turn does not run later."""
+    model.plan({"text": "A slow answer. " * 5, **SLOW})
+    first = start(people, "Talker", "one")
+    wait_until(model.requests)
+    entity = ["dafx-Talker", first["session_id"]]
+    status = people.orchestrate("call_once", {"entity": entity, "payload": {"message": "two"}})
+    assert status["runtimeStatus"] == "Failed"
+    assert first["turn_id"] in status["output"]
+    people.end_of_turn(first["turn_url"])
+    assert people.session("Talker", first["session_id"])["message_count"] == 2
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_turns_behind_a_terminated_one_go_on(lives, model: PracticeModel, kill):
+    """When an operator terminates the running turn, those that wait run, although nobody asks for a new one."""
+    model.plan({"text": "cut off " * 400, **SLOW}, {"text": "second"}, {"text": "third"})
+    life = lives(PEOPLE, DURABLE_AGENT_HOST_LEASE_SECONDS="1")
+    first = start(life.host, "Talker", "one", "s")
+    wait_until(model.requests)
+    behind = []
+    for text in ("two", "three"):
+        behind.append(start(life.host, "Talker", text, "s"))
+        wait_until(lambda: len(life.host.session("Talker", "s")["queued_turn_ids"]) == len(behind))
+    host = life.host
+    assert requests.post(f"{host.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
+    if kill:
+        host = life.crash()
+    urls = [f"{host.url}/api/agents/Talker/sessions/s/turns/{turn['turn_id']}" for turn in (first, *behind)]
+    ended = [host.end_of_turn(url) for url in urls]
+    assert [turn["status"] for turn in ended] == ["failed", "completed", "completed"]
+    assert [turn["response"] for turn in ended[1:]] == ["second", "third"]
+    assert [text for _, text in said(host.session("Talker", "s"))] == ["two", "second", "three", "third"]
+
+
+def test_waiting_turns_do_not_ask_all_the_time(lives, model: PracticeModel):
+    """Turns that wait are woken; their own looks are as rare as the lease."""
+    model.plan({"text": "A slow answer. " * 20, **SLOW})
+    host = lives(PEOPLE).host
+    first = start(host, "Talker", "one", "s")
+    wait_until(model.requests)
+    behind = [start(host, "Talker", f"no {n}", "s") for n in range(10)]
+    ended = [host.end_of_turn(turn["turn_url"]) for turn in (first, *behind)]
+    assert {turn["status"] for turn in ended} == {"completed"}
+    history = requests.get(f"{host.management}/instances/{behind[-1]['turn_id']}?showHistory=true", timeout=30).json()
+    asked = [event for event in history["historyEvents"] if "admit" in str(event.get("Input"))]
+    assert len(asked) <= 3
