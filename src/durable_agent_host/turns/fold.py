@@ -137,6 +137,9 @@ class _Gathered:
         return slot
 
     def _add_loose(self, content: Content, part: ItemPart | None) -> Joiner | None:
+        if (told := self._told_before(content)) is not None:
+            told.add(content)
+            return None
         if not self.slots or self.slots[-1].place is not None:
             self.slots.append(_Slot(None))
         parts = self.slots[-1].parts
@@ -154,6 +157,13 @@ class _Gathered:
         else:
             known.add(content)
         return known if key is None and content.type != "function_call" else None
+
+    def _told_before(self, content: Content) -> Joiner | None:
+        """Find the call that the framework tells of again at the end of a run, since the app only declares its tool."""
+        if content.type != "function_call" or content.arguments or not content.user_input_request:
+            return None
+        calls = (joiner for slot in self.slots for _, joiner in slot.parts if joiner.type == "function_call")
+        return next((call for call in calls if call.joins(content)), None)
 
     def ordered(self) -> Iterator[_Slot]:
         """Give the slots, those of items in the order of the output."""
