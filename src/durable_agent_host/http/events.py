@@ -27,7 +27,7 @@ PAGE_BYTES: Final = 64 * 1024
 FIRST_SIGN_SECONDS: Final = 1.0
 """How long the status of an answer waits for a sign of the turn: a refusal is a status, and not an event."""
 
-_LONG_WAIT_SECONDS: Final = 3600.0
+_LONG_WAIT_SECONDS: Final = 60.0
 _SLOWEST_LOOK_SECONDS: Final = 5.0
 
 
@@ -82,16 +82,23 @@ async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) 
 
 
 async def follow_turn(
-    log: TurnLog, client: TurnClient, request: TurnRequest, first_offset: int, *, heartbeat_seconds: float
+    log: TurnLog,
+    client: TurnClient,
+    request: TurnRequest,
+    first_offset: int,
+    *,
+    heartbeat_seconds: float,
+    has_ended: bool = False,
 ) -> AsyncGenerator[bytes]:
     """Tell what a turn has told and will tell, and how it ends.
 
     Args:
         log: of the process.
-        client: waits for the end.
+        client: waits for the end, and reads it.
         request: the turn's.
         first_offset: of the log, from 0.
         heartbeat_seconds: the longest silence.
+        has_ended: when it is known already that the turn has.
 
     Yields:
         Bytes of the stream; the terminal event comes last and once. When the log is closed under it, because the
@@ -103,7 +110,7 @@ async def follow_turn(
     log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
     offset = first_offset
     yield OPENING
-    end = asyncio.create_task(_outcome(client, request.turn_id))
+    end = asyncio.create_task(_ended(client, request, has_ended=has_ended))
     try:
         async with _closing(log.follow(log_id, first_offset, max_bytes=PAGE_BYTES)) as pages:
             async for page in _beating(pages, end, heartbeat_seconds):
@@ -117,19 +124,20 @@ async def follow_turn(
                     yield told
         if not end.done():
             return
+        end.result()
         while (page := await log.read(log_id, offset, max_bytes=PAGE_BYTES)).records:
             offset = page.next_offset
             if told := _encode_page(page):
                 yield told
         if offset == first_offset > 0 and not (await log.read(log_id, offset - 1, max_bytes=1)).records:
             offset -= 1  # the client has the terminal event, or more than there is
-        yield encode_event(*terminal_event(request, end.result()), offset)
+        yield encode_event(*await _terminal_event(client, request), offset)
     finally:
         await _cancel(end)
 
 
 async def _beating(
-    pages: AsyncGenerator[LogPage], end: asyncio.Task[TurnOutcome], heartbeat_seconds: float
+    pages: AsyncGenerator[LogPage], end: asyncio.Task[None], heartbeat_seconds: float
 ) -> AsyncGenerator[LogPage | None]:
     """Give pages until the end is known or the log is closed, and None when nothing came for a while."""
     following = asyncio.ensure_future(anext(pages, None))
@@ -152,11 +160,24 @@ async def _beating(
         await _cancel(following)
 
 
-async def _outcome(client: TurnClient, turn_id: str) -> TurnOutcome:
-    while True:
+async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> None:
+    """Wait until the turn has ended or is not there any more. The outcome is read when its time comes.
+
+    A reader that is slow keeps no answer in memory, which can be large.
+    """
+    while not has_ended:
         with suppress(TurnTimedOutError):
-            turn = await client.wait(turn_id, seconds=_LONG_WAIT_SECONDS, slowest_look_seconds=_SLOWEST_LOOK_SECONDS)
-            return cast("TurnOutcome", turn.outcome)
+            await client.wait(request.turn_id, seconds=_LONG_WAIT_SECONDS, slowest_look_seconds=_SLOWEST_LOOK_SECONDS)
+            return
+        has_ended = await client.find(request.agent, request.session_id, request.turn_id) is None
+
+
+async def _terminal_event(client: TurnClient, request: TurnRequest) -> tuple[str, dict[str, Any]]:
+    turn = await client.find(request.agent, request.session_id, request.turn_id)
+    if turn is None or turn.outcome is None:
+        gone = {"type": "TurnError", "message": "the turn is not there any more: its session was deleted or reset"}
+        return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=gone))
+    return terminal_event(request, turn.outcome)
 
 
 def _encode_page(page: LogPage) -> bytes:

@@ -15,6 +15,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.IdempotencyKeyReusedError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.RequestError, HTTPStatus.BAD_REQUEST),
     (errors.StateError, HTTPStatus.CONFLICT),
+    (errors.LogError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TurnTimedOutError, HTTPStatus.GATEWAY_TIMEOUT),
     (errors.TurnRejectedError, HTTPStatus.CONFLICT),
     (errors.TurnError, HTTPStatus.BAD_GATEWAY),

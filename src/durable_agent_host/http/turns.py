@@ -77,7 +77,7 @@ async def read_events(host: Host, req: func.HttpRequest, client: TurnClient) -> 
     headers = cast("Mapping[str, str]", req.headers)
     last = parse_resume(headers.get("last-event-id"), cast("Mapping[str, str]", req.params).get("after"))
     turn = await named_turn(host, req, client)
-    return _stream(host, client, turn.request, last)
+    return _stream(host, client, turn.request, last, has_ended=turn.outcome is not None)
 
 
 async def named_turn(host: Host, req: func.HttpRequest, client: TurnClient) -> Turn:
@@ -110,10 +110,13 @@ async def _streamed_run(host: Host, client: TurnClient, request: TurnRequest, ca
     return _stream(host, client, request, call.last_event_id)
 
 
-def _stream(host: Host, client: TurnClient, request: TurnRequest, last_event_id: int | None) -> EventStream:
+def _stream(
+    host: Host, client: TurnClient, request: TurnRequest, last_event_id: int | None, *, has_ended: bool = False
+) -> EventStream:
     first = 0 if last_event_id is None else last_event_id + 1
     heartbeat = host.settings.stream_heartbeat_seconds
-    events = follow_turn(host.open_log(), client, request, first, heartbeat_seconds=heartbeat)
+    log = host.open_log()
+    events = follow_turn(log, client, request, first, heartbeat_seconds=heartbeat, has_ended=has_ended)
     return EventStream(events, turn_headers(request))
 
 
