@@ -26,6 +26,7 @@ class ToolCall:
     Attributes:
         call_id: as the model gave it; models can give the same id again later in a turn.
         name: the tool's.
+        turn_id: the turn in which it is called.
         idempotency_key: 32 hexadecimal digits; the same whenever this call is run again, after a crash too, and
             different for every other call. Give it to services that take one.
         attempt: how often this call has been started, this time included; above 1 after a crash.
@@ -35,6 +36,7 @@ class ToolCall:
 
     call_id: str
     name: str
+    turn_id: str
     idempotency_key: str
     attempt: int = 1
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)

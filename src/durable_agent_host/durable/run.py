@@ -142,7 +142,7 @@ class AgentRunner:
             return await self._stopped(work, stopped)
         except LogError:
             raise
-        except Exception as error:  # noqa: BLE001 - the activity is an edge: the failure is recorded in the outcome
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge
             reason = self._provider.explain_error(error) or error
             return failed(work.request, reason, milliseconds=work.milliseconds())
 

@@ -119,6 +119,7 @@ class ToolRuns(FunctionMiddleware):
         call = ToolCall(
             call_id=key.call_id,
             name=context.function.name,
+            turn_id=self._run.turn_id,
             idempotency_key=self._run.journal.idempotency_key(key),
             attempt=known.starts + 1,
             cancelled=self._run.stopping,

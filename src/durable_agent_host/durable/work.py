@@ -237,5 +237,8 @@ def _options(request: TurnRequest) -> dict[str, Any]:
 
 def _restore_session(session: Session, request: TurnRequest) -> DurableSession:
     if session.agent_session is not None:
-        return cast("DurableSession", DurableSession.from_dict(dict(session.agent_session)))
-    return DurableSession(session_id=request.session_id)
+        restored = cast("DurableSession", DurableSession.from_dict(dict(session.agent_session)))
+    else:
+        restored = DurableSession(session_id=request.session_id)
+    restored.turn_id = request.turn_id
+    return restored

@@ -1,0 +1,334 @@
+"""A turn is killed at named points, and goes on from what it had done."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.kit import AgentHost, PracticeModel, start_host, wait_until
+
+JOURNAL = Path(__file__).parent / "apps" / "journal"
+
+
+class Doomed:
+    """A host that ends itself at a named point, and comes back on the same data."""
+
+    def __init__(self, folder: Path, model: PracticeModel) -> None:
+        self._folder = folder
+        self._model = model
+        self._hosts: list[AgentHost] = []
+
+    def start(self, point: str = "", **env: str) -> AgentHost:
+        """Start the host; it ends at the point, or not at all."""
+        settings = {"LEDGER": str(self._folder / "ledger.txt"), "DURABLE_AGENT_HOST_CRASH": point} | env
+        self._hosts.append(start_host(self._folder / "data", self._model, app=JOURNAL, **settings))
+        return self._hosts[-1]
+
+    def run(self, agent: str, point: str, message: str = "go", session: str = "s", **env: str) -> dict[str, Any]:
+        """Run a turn across a crash; gives it as it is at its end."""
+        host = self.start(point, **env)
+        body = {"message": message, "session_id": session}
+        accepted = host.run(agent, body, headers={"x-ms-wait-for-response": "false"}).json()
+        host.process.wait(60)
+        host.kill()
+        host = self.start(**env)
+        return host.end_of_turn(f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{accepted['turn_id']}")
+
+    @property
+    def host(self) -> AgentHost:
+        """The host that runs now."""
+        return self._hosts[-1]
+
+    @property
+    def traces(self) -> list[str]:
+        """What the tools have left."""
+        ledger = self._folder / "ledger.txt"
+        return ledger.read_text().splitlines() if ledger.exists() else []
+
+    def stop(self) -> None:
+        """End all of it."""
+        for host in self._hosts:
+            host.kill()
+
+
+@pytest.fixture
+def doomed(tmp_path: Path, model: PracticeModel) -> Iterator[Doomed]:
+    """A host for one test."""
+    one = Doomed(tmp_path, model)
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path, model: PracticeModel) -> Iterator[Callable[..., Any]]:
+    """Run the same turn on a host that nothing happens to."""
+    made: list[Doomed] = []
+
+    def run(agent: str, message: str = "go") -> dict[str, Any]:
+        made.append(Doomed(tmp_path / f"undisturbed{len(made)}", model))
+        host = made[-1].start()
+        assert host.run(agent, {"message": message, "session_id": "s"}).ok
+        return host.session(agent, "s")
+
+    yield run
+    for one in made:
+        one.stop()
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """One call of a tool, for a plan."""
+    return {"name": name, "arguments": arguments}
+
+
+def said(session: dict[str, Any]) -> list[Any]:
+    """What a conversation holds, without times and ids."""
+    return [
+        (message["role"], without_ids(content)) for message in session["messages"] for content in message["contents"]
+    ]
+
+
+def without_ids(value: Any) -> Any:
+    """A stored value without what is different on every run."""
+    if isinstance(value, dict):
+        return {k: without_ids(v) for k, v in value.items() if k not in {"callId", "id", "call_id", "createdAt"}}
+    if isinstance(value, list):
+        return [without_ids(one) for one in value]
+    return value
+
+
+def play(model: PracticeModel, *steps: dict[str, Any]) -> None:
+    """Script a turn whose steps follow its rounds of tools, so that a repeated request gets the same answer."""
+    answer = requests.post(f"{model.control}/plans", json={"steps": list(steps), "by_round": True}, timeout=30)
+    assert answer.ok, answer.text
+
+
+def outputs(model: PracticeModel) -> list[Any]:
+    """The results of tools that the last request carried."""
+    return [item["output"] for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
+
+
+TWO_TOOLS = ({"calls": [call("note", text="one")]}, {"calls": [call("note", text="two")]}, {"text": "Both are noted."})
+
+
+@pytest.mark.parametrize("agent", ["Worker", "Kept", "Thinker", "KeptThinker"])
+@pytest.mark.parametrize(
+    ("point", "calls_made"),
+    [
+        ("turn.after_open", 3),
+        ("journal.model.before_append", 4),
+        ("journal.model.after_append", 3),
+        ("journal.tool.before_intent", 3),
+        ("journal.tool.after_append", 3),
+        ("journal.tool.after_append:2", 3),
+        ("journal.model.before_append:3", 4),
+        ("turn.before_outcome", 3),
+        ("turn.after_outcome", 3),
+    ],
+)
+def test_what_is_finished_is_not_done_again(doomed: Doomed, model: PracticeModel, agent, point, calls_made):
+    """A turn that is killed anywhere between its steps makes each model call and each tool call once."""
+    play(model, *TWO_TOOLS)
+    turn = doomed.run(agent, point)
+    assert (turn["status"], turn["response"]) == ("completed", "Both are noted.")
+    assert doomed.traces == ["one", "two"]
+    assert len(model.requests()) == calls_made
+
+
+@pytest.mark.parametrize("agent", ["Worker", "Kept", "Thinker", "KeptThinker"])
+@pytest.mark.parametrize("point", ["journal.model.after_append", "journal.tool.after_append:3", "turn.before_outcome"])
+def test_what_is_stored_is_what_an_undisturbed_turn_stores(
+    doomed: Doomed, undisturbed: Callable[..., Any], model: PracticeModel, agent, point
+):
+    """Pictures, failures, results that JSON cannot hold: after a crash the conversation is the same as without one."""
+    work = [call("paint"), call("fail", text="this"), call("strange"), call("note", text="x"), call("note", number=1)]
+    play(model, {"calls": work[:2], "reasoning": "First."}, {"text": "On.", "calls": work[2:]}, {"text": "All done."})
+    turn = doomed.run(agent, point)
+    assert (turn["status"], turn["response"]) == ("completed", "On. All done.")
+    assert sorted(doomed.traces) == ["paint", "strange", "this", "x"]
+    assert said(doomed.host.session(agent, "s")) == said(undisturbed(agent))
+
+
+def test_a_call_that_was_running_is_in_doubt(doomed: Doomed, model: PracticeModel):
+    """What was running when the process died is told, run again, or asked about, as its tool declares; what had
+    ended beside it is not run again.
+    """
+    host = doomed.start()
+    names = {"fail": "linger", "retry": "linger_again", "ask": "linger_asked"}
+    turns: dict[str, dict[str, Any]] = {}
+    for policy, name in names.items():
+        calls = [call("note", text=f"beside {policy}"), call(name, text=policy, seconds=60)]
+        model.plan({"calls": calls}, {"text": f"{policy} is over."}, user_text=policy)
+        body = {"message": policy, "session_id": policy}
+        turns[policy] = host.run("Worker", body, headers={"x-ms-wait-for-response": "false"}).json()
+        wait_until(lambda policy=policy: any(line.startswith(f"begin {policy}") for line in doomed.traces))
+        wait_until(lambda policy=policy: f"beside {policy}" in doomed.traces)
+    host.kill()
+    before = list(doomed.traces)
+    host = doomed.start()
+
+    def url(policy: str) -> str:
+        return f"{host.url}/api/agents/Worker/sessions/{policy}/turns/{turns[policy]['turn_id']}"
+
+    for policy in ("fail", "retry"):
+        assert host.end_of_turn(url(policy))["response"] == f"{policy} is over."
+    told = {policy: json.dumps(host.session("Worker", policy)) for policy in ("fail", "retry")}
+    assert "The outcome of this call is not known" in told["fail"]
+    assert "lingered retry" in told["retry"]
+    waiting = wait_until(lambda: requests.get(url("ask"), timeout=30).json().get("pending"))
+    assert (waiting[0]["name"], waiting[0]["arguments"]) == ("linger_asked", {"text": "ask", "seconds": 60})
+    assert "may or may not have taken effect" in waiting[0]["reason"]
+    answer = {"call_id": waiting[0]["call_id"], "approved": True}
+    assert requests.post(f"{url('ask')}/approvals", json=answer, timeout=30).ok
+    assert host.end_of_turn(url("ask"))["response"] == "ask is over."
+    begun = [line.split() for line in doomed.traces if line.startswith("begin")]
+    keys = {policy: [key for _, name, key, _ in begun if name == policy] for policy in names}
+    assert [len(keys[policy]) for policy in names] == [1, 2, 2]
+    assert [len(set(keys[policy])) for policy in names] == [1, 1, 1]
+    assert [attempt for _, name, _, attempt in begun if name == "retry"] == ["1", "2"]
+    assert [line for line in doomed.traces if line.startswith("beside")] == [
+        line for line in before if line.startswith("beside")
+    ]
+    assert len(model.requests()) == 6
+
+
+def test_a_stream_that_breaks_is_made_again_and_nothing_else(doomed: Doomed, model: PracticeModel):
+    """A connection that breaks in mid-answer costs one more model call; tools do not run again."""
+    host = doomed.start(DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS="0.05")
+    broken = {"text": "The whole answer, at last.", "chunk_characters": 4, "break_after_events": 7}
+    model.plan({"calls": [call("note", text="once")]}, broken, broken, {"text": "The whole answer, at last."})
+    answer = host.run("Worker", {"message": "go", "session_id": "s"})
+    assert answer.json()["response"] == "The whole answer, at last."
+    assert doomed.traces == ["once"]
+    assert len(model.requests()) == 4
+    assert len({json.dumps(request["body"]["input"]) for request in model.requests()[1:]}) == 1
+
+
+def test_a_stream_that_always_breaks_fails_the_turn(doomed: Doomed, model: PracticeModel):
+    """A model call is made so many times and no more; the tools of the turn have run once."""
+    host = doomed.start(DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS="0.05", DURABLE_AGENT_HOST_MODEL_ATTEMPTS="3")
+    broken = {"text": "The whole answer, at last.", "chunk_characters": 4, "break_after_events": 7}
+    play(model, {"calls": [call("note", text="once")]}, broken)
+    answer = host.run("Worker", {"message": "go", "session_id": "s"})
+    assert answer.status_code == 502
+    assert doomed.traces == ["once"]
+    assert len(model.requests()) == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "calls_made"),
+    [
+        ({"status": 429, "message": "slow down", "retry_after": 0.2}, 3),
+        ({"status": 503, "message": "busy"}, 3),
+        ({"status": 400, "message": "bad"}, 2),
+        ({"status": 429, "message": "tomorrow", "retry_after": 3600}, 2),
+    ],
+)
+def test_a_refused_call_is_retried_when_that_can_help(doomed: Doomed, model: PracticeModel, error, calls_made):
+    """Throttling and server errors are retried in their place, other refusals and long waits are not."""
+    host = doomed.start(DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS="0.05")
+    model.plan({"calls": [call("note", text="once")]}, {"error": error}, {"text": "Done."})
+    answer = host.run("Worker", {"message": "go", "session_id": "s"})
+    assert answer.ok == (calls_made == 3)
+    assert doomed.traces == ["once"]
+    assert len(model.requests()) == calls_made
+
+
+@pytest.mark.parametrize("agent", ["Kept", "KeptThinker"])
+def test_a_continuation_that_is_lost_within_a_turn_goes_on_from_the_transcript(
+    doomed: Doomed, model: PracticeModel, agent
+):
+    """When the service forgets the turn's own first response, the tool does not run again, and the model gets it all."""
+    lost = {"status": 400, "code": "previous_response_not_found", "message": "Previous response with id 'x' not found."}
+    host = doomed.start()
+    model.plan({"text": "Hello."}, {"calls": [call("note", text="once")]}, {"error": lost}, {"text": "Done."})
+    assert host.run(agent, {"message": "hi", "session_id": "s"}).ok
+    answer = host.run(agent, {"message": "go", "session_id": "s"})
+    assert answer.json().get("response") == "Done.", answer.text
+    assert doomed.traces == ["once"]
+    first, *_, refused, last = [request["body"] for request in model.requests()]
+    assert "previous_response_id" not in first
+    assert refused["previous_response_id"]
+    assert last.get("previous_response_id") is None
+    kinds = [item["type"] for item in last["input"] if item["type"] != "reasoning"]
+    assert kinds == ["message", "message", "message", "function_call", "function_call_output"]
+    model.plan({"text": "And on."})
+    assert host.run(agent, {"message": "on", "session_id": "s"}).ok
+
+
+def test_tools_that_fail_or_leave_do_no_harm(doomed: Doomed, model: PracticeModel):
+    """A tool that ends the program, or raises what it likes, is a failed call; the host and the turn go on."""
+    host = doomed.start()
+    play(
+        model,
+        {"calls": [call("leave"), call("leave_async"), call("fail", text="this"), call("note", text="fine")]},
+        {"text": "Survived."},
+    )
+    assert host.run("Worker", "go").text == "Survived."
+    assert outputs(model) == ["Error: Function failed."] * 3 + ["noted fine"]
+    assert host.run("Worker", "go").text == "Survived."
+
+
+def test_large_results_are_kept(doomed: Doomed, model: PracticeModel):
+    """A result of 10 MB reaches the model, and outlives a crash."""
+    play(model, {"calls": [call("large", megabytes=10)]}, {"text": "Large."})
+    assert doomed.run("Worker", "journal.tool.after_append")["response"] == "Large."
+    assert doomed.traces == ["large"]
+    assert len(outputs(model)[0]) == 10 * 1024 * 1024
+
+
+def test_a_turn_has_its_time(doomed: Doomed, model: PracticeModel):
+    """A turn that takes too long fails and says so, its tools are told, and the conversation is as before."""
+    host = doomed.start(DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS="1")
+    play(model, {"calls": [call("linger", text="a", seconds=60), call("dawdle", text="b", seconds=60)]})
+    answer = host.run("Worker", {"message": "go", "session_id": "s"})
+    assert "longer than 1 s" in answer.json()["detail"]
+    wait_until(lambda: {"cancelled a", "cancelled b"} <= set(doomed.traces))
+    assert said(host.session("Worker", "s")) == []
+
+
+def test_blocking_tools_do_not_touch_other_sessions(doomed: Doomed, model: PracticeModel):
+    """While many tools block their threads, other sessions are answered; who stalls the event loop is named."""
+    host = doomed.start()
+    model.plan({"calls": [call("linger", text="a", seconds=60)]}, times=40, user_text="block")
+    for number in range(40):
+        body = {"message": "block", "session_id": f"b{number}"}
+        host.run("Worker", body, headers={"x-ms-wait-for-response": "false"})
+    wait_until(lambda: len([line for line in doomed.traces if line.startswith("begin")]) == 40)
+    play(model, {"calls": [call("note", text="quick")]}, {"text": "Quick."})
+    assert host.run("Worker", "hi").text == "Quick."
+    model.forget()
+    play(model, {"calls": [call("stall", seconds=3)]}, {"text": "Stalled."})
+    assert host.run("Worker", "stall").text == "Stalled."
+    assert any("blocked for 2 s by tool 'stall' of turn" in line for line in host.output)
+
+
+def test_agents_without_a_client_are_not_run_twice_without_a_word(doomed: Doomed):
+    """What such an agent did before a crash is not known: its turn fails and says so, unless the agent allows it."""
+    host = doomed.start()
+    turns: dict[str, str] = {}
+    for agent in ("Plain", "PlainAgain"):
+        body = {"message": "slowly", "session_id": "s"}
+        turns[agent] = host.run(agent, body, headers={"x-ms-wait-for-response": "false"}).json()["turn_id"]
+    wait_until(lambda: len(doomed.traces) == 2)
+    host.kill()
+    host = doomed.start()
+    url = f"{host.url}/api/agents/{{0}}/sessions/s/turns/{{1}}"
+    failed = host.end_of_turn(url.format("Plain", turns["Plain"]))
+    assert (failed["status"], "not known" in failed["error"]["message"]) == ("failed", True)
+    assert host.end_of_turn(url.format("PlainAgain", turns["PlainAgain"]))["response"] == "done"
+    assert len(doomed.traces) == 3
+    assert host.run("Plain", {"message": "again", "session_id": "s"}).json()["response"] == "done"
+
+
+def test_an_agent_that_is_a_tool_is_one_call(doomed: Doomed, model: PracticeModel):
+    """A nested agent that has answered is not asked again after a crash."""
+    model.plan({"calls": [call("inner", task="help")]}, {"text": "Helped."}, agent="Ask others.")
+    model.plan({"calls": [call("note", text="inside")]}, {"text": "Inner answer."}, agent="Help.")
+    turn = doomed.run("Outer", "journal.tool.after_append")
+    assert turn["response"] == "Helped."
+    assert doomed.traces == ["inside"]
+    assert len(model.requests()) == 4
+    assert outputs(model) == ["Inner answer."]
