@@ -79,6 +79,18 @@ def azurite_connection(port: int) -> str:
 
 
 @contextlib.contextmanager
+def cosmos(folder: Path) -> Iterator[int]:
+    """Run a Cosmos DB emulator; gives its port."""
+    command = SERVICES / "node_modules" / ".bin" / "cosmosdb-server"
+    if not shutil.which("node") or not command.exists():
+        unavailable("The Cosmos DB emulator", "install Node.js 20 or newer, then ./scripts/test installs the emulator")
+    port = free_port()
+    options = ["--no-ssl", "--host", "127.0.0.1", "--port", str(port)]
+    with running(["node", str(command), *options], port, folder):
+        yield port
+
+
+@contextlib.contextmanager
 def redis(folder: Path, port: int | None = None) -> Iterator[int]:
     """Run a Redis server that writes each change to its file; gives its port."""
     command = shutil.which("redis-server")

@@ -14,9 +14,11 @@ class DurableSession(AgentSession):
 
     Attributes:
         transcript: messages of earlier turns, oldest first; empty when the model's service keeps them.
+        turn_id: of the turn that the run is for; a retry of the turn has the same.
     """
 
     transcript: Sequence[Message] = ()
+    turn_id: str | None = None
 
     @property
     def forgotten(self) -> dict[str, Any]:
