@@ -85,14 +85,12 @@ def short_result(part: dict[str, Any], call: Mapping[str, Any]) -> dict[str, Any
     """
     if ITEM in part or STAMP in part.get("additional_properties", ()):
         return part
-    short = part.copy()
     for name in _IDENTITY:
-        if (name in call) != (name in part) or (name in call and not is_same_json(call[name], short.pop(name))):
+        mine, its = part.get(name, _IDENTITY), call.get(name, _IDENTITY)
+        if mine is not its and not is_same_json(mine, its):
             return part
-    if len(short) == len(part):
-        return part
-    short["call"] = 1
-    return short
+    short = {name: value for name, value in part.items() if name not in _IDENTITY}
+    return part if len(short) == len(part) else short | {"call": 1}
 
 
 def call_identity(call: Mapping[str, Any]) -> dict[str, Any]:

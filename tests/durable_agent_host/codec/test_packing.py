@@ -15,7 +15,8 @@ from durable_agent_host.codec.message import (
     encode_message,
     encode_response_entry,
 )
-from durable_agent_host.codec.packing import is_same_json, pack_entry, unpack_entry
+from durable_agent_host.codec.packing import pack_entry, unpack_entry
+from durable_agent_host.codec.parts import is_same_json
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import STAMP
 from tests.durable_agent_host.golden import golden
@@ -189,8 +190,9 @@ def test_upstreams_reader_takes_the_short_form():
 
 def test_a_response_is_read_back_with_all_that_the_framework_knows():
     """Ids, usage, finish reason, value and properties of a response are equal after it was stored."""
+    contents = copy.deepcopy(EVERY_CONTENT)  # its own, whatever other tests do with theirs
     response = AgentResponse(
-        messages=[Message("assistant", [content], message_id="m", author_name="a") for content in EVERY_CONTENT],
+        messages=[Message("assistant", [content], message_id="m", author_name="a") for content in contents],
         response_id="resp_1",
         agent_id="agent-1",
         created_at=AT,
