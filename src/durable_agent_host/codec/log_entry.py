@@ -1,6 +1,7 @@
 """Entries of the turn log to JSON and back.
 
 The JSON is ASCII, so that a lone surrogate, which UTF-8 cannot hold, is stored as its escape and comes back.
+The two halves of a pair that stand next to each other come back as their character.
 """
 
 import json

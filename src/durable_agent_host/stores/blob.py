@@ -93,7 +93,12 @@ class BlobTurnLog:
 
     @classmethod
     def from_environment(
-        cls, environment: Mapping[str, str], *, container: str = CONTAINER, setting: str = "AzureWebJobsStorage"
+        cls,
+        environment: Mapping[str, str],
+        *,
+        container: str = CONTAINER,
+        setting: str = "AzureWebJobsStorage",
+        **options: Any,
     ) -> "BlobTurnLog":
         """Use the storage account of a function app.
 
@@ -102,6 +107,7 @@ class BlobTurnLog:
             container: its name; it is made when it is missing.
             setting: a connection string, or the beginning of ``{setting}__accountName`` and
                 ``{setting}__blobServiceUri`` for identities, with ``{setting}__clientId`` for a user-assigned one.
+            options: as the class takes them.
 
         Returns:
             The store; nothing is connected yet.
@@ -111,7 +117,10 @@ class BlobTurnLog:
         """
         connection_string = environment.get(setting, "").strip()
         if connection_string:
-            return cls(lambda: ContainerClient.from_connection_string(connection_string, container, **_CLIENT_OPTIONS))
+            return cls(
+                lambda: ContainerClient.from_connection_string(connection_string, container, **_CLIENT_OPTIONS),
+                **options,
+            )
         account = environment.get(f"{setting}__accountName", "").strip()
         url = environment.get(f"{setting}__blobServiceUri", "").strip()
         url = url or (f"https://{account}.blob.core.windows.net" if account else "")
@@ -133,7 +142,7 @@ class BlobTurnLog:
             )
             return ContainerClient(url, container, credential, **_CLIENT_OPTIONS)
 
-        return cls(make_client)
+        return cls(make_client, **options)
 
     @property
     def durable_writes(self) -> int:

@@ -3,9 +3,11 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from durable_agent_host.errors import LogError
+
+_LAST_SECONDS: Final = 5.0
 
 
 class OwnLoop:
@@ -54,8 +56,12 @@ class OwnLoop:
 
 
 async def _finish(last: Coroutine[Any, Any, None]) -> None:
-    """Let what is under way end, then run the last coroutine."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.gather(*others, return_exceptions=True)
+    """Let what is under way end, or give it up when it takes long, then run the last coroutine."""
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    if others:
+        _, late = await asyncio.wait(others, timeout=_LAST_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
     await last
     await asyncio.get_running_loop().shutdown_asyncgens()

@@ -9,6 +9,7 @@ An append is as durable as the server is set up: with ``appendonly yes`` and ``a
 """
 
 import asyncio
+import itertools
 import uuid
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -88,7 +89,8 @@ class RedisTurnLog:
         self._kept_seconds = kept_seconds
         self._loop = OwnLoop("turn-log-redis")
         self._arrivals = Arrivals()
-        self._name = uuid.uuid4().hex
+        self._name = uuid.uuid4().hex[:12]
+        self._batches = itertools.count()
         self._made: Any = None
         self._script = ""
         self._followed: Counter[str] = Counter()
@@ -209,8 +211,9 @@ class RedisTurnLog:
     async def close(self) -> None:
         """Close the connections and end the store's loop."""
         self._arrivals.close()
-        if self._listener is not None:
-            self._listener.get_loop().call_soon_threadsafe(self._listener.cancel)
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.get_loop().call_soon_threadsafe(listener.cancel)
         await self._loop.close(self._disconnect())
 
     async def _append(
@@ -218,7 +221,7 @@ class RedisTurnLog:
     ) -> tuple[bool, int]:
         """Run the script: whether it appended, and the first offset or else the attempt that has begun."""
         lines = [encode_log_entry(entry) for entry in entries]
-        batch = f"{self._name}:{uuid.uuid4().hex}"
+        batch = f"{self._name}:{next(self._batches)}"
         tries = 0
 
         async def call() -> Any:

@@ -55,7 +55,7 @@ class _Job:
         self.size_bytes = size_bytes
         self.future: Future[Any] = Future()
         self.result: _Result = (None, None)
-        self.refusal: LogError | None = None
+        self.refusal: Exception | None = None
 
     def do(self, connection: sqlite3.Connection) -> None:
         self.refusal = None
@@ -284,7 +284,7 @@ class SqliteTurnLog:
             raise LogError(
                 f"the folder of the turn logs {self._path} cannot be made ({error}): name another"
             ) from error
-        connection = sqlite3.connect(self._path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "wal_autocheckpoint=20000", "cache_size=-8192"):
                 connection.execute(f"PRAGMA {pragma}")
@@ -327,8 +327,8 @@ class SqliteTurnLog:
                     connection = connection or self._connect()
                     self._commit(connection, group)
                     break
-                except (sqlite3.Error, LogError) as error:
-                    refusal = error if isinstance(error, LogError) else self._explain(error)
+                except Exception as error:  # noqa: BLE001 (given to the callers, who would wait for ever)
+                    refusal = self._explain(error) if isinstance(error, sqlite3.Error) else error
                     if _is_final(error) or time.monotonic() > deadline or self._is_closed:
                         for job in group:
                             job.refusal = refusal
@@ -389,7 +389,7 @@ class SqliteTurnLog:
 
 def _is_final(error: Exception) -> bool:
     name = getattr(error, "sqlite_errorname", "")
-    return isinstance(error, LogError) or any(name.startswith(damaged) for damaged in _DAMAGED)
+    return not isinstance(error, sqlite3.Error) or any(name.startswith(damaged) for damaged in _DAMAGED)
 
 
 def _delete_entries(connection: sqlite3.Connection, key: int) -> None:

@@ -1,0 +1,133 @@
+"""The stores that a contract runs against. A new store is one more subclass of `Backend`."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durable_agent_host.log.log import TurnLog
+from tests.kit_services import azurite, azurite_connection, redis
+
+GIVE_UP_SECONDS = 60.0
+
+
+class Backend:
+    """One place where logs are kept. Each call of `log` is what another process would have."""
+
+    def __init__(self) -> None:
+        self.opened: list[TurnLog] = []
+
+    def log(self, **options: Any) -> TurnLog:
+        """Open the store once more."""
+        made = self.make(**({"give_up_seconds": GIVE_UP_SECONDS} | options))
+        self.opened.append(made)
+        return made
+
+    def make(self, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        raise NotImplementedError
+
+
+class Sqlite(Backend):
+    """A file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def make(self, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        from durable_agent_host.stores.sqlite import SqliteTurnLog
+
+        return SqliteTurnLog(self.path, **options)
+
+
+class Blob(Backend):
+    """A container of its own in an Azurite."""
+
+    def __init__(self, port: int, options: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.port = port
+        self.container = f"turns-{uuid.uuid4().hex[:12]}"
+        self.options = options or {}
+
+    def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        from durable_agent_host.stores.blob import BlobTurnLog
+
+        settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
+        return BlobTurnLog.from_environment(settings, container=self.container, **(self.options | options))
+
+
+class Redis(Backend):
+    """A Redis."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.port = port
+
+    def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        from durable_agent_host.stores.redis import RedisTurnLog
+
+        return RedisTurnLog(f"redis://127.0.0.1:{port or self.port}/0", **options)
+
+
+@pytest.fixture(scope="session")
+def azurite_port(tmp_path_factory) -> Iterator[int]:
+    """An Azurite for the whole session; every test has a container of its own."""
+    with azurite(tmp_path_factory.mktemp("azurite")) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def redis_port(tmp_path_factory) -> Iterator[int]:
+    """A Redis for the whole session; every test has logs of its own."""
+    with redis(tmp_path_factory.mktemp("redis")) as port:
+        yield port
+
+
+def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
+    if kind == "sqlite":
+        return Sqlite(folder / "made" / "turns.db")
+    if kind == "redis":
+        return Redis(request.getfixturevalue("redis_port"))
+    # Small parts and blocks: every test rolls over and splits.
+    small = {"max_blocks": 5, "max_block_bytes": 4096} if kind == "blob-small" else {}
+    return Blob(request.getfixturevalue("azurite_port"), small)
+
+
+@pytest.fixture(params=["sqlite", "blob", "blob-small", "redis"])
+async def backend(request, tmp_path) -> AsyncIterator[Backend]:
+    """Each store in turn."""
+    made = _make(request.param, request, tmp_path)
+    async with _closing(made):
+        yield made
+
+
+@pytest.fixture
+async def blob(request, tmp_path) -> AsyncIterator[Blob]:
+    """The blob store, for what it alone can do."""
+    made = Blob(request.getfixturevalue("azurite_port"))
+    async with _closing(made):
+        yield made
+
+
+@pytest.fixture
+async def networked(request, tmp_path) -> AsyncIterator[Backend]:
+    """A store behind a network, chosen by the test's parameter."""
+    made = _make(request.param, request, tmp_path)
+    async with _closing(made):
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def _closing(made: Backend) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        for one in made.opened:
+            await one.close()

@@ -1,0 +1,396 @@
+"""What every turn log promises, whichever store is behind it."""
+
+import asyncio
+import random
+import threading
+import uuid
+
+import pytest
+
+from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.model.log_entry import ATTEMPT, EVENT, LogEntry
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def delta(text: str) -> LogEntry:
+    return LogEntry(EVENT, {"event": "message.delta", "data": {"text": text}})
+
+
+def texts(records) -> list[str]:
+    return [record.entry.data["data"]["text"] for record in records if record.entry.kind == EVENT]
+
+
+async def read_all(log, log_id: str, from_offset: int = 0, **options) -> list:
+    """Read page by page to the end; offsets follow each other."""
+    records = []
+    while True:
+        page = await log.read(log_id, from_offset, **options)
+        records += page.records
+        assert page.next_offset >= from_offset
+        from_offset = page.next_offset
+        if not page.has_more:
+            return records
+
+
+async def collect(log, log_id: str, count: int, from_offset: int = 0) -> list:
+    """Follow until so many records have come."""
+    records = []
+    async with asyncio.timeout(120):
+        async for page in log.follow(log_id, from_offset):
+            assert page.records
+            assert page.next_offset == page.records[-1].offset + 1
+            records += page.records
+            if len(records) >= count:
+                return records
+    return records
+
+
+def assert_consecutive(records, first: int = 0) -> None:
+    assert [record.offset for record in records] == list(range(first, first + len(records)))
+
+
+async def test_a_log_begins_with_its_attempt(backend):
+    """The first attempt has number 1, and its entry has offset 0."""
+    log, log_id = backend.log(), new_id()
+    assert await log.open(log_id) == 1
+    (record,) = await read_all(log, log_id)
+    assert (record.offset, record.attempt, record.entry) == (0, 1, LogEntry(ATTEMPT, {"number": 1}))
+
+
+async def test_appended_entries_are_read_in_order_by_others(backend):
+    """What one process appends, another one reads: same entries, offsets without a gap."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    assert await log.append(log_id, [delta("a"), delta("b")], attempt=attempt) == 1
+    assert await log.append(log_id, [delta("c")], attempt=attempt) == 3
+    for reader in (log, backend.log()):
+        records = await read_all(reader, log_id)
+        assert_consecutive(records)
+        assert texts(records) == ["a", "b", "c"]
+        assert {record.attempt for record in records} == {1}
+
+
+async def test_a_log_that_does_not_exist_is_empty(backend):
+    """Reading what nobody has written gives nothing, and says to go on at the same place."""
+    page = await backend.log().read(new_id(), 7)
+    assert (list(page.records), page.next_offset, page.has_more) == ([], 7, False)
+
+
+async def test_entries_come_back_as_they_were(backend):
+    """Lone surrogates, line breaks, null characters, deep and unknown things are kept."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    entries = [
+        LogEntry("kind-of-a-later-version", {"deep": {"list": [1, 2.5, None, True, {"": []}]}}),
+        LogEntry(EVENT, {"event": "message.delta", "data": {"text": "half \ud83d of a pair, and the other \ude00"}}),
+        LogEntry(EVENT, {"event": "x", "data": {"text": "line\nline\r\n\u2028 zero\0 é漢😀", "big": 2**70}}),
+        LogEntry("model_finished", {}),
+    ]
+    await log.append(log_id, entries, attempt=attempt)
+    records = await read_all(backend.log(), log_id)
+    assert [record.entry for record in records[1:]] == entries
+
+
+async def test_large_entries_are_kept(backend):
+    """Entries of one and of ten megabytes come back whole, beside small ones of the same append."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    large = 10_000_000 if backend.__class__.__name__ != "Blob" or not backend.options else 60_000
+    some = ["a", "b" * (large // 8), "c", "d" * large, "e"]
+    for first in (1, 6):
+        assert await log.append(log_id, [delta(text) for text in some[:3]], attempt=attempt) == first
+        assert await log.append(log_id, [delta(text) for text in some[3:]], attempt=attempt) == first + 3
+        if large == 60_000:
+            break
+    assert texts(await read_all(backend.log(), log_id))[:5] == some
+
+
+async def test_data_that_json_cannot_hold_is_refused(backend):
+    """An entry that cannot be stored raises LogError, and nothing of its append is there."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    with pytest.raises(LogError, match="JSON"):
+        await log.append(log_id, [delta("a"), LogEntry(EVENT, {"event": object()})], attempt=attempt)
+    assert await log.append(log_id, [delta("b")], attempt=attempt) == 1
+
+
+async def test_pages_are_bounded(backend):
+    """A page has at most the bytes asked for, at least one entry, and says whether there is more."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    some = [str(number) * 300 for number in range(10)]
+    await log.append(log_id, [delta(text) for text in some], attempt=attempt)
+    page = await log.read(log_id, 1, max_bytes=1200)
+    assert 1 <= len(page.records) <= 4
+    assert page.has_more
+    assert page.next_offset == 1 + len(page.records)
+    assert len((await log.read(log_id, 1, max_bytes=1)).records) == 1
+    for size in (1, 700, 1200, 10_000):
+        assert texts(await read_all(backend.log(), log_id, max_bytes=size)) == some
+    assert texts(await read_all(backend.log(), log_id, 6, max_bytes=700)) == some[5:]
+
+
+async def test_a_ghost_is_fenced(backend):
+    """After a later attempt has begun, an earlier one cannot append, in its own process or another."""
+    one, other, log_id = backend.log(), backend.log(), new_id()
+    first = await one.open(log_id)
+    await one.append(log_id, [delta("a")], attempt=first)
+    second = await other.open(log_id)
+    assert second == 2
+    for log in (one, other):
+        with pytest.raises(FencedError):
+            await log.append(log_id, [delta("ghost")], attempt=first)
+    assert await other.append(log_id, [delta("b")], attempt=second) == 3
+    assert await one.append(log_id, [delta("c")], attempt=second) == 4
+    records = await read_all(one, log_id)
+    assert_consecutive(records)
+    assert texts(records) == ["a", "b", "c"]
+    assert [record.attempt for record in records] == [1, 1, 2, 2, 2]
+
+
+async def test_an_attempt_that_never_began_is_fenced(backend):
+    """Nobody appends to a log that was not opened, nor as an attempt that is still to come."""
+    log, log_id = backend.log(), new_id()
+    with pytest.raises(FencedError):
+        await log.append(log_id, [delta("a")], attempt=1)
+    await log.open(log_id)
+    with pytest.raises(FencedError):
+        await log.append(log_id, [delta("a")], attempt=2)
+    assert texts(await read_all(log, log_id)) == []
+
+
+async def test_attempts_that_hammer_do_not_interleave(backend):
+    """While attempts overtake each other, each one's entries stand behind its beginning only, and none is lost."""
+    log_id = new_id()
+    acknowledged: dict[str, int] = {}
+
+    async def write(number: int) -> None:
+        log = backend.log()
+        await asyncio.sleep(0.03 * number)
+        attempt = await log.open(log_id)
+        try:
+            for count in range(30):
+                name = f"{attempt}:{count}"
+                acknowledged[name] = await log.append(log_id, [delta(name), delta(name)], attempt=attempt)
+        except FencedError:
+            pass
+
+    await asyncio.gather(*map(write, range(5)))
+    records = await read_all(backend.log(), log_id)
+    assert_consecutive(records)
+    current = 0
+    for record in records:
+        if record.entry.kind == ATTEMPT:
+            assert record.entry.data == {"number": current + 1}
+            current += 1
+        else:
+            assert record.entry.data["data"]["text"].startswith(f"{current}:")
+        assert record.attempt == current
+    assert current == 5
+    assert len(texts(records)) == len(set(texts(records))) * 2
+    for name, offset in acknowledged.items():
+        assert texts(records[offset : offset + 2]) == [name, name]
+    assert f"{current}:29" in acknowledged
+
+
+async def test_all_writers_of_one_attempt_are_heard(backend):
+    """Concurrent appends of one attempt, from two processes, are all there, each in one piece."""
+    logs, log_id = [backend.log(), backend.log()], new_id()
+    attempt = await logs[0].open(log_id)
+
+    async def write(number: int) -> None:
+        for count in range(8):
+            pair = [delta(f"{number}.{count}a"), delta(f"{number}.{count}b")]
+            await logs[number % 2].append(log_id, pair, attempt=attempt)
+
+    await asyncio.gather(*map(write, range(6)))
+    records = await read_all(logs[0], log_id)
+    assert_consecutive(records)
+    found = texts(records)
+    assert sorted(found) == sorted(f"{n}.{c}{half}" for n in range(6) for c in range(8) for half in "ab")
+    assert all(first[:-1] == second[:-1] for first, second in zip(found[::2], found[1::2], strict=True))
+
+
+async def test_followers_see_the_same_sequence(backend):
+    """Followers in the writer's process and in another, early and late, get every record once and in order."""
+    here, there, log_id = backend.log(), backend.log(), new_id()
+    total = 61
+    early = [asyncio.create_task(collect(log, log_id, total)) for log in (here, there, here)]
+    await asyncio.sleep(0.1)
+    attempt = await here.open(log_id)
+    late: list[asyncio.Task] = []
+    for number in range(30):
+        await here.append(log_id, [delta(f"{number}a"), delta(f"{number}b")], attempt=attempt)
+        if number % 10 == 5:
+            late += [asyncio.create_task(collect(log, log_id, total)) for log in (here, there)]
+            await asyncio.sleep(0)
+    for records in await asyncio.gather(*early, *late):
+        assert_consecutive(records)
+        assert len(records) == total
+        assert texts(records) == [f"{number}{half}" for number in range(30) for half in "ab"]
+
+
+async def test_a_follower_resumes_where_it_was(backend):
+    """Followers that break off and resume at their offset, over and over, miss nothing and see nothing twice."""
+    log, other, log_id = backend.log(), backend.log(), new_id()
+    attempt = await log.open(log_id)
+
+    async def write() -> None:
+        for number in range(60):
+            await log.append(log_id, [delta(str(number))], attempt=attempt)
+
+    async def follow(seed: int) -> list:
+        chance, records = random.Random(seed), []
+        while len(records) < 61:
+            source = chance.choice((log, other))
+            async for page in source.follow(log_id, len(records), max_bytes=chance.choice((1, 200, 100_000))):
+                records += page.records
+                if len(records) >= 61 or chance.random() < 0.3:
+                    break
+        return records
+
+    async with asyncio.timeout(120):
+        found = await asyncio.gather(write(), *map(follow, range(4)))
+    for records in found[1:]:
+        assert_consecutive(records)
+        assert texts(records) == [str(number) for number in range(60)]
+
+
+async def test_a_slow_follower_gets_larger_pages(backend):
+    """A follower that stood still reads on without a gap; what it did not take was not kept for it."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    records = []
+    async with asyncio.timeout(60):
+        async for page in log.follow(log_id):
+            records += page.records
+            if len(records) == 1:
+                for number in range(40):
+                    await log.append(log_id, [delta(str(number) * 20_000)], attempt=attempt)
+            if len(records) == 41:
+                break
+    assert_consecutive(records)
+
+
+async def test_truncation_keeps_offsets(backend):
+    """What was truncated is passed over, the rest keeps its offsets, and new entries go on counting."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    for number in range(1, 21):
+        await log.append(log_id, [delta(str(number))], attempt=attempt)
+    for _ in range(2):
+        await log.truncate(log_id, 15)
+    for reader in (log, backend.log()):
+        records = await read_all(reader, log_id)
+        assert_consecutive(records, records[0].offset)
+        assert records[0].offset <= 15
+        assert records[-1].offset == 20
+        assert (await reader.read(log_id, 17)).records[0].offset == 17
+    await log.truncate(log_id, 1000)
+    assert await backend.log().append(log_id, [delta("next")], attempt=attempt) == 21
+    assert await backend.log().open(log_id) == 2
+    assert (await read_all(log, log_id))[-1].offset == 22
+
+
+async def test_deleted_logs_are_gone(backend):
+    """A deleted log is empty, has no cancel mark, takes nothing from its writer, and can begin anew."""
+    log, other, log_id = backend.log(), backend.log(), new_id()
+    attempt = await log.open(log_id)
+    await log.append(log_id, [delta("a")], attempt=attempt)
+    await log.request_cancel(log_id)
+    await other.delete(log_id)
+    await other.delete(log_id)
+    assert await read_all(other, log_id) == []
+    assert not await other.is_cancel_requested(log_id)
+    with pytest.raises(FencedError):
+        await log.append(log_id, [delta("b")], attempt=attempt)
+    assert await log.open(log_id) == 1
+    assert_consecutive(await read_all(other, log_id))
+
+
+async def test_old_logs_are_swept(backend):
+    """Logs without an append for so long are deleted, and the others stay."""
+    log, old, young = backend.log(), new_id(), new_id()
+    await log.open(old)
+    await log.request_cancel(old)
+    await asyncio.sleep(3.5)
+    await log.open(young)
+    assert await log.sweep(older_than_seconds=3600) == 0
+    assert await log.sweep(older_than_seconds=2) >= 1
+    assert await read_all(backend.log(), old) == []
+    assert not await log.is_cancel_requested(old)
+    assert len(await read_all(backend.log(), young)) == 1
+
+
+async def test_cancel_marks_stay(backend):
+    """A mark needs no log and no attempt, is seen by every process, and can be left twice."""
+    log, other, log_id = backend.log(), backend.log(), new_id()
+    assert not await other.is_cancel_requested(log_id)
+    for _ in range(2):
+        await log.request_cancel(log_id)
+    assert await other.is_cancel_requested(log_id)
+    assert await read_all(other, log_id) == []
+    assert await other.open(log_id) == 1
+    assert await log.is_cancel_requested(log_id)
+    assert not await log.is_cancel_requested(new_id())
+
+
+async def test_any_loop_of_any_thread_can_call(backend):
+    """One object serves the loops of several threads, one after the other and at the same time."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    follower = asyncio.create_task(collect(log, log_id, 41))
+    failures: list[BaseException] = []
+
+    def run(number: int) -> None:
+        async def write() -> None:
+            for count in range(10):
+                await log.append(log_id, [delta(f"{number}.{count}")], attempt=attempt)
+
+        try:
+            asyncio.run(write())
+        except BaseException as error:  # noqa: BLE001 (shown in the test)
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert not failures
+    assert_consecutive(await follower)
+
+
+async def test_a_cancelled_caller_harms_nobody(backend):
+    """Appends whose callers were cancelled are there or not, whole, and the log goes on."""
+    log, log_id = backend.log(), new_id()
+    attempt = await log.open(log_id)
+    for number in range(10):
+        task = asyncio.create_task(log.append(log_id, [delta(f"{number}a"), delta(f"{number}b")], attempt=attempt))
+        await asyncio.sleep(0.001 * number)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await log.append(log_id, [delta("end")], attempt=attempt)
+    records = await read_all(backend.log(), log_id)
+    assert_consecutive(records)
+    found = texts(records)
+    assert found.pop() == "end"
+    assert all(first[:-1] == second[:-1] for first, second in zip(found[::2], found[1::2], strict=True))
+    assert len(found) == len(set(found))
+
+
+async def test_a_closed_store_says_so(backend):
+    """After close, calls raise LogError, and followers end."""
+    log, log_id = backend.log(), new_id()
+    await log.open(log_id)
+    follower = asyncio.create_task(collect(log, log_id, 99))
+    await asyncio.sleep(0.1)
+    await log.close()
+    await log.close()
+    with pytest.raises(LogError):
+        await log.open(log_id)
+    assert len(await asyncio.gather(follower, return_exceptions=True)) == 1
+    assert len(await read_all(backend.log(), log_id)) == 1

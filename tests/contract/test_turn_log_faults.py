@@ -1,0 +1,220 @@
+"""Turn logs on a network and on servers that fail: what was acknowledged is there, once and in order."""
+
+import asyncio
+import random
+from urllib.parse import parse_qs
+
+import pytest
+
+from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.model.log_entry import ATTEMPT
+from tests.contract.conftest import Redis
+from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
+from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port, redis
+
+NETWORKED = pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"], indirect=True)
+
+
+@NETWORKED
+async def test_connections_that_break_lose_and_repeat_nothing(networked):
+    """Connections are cut in the middle of requests and of answers, and writer and follower lose and repeat nothing."""
+    log_id = new_id()
+    total = 60 if isinstance(networked, Redis) else 25
+    most = 16_000 if isinstance(networked, Redis) else 9000
+    with CuttingProxy(networked.port, most_bytes=most) as proxy:
+        log = networked.log(port=proxy.port)
+        follower = asyncio.create_task(collect(networked.log(port=proxy.port), log_id, 1 + 2 * total))
+        attempt = await log.open(log_id)
+        assert attempt == 1
+        for number in range(total):
+            first = await log.append(log_id, [delta(f"{number}a"), delta(f"{number}b")], attempt=attempt)
+            assert first == 1 + 2 * number
+        followed = await follower
+        assert proxy.cuts > 5
+        proxy.is_calm = True
+    records = await read_all(networked.log(), log_id)
+    assert_consecutive(records)
+    assert texts(records) == [f"{number}{half}" for number in range(total) for half in "ab"]
+    assert followed == records
+
+
+@NETWORKED
+async def test_ghosts_behind_a_broken_network_are_fenced(networked):
+    """A retry on a sound connection fences a writer whose connection keeps breaking; nothing acknowledged is lost."""
+    log_id = new_id()
+    acknowledged: list[str] = []
+    with CuttingProxy(networked.port, seed=2) as proxy:
+        ghost = networked.log(port=proxy.port)
+
+        async def haunt() -> None:
+            attempt = await ghost.open(log_id)
+            for number in range(10_000):
+                await ghost.append(log_id, [delta(f"ghost {number}")], attempt=attempt)
+                acknowledged.append(f"ghost {number}")
+
+        haunting = asyncio.create_task(haunt())
+        async with asyncio.timeout(60):
+            while len(acknowledged) < 5:
+                await asyncio.sleep(0.02)
+        log = networked.log()
+        second = await log.open(log_id)
+        for number in range(20):
+            await log.append(log_id, [delta(f"retry {number}")], attempt=second)
+        with pytest.raises(FencedError):
+            await haunting
+        proxy.is_calm = True
+    records = await read_all(networked.log(), log_id)
+    assert_consecutive(records)
+    begun = next(index for index, record in enumerate(records) if record.entry == delta_of_attempt(second))
+    assert texts(records[begun:]) == [f"retry {number}" for number in range(20)]
+    found = texts(records[:begun])
+    assert found[: len(acknowledged)] == acknowledged
+    assert len(found) <= len(acknowledged) + 1
+
+
+def delta_of_attempt(number: int):
+    from durable_agent_host.model.log_entry import LogEntry
+
+    return LogEntry(ATTEMPT, {"number": number})
+
+
+@pytest.mark.parametrize("networked", ["blob", "blob-small"], indirect=True)
+async def test_servers_that_fail_lose_and_repeat_nothing(networked):
+    """Throttling, server errors before and after the work, and answers that never come: every append is there once."""
+    log_id, chance = new_id(), random.Random(3)
+
+    def decide(asked: Asked):
+        return chance.choice((None, None, None, 503, 500, 429, "lost"))
+
+    with FaultyHttp(networked.port, decide) as proxy:
+        log = networked.log(port=proxy.port)
+        attempt = await log.open(log_id)
+        assert attempt == 1
+        large = "x" * 10_000
+        for number in range(12):
+            entries = [delta(f"{number}a"), delta(f"{number}{large}")]
+            assert await log.append(log_id, entries, attempt=attempt) == 1 + 2 * number
+        assert await log.open(log_id) == 2
+        assert proxy.faults > 10
+        records = await read_all(log, log_id)
+    assert_consecutive(records)
+    assert texts(records) == [f"{number}{half}" for number in range(12) for half in ("a", large)]
+    assert await read_all(networked.log(), log_id) == records
+
+
+async def test_a_lost_answer_of_a_beginning_counts_once(blob):
+    """When the answers to the making of the log and to its first entry are lost, it still begins with attempt 1."""
+    log_id, lost = new_id(), []
+
+    def decide(asked: Asked):
+        if asked.method == "PUT" and asked.query not in lost:
+            lost.append(asked.query)
+            return "lost"
+        return None
+
+    with FaultyHttp(blob.port, decide) as proxy:
+        assert await blob.log(port=proxy.port).open(log_id) == 1
+        assert len(lost) >= 2
+    assert_consecutive(await read_all(blob.log(), log_id))
+
+
+async def test_an_append_that_was_cut_off_is_passed_over(blob):
+    """A writer that dies between the blocks of a large append leaves nothing to read, and the next one goes on."""
+    log_id, state = new_id(), {"blocks": 0}
+
+    def decide(asked: Asked):
+        if "appendblock" in parse_qs(asked.query).get("comp", []):
+            state["blocks"] += 1
+            return 503 if state["blocks"] > 4 else None
+        return None
+
+    with FaultyHttp(blob.port, decide) as proxy:
+        log = blob.log(port=proxy.port, max_block_bytes=4096, give_up_seconds=0.5)
+        attempt = await log.open(log_id)
+        await log.append(log_id, [delta("before")], attempt=attempt)
+        with pytest.raises(LogError, match="does not answer"):
+            await log.append(log_id, [delta("x" * 20_000), delta("y")], attempt=attempt)
+    other = blob.log()
+    assert texts(await read_all(other, log_id)) == ["before"]
+    follower = asyncio.create_task(collect(blob.log(), log_id, 4))
+    assert await other.append(log_id, [delta("same attempt")], attempt=attempt) == 2
+    assert await other.open(log_id) == 2
+    records = await follower
+    assert_consecutive(records)
+    assert texts(records) == ["before", "same attempt"]
+
+
+@pytest.mark.parametrize("answer", [200, 409])
+async def test_a_full_blob_is_left_behind(blob, answer):
+    """When a part has all the blocks that it can have and no seal, the log goes on in the next one."""
+    log_id = new_id()
+    large, small = blob.log(max_blocks=1000), blob.log(max_blocks=6)
+    attempt = await large.open(log_id)
+    for number in range(5):
+        await large.append(log_id, [delta(str(number))], attempt=attempt)
+
+    def decide(asked: Asked):
+        if "appendblock" in asked.query and asked.path.endswith("/00000000"):
+            asked.code = "BlockCountExceedsLimit"
+            return 409
+        return None
+
+    if answer == 409:
+        with FaultyHttp(blob.port, decide) as proxy:
+            behind = blob.log(port=proxy.port, max_blocks=6)
+            assert await behind.append(log_id, [delta("5")], attempt=attempt) == 6
+    else:
+        assert await small.append(log_id, [delta("5")], attempt=attempt) == 6
+    assert await small.append(log_id, [delta("6")], attempt=attempt) == 7
+    records = await read_all(blob.log(max_blocks=6), log_id)
+    assert_consecutive(records)
+    assert texts(records) == [str(number) for number in range(7)]
+
+
+async def test_a_blob_of_something_else_is_refused(blob):
+    """A blob in the log's place that is no log raises LogError, and is left as it is."""
+    from azure.storage.blob.aio import ContainerClient
+
+    from tests.kit_services import azurite_connection
+
+    log, log_id = blob.log(), new_id()
+    await log.open(log_id)
+    client = ContainerClient.from_connection_string(azurite_connection(blob.port), blob.container)
+    async with client:
+        await client.get_blob_client(f"{log_id}/00000000").append_block(b"something else\n" * 100)
+    with pytest.raises(LogError, match="no frame"):
+        await read_all(blob.log(), log_id)
+    with pytest.raises(LogError, match="no frame"):
+        await blob.log().open(log_id)
+
+
+async def test_a_storage_that_stays_away_is_named(blob, tmp_path):
+    """After the time to give up, the error says what does not answer and what to do."""
+    gone = free_port()
+    with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
+        await blob.log(port=gone, give_up_seconds=0.3).open(new_id())
+    away = Redis(gone)
+    log = away.log(give_up_seconds=0.3)
+    with pytest.raises(LogError, match="Redis does not answer"):
+        await log.open(new_id())
+    await log.close()
+
+
+async def test_a_redis_that_is_started_anew_has_everything(tmp_path):
+    """A Redis that writes its file, killed and started again, has what was acknowledged; writers and followers wait."""
+    log_id = new_id()
+    port = free_port()
+    with redis(tmp_path, port):
+        backend = Redis(port)
+        log, other = backend.log(), backend.log()
+        attempt = await log.open(log_id)
+        await log.append(log_id, [delta("before")], attempt=attempt)
+        follower = asyncio.create_task(collect(other, log_id, 3))
+        await asyncio.sleep(1.2)  # appendfsync everysec
+    appending = asyncio.create_task(log.append(log_id, [delta("after")], attempt=attempt))
+    await asyncio.sleep(0.3)
+    with redis(tmp_path, port):
+        assert await appending == 2
+        assert texts(await follower) == ["before", "after"]
+        await log.close()
+        await other.close()

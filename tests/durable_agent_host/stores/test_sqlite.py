@@ -1,0 +1,227 @@
+"""What the SQLite store alone promises: about its file, its processes and its disk."""
+
+import asyncio
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+from durable_agent_host.stores.sqlite import SqliteTurnLog
+from tests.kit import ROOT
+
+LOG_ID = "a" * 32
+
+
+def entry(number: int, padding: int = 0) -> LogEntry:
+    return LogEntry(EVENT, {"event": "message.delta", "data": {"text": f"{number}" + " " * padding}})
+
+
+async def numbers(log: SqliteTurnLog, log_id: str = LOG_ID) -> list[int]:
+    records = (await log.read(log_id, max_bytes=1 << 30)).records
+    assert [record.offset for record in records] == list(range(len(records)))
+    return [int(record.entry.data["data"]["text"]) for record in records if record.entry.kind == EVENT]
+
+
+WRITE = """
+import asyncio, sys
+from durable_agent_host.stores.sqlite import SqliteTurnLog
+from durable_agent_host.errors import FencedError
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+
+async def write(log, log_id, attempt, name):
+    number = 0
+    while number < int(sys.argv[3]):
+        entry = LogEntry(EVENT, {"event": "message.delta", "data": {"text": str(number)}})
+        await log.append(log_id, [entry], attempt=attempt)
+        print(name, number, flush=True)
+        number += 1
+
+async def main():
+    log = SqliteTurnLog(sys.argv[1])
+    ids = sys.argv[2].split(",")
+    attempts = [await log.open(log_id) for log_id in ids]
+    await asyncio.gather(*(write(log, *one) for one in zip(ids, attempts, ids)))
+    await log.close()
+
+asyncio.run(main())
+"""
+
+
+def start_writer(path: Path, log_ids: list[str], count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITE, str(path), ",".join(log_ids), str(count)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_making_one_touches_nothing(tmp_path):
+    """An object that nobody calls makes no file and no thread, and can be closed."""
+    threads = threading.active_count()
+    log = SqliteTurnLog(tmp_path / "folder" / "turns.db")
+    assert threading.active_count() == threads
+    asyncio.run(log.close())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"this is no database " * 400, None])
+async def test_a_damaged_file_is_named(tmp_path, content):
+    """A file that is no database, or is damaged, is a LogError that names it, and it is not changed."""
+    path = tmp_path / "turns.db"
+    if content is None:
+        log = SqliteTurnLog(path)
+        await log.open(LOG_ID)
+        await log.close()
+        content = path.read_bytes()[:100] + b"\xff" * 8000
+    path.write_bytes(content)
+    log = SqliteTurnLog(path)
+    with pytest.raises(LogError, match=r"turns\.db"):
+        await log.open(LOG_ID)
+    with pytest.raises(LogError, match=r"turns\.db"):
+        await log.read(LOG_ID)
+    await log.close()
+    assert path.read_bytes() == content
+
+
+async def test_a_foreign_database_is_left_alone(tmp_path):
+    """Another program's database, and another version's, are refused and not changed."""
+    path = tmp_path / "turns.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    log = SqliteTurnLog(path)
+    with pytest.raises(LogError, match="another program"):
+        await log.open(LOG_ID)
+    await log.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
+    connection.close()
+
+
+async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path):
+    """SIGKILL in the middle of writing: everything that an append has returned for is there, in order."""
+    path, ids = tmp_path / "turns.db", [f"{number:032x}" for number in range(5)]
+    process = start_writer(path, ids, 1_000_000)
+    acknowledged = dict.fromkeys(ids, -1)
+    assert process.stdout is not None
+    for _ in range(300):
+        name, number = process.stdout.readline().split()
+        acknowledged[name] = int(number)
+    os.kill(process.pid, signal.SIGKILL)
+    for line in process.stdout.read().splitlines():
+        if len(parts := line.split()) == 2:
+            acknowledged[parts[0]] = max(acknowledged[parts[0]], int(parts[1]) if len(parts[0]) == 32 else 0)
+    process.stdout.close()
+    process.wait()
+    log = SqliteTurnLog(path)
+    for log_id in ids:
+        found = await numbers(log, log_id)
+        assert found == list(range(len(found)))
+        assert len(found) >= acknowledged[log_id]
+        assert await log.open(log_id) == 2
+    await log.close()
+
+
+async def test_processes_share_a_file(tmp_path):
+    """Several processes write their logs into one file at once, and a follower here sees all of one of them."""
+    path, ids = tmp_path / "turns.db", [f"{number:032x}" for number in range(4)]
+    log = SqliteTurnLog(path)
+    processes = [start_writer(path, ids[:2], 60), start_writer(path, ids[2:], 60)]
+    seen = []
+    async for page in log.follow(ids[3]):
+        seen += page.records
+        if len(seen) == 61:
+            break
+    for process in processes:
+        assert await asyncio.to_thread(process.wait) == 0
+        assert process.stdout is not None
+        process.stdout.close()
+    for log_id in ids:
+        assert await numbers(log, log_id) == list(range(60))
+    with pytest.raises(FencedError):
+        await log.append(ids[0], [entry(0)], attempt=2)
+    await log.close()
+
+
+async def test_a_locked_file_makes_writers_wait(tmp_path):
+    """While another program holds the file locked, appends wait and readers read; then everything is there."""
+    path = tmp_path / "turns.db"
+    log = SqliteTurnLog(path)
+    attempt = await log.open(LOG_ID)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    appends = [asyncio.create_task(log.append(LOG_ID, [entry(number)], attempt=attempt)) for number in range(20)]
+    await asyncio.sleep(0.3)
+    assert not any(task.done() for task in appends)
+    assert await numbers(log) == []
+    other.execute("COMMIT")
+    other.close()
+    assert await asyncio.gather(*appends) == list(range(1, 21))
+    assert await numbers(log) == list(range(20))
+    await log.close()
+
+
+async def test_a_file_that_stays_locked_is_named(tmp_path):
+    """After the time to give up the error says what to look at, nothing was written, and later appends work."""
+    path = tmp_path / "turns.db"
+    log = SqliteTurnLog(path, give_up_seconds=0.1)
+    attempt = await log.open(LOG_ID)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LogError, match="locked"):
+        await log.append(LOG_ID, [entry(0)], attempt=attempt)
+    other.execute("COMMIT")
+    other.close()
+    assert await log.append(LOG_ID, [entry(0)], attempt=attempt) == 1
+    await log.close()
+
+
+async def test_a_full_disk_makes_writers_wait(tmp_path):
+    """While the file cannot grow, appends wait; when there is room again, they are there once and in order."""
+    path = tmp_path / "turns.db"
+    log = SqliteTurnLog(path)
+    attempt = await log.open(LOG_ID)
+    for number in range(10):
+        await log.append(LOG_ID, [entry(number, 10_000)], attempt=attempt)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    size = path.with_name("turns.db-wal").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 30_000, before[1]))
+    try:
+        appends = [
+            asyncio.create_task(log.append(LOG_ID, [entry(number, 10_000)], attempt=attempt))
+            for number in range(10, 40)
+        ]
+        await asyncio.sleep(0.5)
+        assert not all(task.done() for task in appends)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    await asyncio.gather(*appends)
+    assert await numbers(log) == list(range(40))
+    await log.close()
+
+
+async def test_many_writers_share_commits(tmp_path):
+    """Appends that wait at the same time are committed together."""
+    log = SqliteTurnLog(tmp_path / "turns.db")
+    ids = [f"{number:032x}" for number in range(100)]
+    attempts = await asyncio.gather(*map(log.open, ids))
+    before = log.durable_writes
+    for number in range(10):
+        await asyncio.gather(
+            *(log.append(one, [entry(number)], attempt=attempt) for one, attempt in zip(ids, attempts, strict=True))
+        )
+    assert log.durable_writes - before < 500
+    for log_id in ids:
+        assert await numbers(log, log_id) == list(range(10))
+    await log.close()
