@@ -179,3 +179,12 @@ def test_the_golden_upstream_session_is_read():
     written = encode_session(decode_session(document))
     assert written["data"]["conversationHistory"] == document["data"]["conversationHistory"]
     assert len(replay_messages(decode_session(document).entries)) == 4
+
+
+def test_turns_that_wait_are_stored_with_what_they_ask_for():
+    """Who waits, who interrupts and what signalled turns ask for survive; a session without them has none of it."""
+    session = Session(running="a", queue=("b", "c"), interrupting="b", requests={"c": {"message": "hi"}})
+    read = decode_session(json.loads(json.dumps(encode_session(session))))
+    assert (read.queue, read.interrupting, dict(read.requests)) == (("b", "c"), "b", {"c": {"message": "hi"}})
+    ours = encode_session(Session(running="a"))["data"]["extensionData"]["durableAgentHost"]
+    assert ours == {"version": 1, "running": "a"}
