@@ -14,10 +14,10 @@ the same messages. The steps:
 - ``store``: the same through the commit of the turn, with its receipt, which upstream does not have.
 
 The state is parsed JSON. Parsing and writing the text is Python's own, costs both sides the same for a byte, and is
-not in the times. The sides take turns, so that what else the machine does falls on both; a step of a short session is
-timed over many in a row. Garbage collection is on, and does not look at what was loaded before, as in a host. Bytes are
-those of compact UTF-8 JSON of the whole state; ``contents`` is what the framework's own dictionaries of the contents
-take.
+not in the times. Times are the processor's, so that what else the machine does counts for little. The sides take turns;
+a step of a short session is timed over many in a row. Garbage collection is on, and does not look at what was loaded
+before, as in a host. Bytes are those of compact UTF-8 JSON of the whole state; ``contents`` is what the framework's own
+dictionaries of the contents take.
 """
 
 import argparse
@@ -206,10 +206,10 @@ class Measured:
 
     def _take(self, step: str, work: Callable[[Any], Any], prepare: Callable[[], Any] = lambda: None) -> None:
         held = [prepare() for _ in range(max(1, 100 // len(self._turns)))]
-        started = time.perf_counter()
+        started = time.process_time()
         for one in held:
             work(one)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         self.times.setdefault(step, []).append(seconds * 1000 / len(held))
 
 

@@ -1,9 +1,9 @@
 """Which messages of the stored conversation go to the model."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from agent_framework import Message
+from agent_framework import Content, Message
 
 from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.message import decode_messages
@@ -29,10 +29,21 @@ def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     failed = failed_turns(kept)
     messages = decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed)
     for message in messages:
-        message.contents = [content for content in message.contents if OPAQUE not in content.additional_properties]
-        for holder in (message, *message.contents):
-            holder.additional_properties.pop(STORED, None)
+        message.additional_properties.pop(STORED, None)
+        for content in message.contents:
+            if not content.additional_properties.keys().isdisjoint(_MARKS):
+                message.contents = _without_marks(message.contents)
+                break
     return [message for message in messages if message.contents]
+
+
+_MARKS: Final = (OPAQUE, STORED)
+
+
+def _without_marks(contents: list[Content]) -> list[Content]:
+    for content in contents:
+        content.additional_properties.pop(STORED, None)
+    return [content for content in contents if OPAQUE not in content.additional_properties]
 
 
 def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
