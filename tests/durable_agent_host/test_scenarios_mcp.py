@@ -61,3 +61,14 @@ def test_a_tool_call_without_a_query_says_what_is_missing(tools: AgentHost):
     result = call(tools, "Counting", query=" ")
     assert result["isError"] is True
     assert "query" in result["content"][0]["text"]
+
+
+def test_tool_calls_with_one_key_are_one_turn(tools: AgentHost):
+    """A client that calls again under its idempotencyKey gets the first call's answer; another query is refused."""
+    first = call(tools, "Counting", query="hello", sessionId="keyed", idempotencyKey="k-1")
+    again = call(tools, "Counting", query="hello", sessionId="keyed", idempotencyKey="k-1")
+    assert first["content"][0]["text"] == again["content"][0]["text"] == "1: hello"
+    assert tools.session("Counting", "keyed")["message_count"] == 2
+    other = call(tools, "Counting", query="other", sessionId="keyed", idempotencyKey="k-1")
+    assert other["isError"] is True
+    assert "k-1" in other["content"][0]["text"]
