@@ -1,10 +1,12 @@
 """Conversations over HTTP whose host is killed between the turns: the model sees what it would have seen."""
 
 import json
+from uuid import uuid4
 
+import pytest
 import requests
 
-from tests.kit import ROOT, PracticeModel
+from tests.kit import ROOT, AgentHost, PracticeModel
 
 
 def items(request, kind):
@@ -187,3 +189,16 @@ def test_a_continuation_that_the_service_forgot_goes_on_from_the_transcript(live
     assert (refused["status"], last["status"]) == (400, 200)
     kinds = [item["type"] for item in last["body"]["input"]]
     assert kinds == ["message", "reasoning", "function_call", "function_call_output", "reasoning", "message", "message"]
+
+
+@pytest.mark.parametrize("agent", ["Kept", "Thinker"])
+def test_a_text_that_the_model_cut_within_a_character_is_no_dead_end(lab: AgentHost, model: PracticeModel, agent):
+    """The answer is given and stored to the letter, in JSON and as text, and the next turn is accepted."""
+    session = f"cut-{uuid4().hex[:8]}"
+    plan = {"when": {"user_text": session}, "times": 2, "steps": [{"reasoning": "so\ud83d", "text": "so\ud83d"}]}
+    assert requests.post(f"{model.control}/plans", data=json.dumps(plan), timeout=60).ok
+    assert lab.run(agent, {"message": session, "session_id": session}).json()["response"] == "so\ud83d"
+    assert lab.run(agent, session, session_id=session).content.decode() in {"so\ufffd", "so?"}
+    assert lab.run(agent, {"message": "go on", "session_id": session}).status_code == 200
+    answers = [message for message in lab.session(agent, session)["messages"] if message["role"] == "assistant"]
+    assert [content["text"] for content in answers[0]["contents"]][-1] == "so\ud83d"

@@ -60,7 +60,8 @@ async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
             outcome.error, headers=headers, **turn_identity(request), turn_status=outcome.status, **urls
         )
     if not call.wants_json:
-        return func.HttpResponse(outcome.text, status_code=200, mimetype="text/plain", headers=headers)
+        said = outcome.text.encode(errors="replace")  # a model can cut a text within a character
+        return func.HttpResponse(said, status_code=200, mimetype="text/plain", headers=headers)
     return json_answer(HTTPStatus.OK, answer_view(request, outcome), headers)
 
 
