@@ -47,7 +47,8 @@ def adapt_http_function(function: UserFunction, parameter: str, *, max_body_byte
         try:
             arguments[parameter] = await read_request(arguments[parameter], max_body_bytes)
         except RequestTooLargeError as error:
-            return write_response(problem_of_error(error))
+            # Without it the server reads the rest of the body, to use the connection again.
+            return write_response(problem_of_error(error, headers={"connection": "close"}))
         except ClientDisconnect:
             return Response(status_code=_GONE)
         if inspect.iscoroutinefunction(function):
