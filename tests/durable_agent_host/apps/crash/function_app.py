@@ -1,0 +1,89 @@
+"""One agent whose tools leave a line in a file: whoever counts the lines knows how often each tool took effect."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, tool
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.providers.openai import chat_client_from_environment
+from durable_agent_host.tool_calls import current_tool_call, durable_tool
+
+PAUSE_SECONDS = 0.01
+"""Before and after the effect, so that kills find a tool in all its states."""
+LONGEST_WAIT_SECONDS = 120
+
+
+def leave_line(name: str, line: str) -> None:
+    """Append what a harness counts, in one write."""
+    call = current_tool_call()
+    told = {"tool": name, "line": line, "at": time.time(), "pid": os.getpid()}
+    if call is not None:
+        told |= {"key": call.idempotency_key, "attempt": call.attempt}
+    file = os.open(os.environ["EFFECTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, (json.dumps(told) + "\n").encode())
+    finally:
+        os.close(file)
+
+
+def note(line: str) -> str:
+    """Note a line; says nothing about being run twice."""
+    time.sleep(PAUSE_SECONDS)
+    leave_line("note", line)
+    time.sleep(PAUSE_SECONDS)
+    return f"noted {line}"
+
+
+@durable_tool(idempotent=True)
+async def again(line: str) -> str:
+    """Note a line; may be run again."""
+    await asyncio.sleep(PAUSE_SECONDS)
+    leave_line("again", line)
+    await asyncio.sleep(PAUSE_SECONDS)
+    return f"noted {line} again"
+
+
+@tool(approval_mode="always_require")
+async def pay(line: str) -> str:
+    """Note a line; a person has to approve it."""
+    await asyncio.sleep(PAUSE_SECONDS)
+    leave_line("pay", line)
+    await asyncio.sleep(PAUSE_SECONDS)
+    return f"paid {line}"
+
+
+@durable_tool(idempotent=True)
+async def linger(line: str) -> str:
+    """Note a line and wait until somebody cancels."""
+    leave_line("linger", line)
+    await asyncio.sleep(LONGEST_WAIT_SECONDS)
+    return "nobody cancelled"
+
+
+@durable_tool(idempotent=True)
+def brood(line: str) -> str:
+    """Note a line and wait in a thread for the signal that the turn is cancelled."""
+    leave_line("brood", line)
+    call = current_tool_call()
+    return "told to stop" if call is not None and call.cancelled.wait(LONGEST_WAIT_SECONDS) else "nobody cancelled"
+
+
+TOOLS = [note, again, pay, linger, brood]
+app = DurableAgentApp(
+    agents=[
+        Agent(
+            chat_client_from_environment(),
+            "Work with the tools.",
+            name="Worker",
+            tools=TOOLS,
+            default_options={"store": False},
+        )
+    ]
+)

@@ -1,0 +1,26 @@
+"""Fixtures of the proof: the scenarios undisturbed."""
+
+import pytest
+
+from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site, read_told
+from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
+from tests.durable_agent_host.crash.site import Site
+from tests.kit import PracticeModel
+
+
+@pytest.fixture(scope="session")
+def undisturbed(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    """What each scenario tells when nothing is killed; the oracle has nothing to say against it."""
+    site = Site(tmp_path_factory.mktemp("undisturbed"), practice_model)
+    try:
+        cases = {name: Case(site, name).run() for name in SCENARIOS}
+        told = {name: read_told(case) for name, case in cases.items()}
+        witnesses, figures = Witnesses.hear(site), Figures()
+        for name, case in cases.items():
+            check_case(case, told[name], witnesses, figures)
+        check_site(site)
+    finally:
+        site.close()
+    assert figures.counts["lines"] == figures.counts["tool calls"]
+    assert figures.counts["model calls made"] == figures.counts["model calls needed"]
+    return told

@@ -1,0 +1,262 @@
+"""What must be true of a case whatever was killed meanwhile, next to the same scenario undisturbed.
+
+Three witnesses are heard: what the clients got, the lines that tools left in a file, and the model's log of requests.
+A kill excuses three things: a model call that was in flight is made again, a tool that may be run again is run again,
+and a tool that was running is reported in doubt. Each must have a kill of its own to blame.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from tests.durable_agent_host.crash import clients
+from tests.durable_agent_host.crash.clients import Asked, Stream
+from tests.durable_agent_host.crash.scenarios import Case
+from tests.durable_agent_host.crash.site import Effect, Site
+
+MAY_RUN_AGAIN = frozenset({"again", "linger", "brood"})
+IN_DOUBT = "outcome of this call is not known"
+_ID = re.compile(r"\b(call|fc|msg|resp|rs|af-call)([_-])[0-9a-f-]{16,}")
+_LEFT_OUT = frozenset({"createdAt", "turn_id"})
+
+
+@dataclass
+class Figures:
+    """What a proof has seen, for the report."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {count}" for name, count in self.counts.items())
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A request that the model received."""
+
+    mark: str
+    round: int
+    began: float
+    ended: str | None
+
+
+@dataclass
+class Witnesses:
+    """What is read once for all cases of a site.
+
+    Attributes:
+        kills: times at which the host died.
+        effects: lines by the mark of their turn.
+        calls: model calls by the mark of their turn, oldest first.
+    """
+
+    kills: Sequence[float]
+    effects: dict[str, list[Effect]]
+    calls: dict[str, list[ModelCall]]
+
+    @classmethod
+    def hear(cls, site: Site) -> "Witnesses":
+        """Read the file, and the log of the model."""
+        effects: dict[str, list[Effect]] = {}
+        for one in site.effects():
+            effects.setdefault(_mark_of(one.line), []).append(one)
+        calls: dict[str, list[ModelCall]] = {}
+        for entry in site.model.requests():
+            texts, rounds = _read_input(entry["body"]["input"])
+            mark = _mark_of(texts[-1])
+            began = datetime.fromisoformat(entry["at"]).timestamp()
+            calls.setdefault(mark, []).append(ModelCall(mark, rounds, began, entry["ended"]))
+        return cls(list(site.kills), effects, calls)
+
+    def kill_between(self, begin: float, end: float) -> bool:
+        """Tell whether the host died in a span of time."""
+        return any(begin <= kill <= end for kill in self.kills)
+
+
+def _mark_of(text: str) -> str:
+    return text[: text.index("]") + 1]
+
+
+def _read_input(items: list[dict[str, Any]]) -> tuple[list[str], int]:
+    """Read the user's texts of a request, and how many rounds of tools came after the last of them."""
+    texts: list[str] = []
+    rounds, before = 0, ""
+    for item in items:
+        kind = item.get("type") or "message"
+        if kind == "message" and item["role"] == "user":
+            content = item["content"]
+            texts.append(content if isinstance(content, str) else "".join(part["text"] for part in content))
+            rounds = 0
+        rounds += kind == "function_call_output" != before
+        before = kind
+    return texts, rounds
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a case has told, without what differs from run to run: ids, times, usage."""
+
+    messages: list[Any]
+    answers: list[tuple[int, str, str]]
+    texts: list[str]
+
+
+def read_told(case: Case) -> Told:
+    """Read the transcript and the answers of a case."""
+    session = case.site.ask("GET", clients.session_path(case.tag))
+    assert session.ok, session.text
+    body = session.json()
+    assert (body["running_turn_id"], body["queued_turn_ids"]) == (None, []), body
+    order = [asked.turn_id for asked in case.asked]
+    told = [{"turn": order.index(one["turn_id"])} | one for one in body["messages"]]
+    bare = [{name: value for name, value in one.items() if name not in _LEFT_OUT} for one in told]
+    ids: dict[str, str] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return ids.setdefault(found[0], f"{found[1]}-{len(ids)}")
+
+    text = _ID.sub(number, json.dumps(bare)).replace(case.tag, "TAG")
+    answers = [(one.status, _how(one.answer), one.answer.get("response") or "") for one in case.asked]
+    messages = json.loads(text)
+    return Told(messages, answers, [_text_of(messages, turn) for turn in range(len(order))])
+
+
+def _how(answer: dict[str, Any]) -> str:
+    """Read how a turn ended: an answer of `run`, a problem and the turn's route say it each in its place."""
+    how = str(answer.get("turn_status") or answer["status"])
+    return {"completed": "success"}.get(how, how)
+
+
+def _text_of(messages: list[Any], turn: int) -> str:
+    """Put together what the agent said in a turn, as it is stored."""
+    return "".join(
+        " ".join(content["text"] for content in message["contents"] if content["$type"] == "text" and content["text"])
+        for message in messages
+        if message["turn"] == turn and message["role"] == "assistant"
+    )
+
+
+def check_case(case: Case, undisturbed: Told, witnesses: Witnesses, figures: Figures) -> None:
+    """Hold a case against the same scenario undisturbed."""
+    told = read_told(case)
+    assert told.answers == undisturbed.answers
+    doubts = _excuse_doubts(told.messages, undisturbed.messages)
+    assert told.messages == undisturbed.messages
+    figures.counts["turns"] += len(case.asked)
+    figures.counts["tool calls in doubt"] += len(doubts)
+    for turn in range(len(case.steps)):
+        mark = case.mark(turn)
+        own = {line.replace("TAG", case.tag) for line in doubts if line.replace("TAG", case.tag).startswith(mark)}
+        check_effects(case, turn, own, witnesses, figures)
+        check_calls(mark, case.rounds(turn), witnesses, figures)
+    for asked, text in zip(case.asked, told.texts, strict=True):
+        check_client(case.site, asked, text)
+
+
+def _excuse_doubts(messages: list[Any], undisturbed: list[Any]) -> set[str]:
+    """Find the calls that are reported in doubt, and take the undisturbed results in their place."""
+    lines: dict[str, str] = {}
+    doubts: set[str] = set()
+    for ours, theirs in zip(_contents(messages), _contents(undisturbed), strict=False):
+        if ours["$type"] == "functionCall":
+            lines[ours["callId"]] = ours["arguments"]["line"]
+        elif ours["$type"] == "functionResult" and IN_DOUBT in json.dumps(ours):
+            doubts.add(lines[ours["callId"]])
+            ours.clear()
+            ours.update(theirs)
+    return doubts
+
+
+def _contents(messages: list[Any]) -> Iterator[Any]:
+    return (content for message in messages for content in message["contents"])
+
+
+def check_effects(case: Case, turn: int, doubts: set[str], witnesses: Witnesses, figures: Figures) -> None:
+    """Every tool took effect once; or it was in doubt; or it may be run again, and a kill made it do so."""
+    mark = case.mark(turn)
+    asked_for = {
+        (one["name"], one["arguments"]["line"].format(f"{mark}{round_}")): round_
+        for round_, step in enumerate(case.steps[turn][: case.rounds(turn)])
+        for one in step.get("calls", [])
+    }
+    left: dict[tuple[str, str], list[Effect]] = {}
+    for effect in witnesses.effects.get(mark, []):
+        left.setdefault((effect.tool, effect.line), []).append(effect)
+    assert set(left) <= set(asked_for), left
+    assert doubts <= {line for tool, line in asked_for if tool not in MAY_RUN_AGAIN}, doubts
+    assert not doubts or witnesses.kills
+    figures.counts["tool calls"] += len(asked_for)
+    for (tool, line), round_ in asked_for.items():
+        effects = left.get((tool, line), [])
+        used = [one.began for one in witnesses.calls[mark] if one.round > round_]
+        assert all(one.at < min(used, default=one.at + 1) for one in effects), f"{line} after its result was used"
+        figures.counts["lines"] += len(effects)
+        if tool not in MAY_RUN_AGAIN:
+            assert len(effects) == 1 or (not effects and line in doubts), (tool, line, effects, doubts)
+            continue
+        assert effects, (tool, line)
+        assert len({one.key for one in effects}) == 1, effects
+        figures.counts["lines of tools that were run again"] += len(effects) - 1
+        for before, after in pairwise(effects):
+            assert witnesses.kill_between(before.at, after.at), (before, after)
+            assert (before.attempt or 0) < (after.attempt or 0), (before, after)
+
+
+def check_calls(mark: str, rounds: int, witnesses: Witnesses, figures: Figures) -> None:
+    """Each round was asked of the model once, and once more for each kill that cut it off; never after it was used.
+
+    Args:
+        mark: of the turn.
+        rounds: how many it takes.
+        witnesses: what was seen.
+        figures: are added to.
+    """
+    calls = witnesses.calls.get(mark, [])
+    assert {one.round for one in calls} == set(range(rounds)), (mark, calls)
+    newest = -1
+    last: dict[int, ModelCall] = {}
+    for one in calls:
+        assert one.round >= newest, f"{mark}: round {one.round} was asked for again, after round {newest}: {calls}"
+        newest = one.round
+        if before := last.get(one.round):
+            assert witnesses.kill_between(before.began, one.began), f"{mark}: no kill between {before} and {one}"
+            figures.counts["model calls made again"] += 1
+            figures.counts["... whose stream was whole"] += before.ended == "complete"
+        last[one.round] = one
+    figures.counts["model calls needed"] += len(last)
+    figures.counts["model calls made"] += len(calls)
+
+
+def check_client(site: Site, asked: Asked, text: str) -> None:
+    """The answer stays: for the same key, at the turn's route, and as a stream from the beginning.
+
+    Args:
+        site: where.
+        asked: with the answer that the client has.
+        text: what is stored of the turn.
+    """
+    view = clients.read_turn(site, asked)
+    assert _how(view) == _how(asked.answer)
+    assert (view["response"] or "") == (asked.answer.get("response") or "")
+    assert _how(view) == "cancelled" or view["response"] == text
+    if asked.key is not None:
+        again = clients.retry(site, Asked(asked.body, asked.key))
+        assert again.turn_id == asked.turn_id
+        if asked.streamed is None:
+            assert (again.status, again.answer) == (asked.status, asked.answer)
+    if asked.streamed is not None:
+        assert asked.streamed == text
+    late = Stream(site, Asked(asked.body, turn_id=asked.turn_id))
+    late.follow(posts=False)
+    assert late.text == text, late.events
+
+
+def check_site(site: Site) -> None:
+    """Nothing is left under way."""
+    left = site.instances(runtimeStatus="Running,Pending,Suspended")
+    assert left == []

@@ -1,0 +1,187 @@
+"""What is asked of the host while it is killed: scenarios, each with the model's steps and its clients.
+
+A scenario is held in a session of its own. Its messages begin with a mark, by which the model knows its steps and by
+which requests, effects and transcripts are told apart; a turn that nothing disturbs follows at the end.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.durable_agent_host.crash import clients
+from tests.durable_agent_host.crash.clients import UNDER_WAY, Asked, Stream, new_asked
+from tests.durable_agent_host.crash.site import PATIENCE_SECONDS, Site
+
+Step = dict[str, Any]
+_NUMBERS = itertools.count()
+DELAY_MILLISECONDS = 4
+ANSWER = "All of it is done, as far as I can tell."
+LONG_ANSWER = "This answer takes its time: a host can be killed in its middle, and a client can be cut off. " * 2
+
+
+def say(text: str, **more: Any) -> Step:
+    """A model call that answers."""
+    return {"text": text, "delay_milliseconds": DELAY_MILLISECONDS} | more
+
+
+def call(*tools: str, text: str | None = None) -> Step:
+    """A model call that asks for tools; ``{}`` in an argument becomes the turn's mark."""
+    calls = [{"name": tool, "arguments": {"line": f"{{}}/{number}-{tool}"}} for number, tool in enumerate(tools)]
+    return {"calls": calls, "delay_milliseconds": DELAY_MILLISECONDS} | ({"text": text} if text else {})
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What happens in a session.
+
+    Attributes:
+        turns: the model's steps, one list for each turn; the calls of step n leave lines named after it.
+        play: what the clients do; gives what was asked, in order.
+        cancelled: turns that end cancelled, and in which round of tools.
+    """
+
+    turns: tuple[tuple[Step, ...], ...]
+    play: "Callable[[Case], list[Asked]]"
+    cancelled: Mapping[int, int] = field(default_factory=dict[int, int])
+
+
+@dataclass
+class Case:
+    """A scenario in a session.
+
+    Attributes:
+        site: where it takes place.
+        name: of the scenario.
+        tag: the session's id, and the beginning of every mark.
+        asked: what was asked, in order; the last is the undisturbed turn.
+    """
+
+    site: Site
+    name: str
+    tag: str = ""
+    asked: list[Asked] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tag = self.tag or f"{self.name}-{next(_NUMBERS)}"
+
+    @property
+    def scenario(self) -> Scenario:
+        """What happens in it."""
+        return SCENARIOS[self.name]
+
+    @property
+    def steps(self) -> list[tuple[Step, ...]]:
+        """The model's steps of all turns, the undisturbed one included."""
+        return [*self.scenario.turns, (say("Yes, still here."),)]
+
+    def rounds(self, turn: int) -> int:
+        """Tell how many model calls a turn takes."""
+        return self.scenario.cancelled.get(turn, len(self.steps[turn]) - 1) + 1
+
+    def mark(self, turn: int) -> str:
+        """Name a turn in texts."""
+        return f"[{self.tag}/{turn}]"
+
+    def new_asked(self, turn: int, **more: Any) -> Asked:
+        """Make the request of a turn."""
+        return new_asked(self.tag, f"{self.mark(turn)} Do your work.", **more)
+
+    def run(self) -> "Case":
+        """Play it to its end."""
+        for turn, steps in enumerate(self.steps):
+            marked = [_mark_calls(step, f"{self.mark(turn)}{round_}") for round_, step in enumerate(steps)]
+            self.site.model.plan(*marked, by_round=True, user_text=self.mark(turn))
+        self.asked = self.scenario.play(self)
+        self.asked.append(clients.retry(self.site, self.new_asked(len(self.scenario.turns))))
+        return self
+
+    def await_line(self, turn: int, tool: str) -> None:
+        """Wait until a tool has left a line in a turn."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not any(self.mark(turn) in one.line and one.tool == tool for one in self.site.effects()):
+            assert time.monotonic() < deadline, f"{tool} never ran in {self.mark(turn)}"
+            time.sleep(0.02)
+
+
+def _mark_calls(step: Step, mark: str) -> Step:
+    calls = step.get("calls", [])
+    marked = [one | {"arguments": {"line": one["arguments"]["line"].format(mark)}} for one in calls]
+    return step | ({"calls": marked} if calls else {})
+
+
+def _retried(case: Case) -> list[Asked]:
+    return [clients.retry(case.site, case.new_asked(0))]
+
+
+def _looked_at(case: Case) -> list[Asked]:
+    return [clients.look_afterwards(case.site, case.new_asked(0))]
+
+
+def _streamed(case: Case) -> list[Asked]:
+    return [Stream(case.site, case.new_asked(0)).follow()]
+
+
+def _approved(case: Case) -> list[Asked]:
+    asked = clients.post(case.site, case.new_asked(0))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (view := clients.read_turn(case.site, asked))["status"] in UNDER_WAY:
+        for pending in view.get("pending_approvals") or ():
+            answer = {"call_id": pending["call_id"], "approved": True}
+            told = case.site.ask("POST", clients.turn_path(asked, "/approvals"), json=answer)
+            assert told.status_code in {200, 202, 409}, told.text
+        assert time.monotonic() < deadline, f"approval stuck: {view}"
+        time.sleep(0.03)
+    return [clients.retry(case.site, asked)]
+
+
+def _cancelled(case: Case) -> list[Asked]:
+    asked = clients.post(case.site, case.new_asked(0))
+    case.await_line(0, "linger")
+    told = case.site.ask("POST", clients.turn_path(asked, "/cancel"))
+    assert told.status_code in {200, 202, 409}, told.text
+    return [clients.retry(case.site, asked)]
+
+
+def _interrupted(case: Case) -> list[Asked]:
+    first = clients.post(case.site, case.new_asked(0))
+    case.await_line(0, "brood")
+    second = clients.retry(case.site, case.new_asked(1, policy="interrupt"))
+    return [clients.retry(case.site, first), second]
+
+
+def _queued(case: Case) -> list[Asked]:
+    asked: list[Asked] = []
+    for turn in range(3):
+        asked.append(clients.post(case.site, case.new_asked(turn)))
+        _await_admission(case, asked[-1])
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(lambda one: clients.retry(case.site, one), asked))
+
+
+def _await_admission(case: Case, asked: Asked) -> None:
+    """Wait until the session knows a turn, so that the turns' order is settled."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        answer = case.site.ask("GET", clients.session_path(case.tag))
+        if answer.ok and asked.turn_id in answer.text:
+            return
+        assert time.monotonic() < deadline, f"turn {asked.turn_id} was never admitted: {answer.text}"
+        time.sleep(0.02)
+
+
+_SEQUENCE = (call("note", text="First. "), call("again"), call("note"), say(ANSWER))
+
+SCENARIOS = {
+    "plain": Scenario(((say(LONG_ANSWER),),), _retried),
+    "sequence": Scenario((_SEQUENCE,), _retried),
+    "parallel": Scenario(((call("note", "again", "note"), say(ANSWER)),), _retried),
+    "approval": Scenario(((call("pay", "note"), call("pay"), say(ANSWER)),), _approved),
+    "cancel": Scenario(((call("note"), call("linger", text="I am at it. "), say(ANSWER)),), _cancelled, {0: 1}),
+    "queue": Scenario(((call("note"), say(ANSWER)),) * 3, _queued),
+    "stream": Scenario(((*_SEQUENCE[:3], say(LONG_ANSWER)),), _streamed),
+    "interrupt": Scenario(((call("brood"), say(ANSWER)), (call("note"), say(ANSWER))), _interrupted, {0: 0}),
+    "look": Scenario((_SEQUENCE,), _looked_at),
+}

@@ -1,0 +1,148 @@
+"""Where the proof takes place: a host on one port that dies and comes back, and what outlives it."""
+
+import json
+import random
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.kit import AgentHost, PracticeModel, StartError, start_host
+
+APP = Path(__file__).resolve().parent.parent / "apps" / "crash"
+AGENT = "Worker"
+LOST = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
+"""What a client sees of a host that dies; a host that does not answer is another thing, and no excuse."""
+PATIENCE_SECONDS = 60
+"""How long a client goes on before it counts as stuck; no turn of the proof takes a tenth of it."""
+
+
+def free_port() -> int:
+    """Find a port that nobody takes while the host is down: clients' own ports come from the range above."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A line that a tool left."""
+
+    tool: str
+    line: str
+    at: float
+    key: str | None = None
+    attempt: int | None = None
+    pid: int = 0
+
+
+@dataclass
+class Site:
+    """A host that is started again whenever it dies, on the same data and port.
+
+    Args:
+        folder: for its data and the file of effects.
+        model: the practice model.
+        crash: environment of the first life alone, which names a crash point.
+        env: environment of every life.
+    """
+
+    folder: Path
+    model: PracticeModel
+    crash: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.effects_file = self.folder / "effects.jsonl"
+        self.effects_file.touch()
+        self.kills: list[float] = []
+        self.output: list[str] = []
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._closing = threading.Event()
+        self.up = threading.Event()
+        self.failure: Exception | None = None
+        self._host = self._start(self.crash)
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+
+    def _start(self, more: dict[str, str]) -> AgentHost:
+        env = {"EFFECTS": str(self.effects_file)} | self.env | more
+        host = start_host(self.folder / "data", self.model, app=APP, port=self._port, **env)
+        self.up.set()
+        return host
+
+    def _keep(self) -> None:
+        while not self._closing.is_set():
+            status = self._host.process.wait()
+            died_at = time.time()
+            if self._closing.is_set():
+                return
+            self.up.clear()
+            self._host.kill()
+            self.output += self._host.output
+            if status != -9:
+                self.failure = StartError(f"the host ended by itself with {status}: {''.join(self.output)}")
+                return
+            self.kills.append(died_at)
+            try:
+                self._host = self._start({})
+            except StartError as error:
+                self.failure = error
+                return
+
+    def kill(self) -> None:
+        """Kill the host that runs now, and wait until it is back."""
+        before = len(self.kills)
+        self._host.process.kill()
+        while len(self.kills) == before or not self.up.is_set():
+            self.check()
+            time.sleep(0.005)
+
+    def check(self) -> None:
+        """Raise what keeps the host from running."""
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self) -> None:
+        """End the host for good."""
+        self._closing.set()
+        self._host.kill()
+        self._keeper.join()
+        self.output += self._host.output
+
+    def effects(self) -> list[Effect]:
+        """Read the lines that the tools left."""
+        return [Effect(**json.loads(line)) for line in self.effects_file.read_text().splitlines()]
+
+    def ask(self, method: str, path: str, **more: Any) -> requests.Response:
+        """Send a request, again and again when the connection is lost; a path is below ``/api``."""
+        url = path if path.startswith("http") else f"{self.url}{path}" if path[:9] == "/runtime/" else self.api(path)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return requests.request(method, url, timeout=PATIENCE_SECONDS, **more)
+            except LOST:
+                self.check()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.03)
+
+    def api(self, path: str) -> str:
+        """Give the URL of a path below ``/api``."""
+        return f"{self.url}/api{path}"
+
+    def instances(self, **query: str) -> list[dict[str, Any]]:
+        """List the orchestrations that the engine knows."""
+        return self.ask("GET", "/runtime/webhooks/durabletask/instances", params=query).json()
