@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from agent_framework import ContextProvider, tool
+from agent_framework import Content, ContextProvider, tool
 
+from practice_model.items import PIXEL
 from tests.durable_agent_host.wire_lab import Lab
 
 OUTPUTS = {"include": ["code_interpreter_call.outputs"]}
@@ -14,6 +15,29 @@ OUTPUTS = {"include": ["code_interpreter_call.outputs"]}
 def look_up(word: str) -> str:
     """Look a word up."""
     return f"found {word}, größer 😀"
+
+
+@tool
+def draw() -> list[Content]:
+    """Give a picture."""
+    return [Content.from_text("here"), Content.from_uri(PIXEL, media_type="image/png")]
+
+
+@tool
+def fail(word: str = "") -> str:
+    """Say nothing, or fail."""
+    if word:
+        raise ValueError(f"no {word}")
+    return ""
+
+
+def said_in(*parts):
+    """A message of the model, part by part."""
+    return {"item": {"type": "message", "role": "assistant", "status": "completed", "content": list(parts)}}
+
+
+def part(text):
+    return {"type": "output_text", "text": text, "annotations": []}
 
 
 THINK = {"reasoning": "Let me see."}
@@ -50,18 +74,37 @@ SCENARIOS: dict[str, list[list[list[dict]]]] = {
     ],
     "arguments that are no JSON": [[[{"calls": [{"name": "look_up", "arguments": '{"word": '}]}], [SAY]], [[SAY]]],
 }
+REFUSAL = {"type": "refusal", "refusal": "No."}
+NO_CODE = {"type": "code_interpreter_call", "code": None, "container_id": "cntr_9", "outputs": None, "status": "failed"}
+IMAGE = {"type": "image_generation_call", "status": "completed", "result": PIXEL.partition(",")[2]}
+ODD: dict[str, list[list[list[dict]]]] = {
+    "a refusal": [[[THINK, said_in(REFUSAL)]], [[said_in(part("a"), REFUSAL)]], [[SAY]]],
+    "parts": [[[THINK, said_in(part("a"), part("b"))]], [[said_in(part(""))]], [[said_in()]], [[SAY]]],
+    "the same text again": [[[{"text": "a", "phase": "commentary"}, {"text": "ab"}, {"text": "a"}]], [[{"text": "a"}]]],
+    "results that are empty, failures or pictures": [
+        [
+            [THINK, {"calls": [{"name": "fail"}, {"name": "draw"}]}],
+            [THINK, {"calls": [{"name": "fail", "arguments": {"word": "größer"}}]}],
+            [THINK, SAY],
+        ],
+        [[SAY]],
+    ],
+    "code that failed": [[[{"item": NO_CODE}, THINK, {"code": ""}, THINK, SAY]], [[SAY]]],
+    "a picture of the model": [[[THINK, {"item": IMAGE}, SAY]], [[SAY]]],
+}
+ALL = SCENARIOS | ODD
 MODES = {"unset": {}, "true": {"store": True}, "false": {"store": False}}
 
 
 def lab(scenario, mode):
-    made = Lab(tools=[look_up], options=OUTPUTS | MODES[mode])
-    for turn in SCENARIOS[scenario]:
+    made = Lab(tools=[look_up, draw, fail], options=OUTPUTS | MODES[mode])
+    for turn in ALL[scenario]:
         made.plan(*({"items": step} for step in turn))
-    return made, [f"message {number}" for number, _ in enumerate(SCENARIOS[scenario])]
+    return made, [f"message {number}" for number, _ in enumerate(ALL[scenario])]
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", ALL)
 async def test_a_cold_process_sends_what_a_live_one_sends(scenario, mode):
     """Every request is the same, and a model with every known rule accepts it."""
     live, texts = lab(scenario, mode)
@@ -69,11 +112,11 @@ async def test_a_cold_process_sends_what_a_live_one_sends(scenario, mode):
     cold, texts = lab(scenario, mode)
     outcomes = [await cold.cold_turn(text) for text in texts]
     assert [outcome.error for outcome in outcomes] == [None] * len(texts)
-    assert cold.endings == ["complete"] * sum(len(turn) for turn in SCENARIOS[scenario])
+    assert cold.endings == ["complete"] * sum(len(turn) for turn in ALL[scenario])
     assert cold.bodies == live.bodies
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", ALL)
 async def test_a_replay_has_every_item_that_was_given_out(scenario):
     """With ``store`` false the next turn has the provider's items in their order, field by field.
 
@@ -85,8 +128,8 @@ async def test_a_replay_has_every_item_that_was_given_out(scenario):
     given = [item for entry in cold.service.journal.entries[:-1] for item in entry["output"]]
     sent = [item for item in cold.inputs[-1] if item["type"] != "function_call_output" and item.get("role") != "user"]
     for item in given:
-        for part in item.get("content") or []:
-            part.pop("logprobs")
+        for one in item.get("content") or []:
+            one.pop("logprobs", None)
     assert sent == given
 
 
