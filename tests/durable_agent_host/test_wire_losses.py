@@ -7,6 +7,9 @@ import pytest
 from agent_framework import FunctionTool, tool
 
 from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.turns.forking import fork_session
+from tests.durable_agent_host.test_wire_equivalence import ALL
+from tests.durable_agent_host.test_wire_equivalence import lab as conversation
 from tests.durable_agent_host.wire_lab import Lab
 
 THINK = {"reasoning": "Let me see."}
@@ -141,3 +144,22 @@ async def test_reasoning_that_is_refused_again_fails_the_turn():
     outcome = await cold.cold_turn("second")
     assert outcome.status == "failed"
     assert refused(cold) == 2
+
+
+@pytest.mark.parametrize("mode", ["unset", "false"])
+@pytest.mark.parametrize("scenario", ALL)
+async def test_whatever_is_lost_before_a_turn_it_is_answered(scenario, mode):
+    """Responses, containers and keys are gone before every turn, or the session is a fork: no turn fails."""
+    for loss in ("everything", "containers and keys", "fork"):
+        cold, texts = conversation(scenario, mode)
+        service = cold.service.store
+        for number, text in enumerate([*texts, "and on"]):
+            if loss == "fork":
+                cold.session = fork_session(cold.session, f"fork-{number}")
+            else:
+                service.expire_containers()
+                service.expire_encrypted()
+            if loss == "everything":
+                service.responses.clear()
+                service.issued.clear()
+            assert (await cold.cold_turn(text)).error is None
