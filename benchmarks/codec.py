@@ -15,9 +15,9 @@ the same messages. The steps:
 
 The state is parsed JSON. Parsing and writing the text is Python's own, costs both sides the same for a byte, and is
 not in the times. Times are the processor's, so that what else the machine does counts for little. The sides take turns;
-a step of a short session is timed over many in a row. Garbage collection is on, and does not look at what was loaded
-before, as in a host. Bytes are those of compact UTF-8 JSON of the whole state; ``contents`` is what the framework's own
-dictionaries of the contents take.
+a step of a short session is timed over many in a row. Garbage collection is on; each step begins without garbage, and
+what was made before the steps is not looked at. Bytes are those of compact UTF-8 JSON of the whole state; ``contents``
+is what the framework's own dictionaries of the contents take.
 """
 
 import argparse
@@ -205,6 +205,7 @@ class Measured:
         self._take("store", lambda held: side.write(side.store(held, turns[-1])), lambda: side.read(before))
 
     def _take(self, step: str, work: Callable[[Any], Any], prepare: Callable[[], Any] = lambda: None) -> None:
+        gc.collect()
         held = [prepare() for _ in range(max(1, 100 // len(self._turns)))]
         started = time.process_time()
         for one in held:
@@ -229,11 +230,11 @@ def main() -> None:
     parser.add_argument("--messages", type=int, nargs="+", default=[10, 1000, 10000])
     parser.add_argument("--repeat", type=int, default=30)
     options = parser.parse_args()
-    gc.freeze()
     print(f"{'messages':>9} {'step':<10} {'ours ms':>9} {'p99':>9} {'upstream ms':>12} {'p99':>9} {'times faster':>13}")
     for count in options.messages:
         turns = [make_turn(number) for number in range(max(2, round(count / MESSAGES_A_TURN)))]
         ours, upstreams = Measured(Ours(), turns), Measured(Upstream(), turns)
+        gc.freeze()
         ours.measure()
         upstreams.measure()  # once to warm up
         ours.times, upstreams.times = {}, {}
