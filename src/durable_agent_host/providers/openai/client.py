@@ -10,6 +10,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Message
@@ -150,18 +151,22 @@ class OpenAIItems:
             The place, or None for updates of other providers and events of no item.
         """
         event: Any = update.raw_representation
+        if event.__class__ is ChatResponseUpdate:  # an agent's update holds the client's
+            event = event.raw_representation
+        try:
+            index, place_of = _PART_INDEX[event.type]
+            return _part(index, place_of(event))
+        except (AttributeError, KeyError, TypeError):
+            pass  # an event of another kind
         while type(event) in _UPDATES:
             event = event.raw_representation
         kind: Any = getattr(event, "type", None)
-        index = _PART_INDEX.get(kind)
-        if index is not None:
-            return _part(event.output_index, index, getattr(event, index, 0))
         place = getattr(event, "output_index", None)
         if not isinstance(kind, str) or not kind.startswith("response.") or not isinstance(place, int):
             return None
         if kind == "response.output_item.done":
             return ItemPart(place, item=plain_item(event.item))
-        return _part(place, "", 0)
+        return _part("", (place, 0))
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Complete the contents of one item, see `items.complete_item`.
@@ -179,24 +184,24 @@ class OpenAIItems:
 _UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 ITEMS: Final = OpenAIItems()
 
-_PART_INDEX: Final = {
-    **dict.fromkeys(
-        (
-            *("response.output_text.delta", "response.output_text.done", "response.output_text.annotation.added"),
-            *("response.content_part.added", "response.content_part.done"),
-            *("response.refusal.delta", "response.refusal.done"),
-            *("response.reasoning_text.delta", "response.reasoning_text.done"),
-        ),
-        "content_index",
+_EVENTS_OF_PARTS: Final = {
+    "content_index": (
+        *("response.output_text.delta", "response.output_text.done", "response.output_text.annotation.added"),
+        *("response.content_part.added", "response.content_part.done"),
+        *("response.refusal.delta", "response.refusal.done"),
+        *("response.reasoning_text.delta", "response.reasoning_text.done"),
     ),
-    **dict.fromkeys(("response.reasoning_summary_text.delta", "response.reasoning_summary_text.done"), "summary_index"),
+    "summary_index": ("response.reasoning_summary_text.delta", "response.reasoning_summary_text.done"),
 }
-"""Event → the field that says which part of its item it is about."""
+_PART_INDEX: Final = {
+    kind: (index, attrgetter("output_index", index)) for index, kinds in _EVENTS_OF_PARTS.items() for kind in kinds
+}
+"""Event → the field that says which part of its item it is about, and what reads item and part."""
 
 
 @lru_cache(maxsize=4096)
-def _part(place: int, index: str, number: int) -> ItemPart:
-    return ItemPart(place, f"{index}:{number}" if index else "")
+def _part(index: str, place: tuple[int, int]) -> ItemPart:
+    return ItemPart(place[0], f"{index}:{place[1]}" if index else "")
 
 
 def plain_item(item: Any) -> dict[str, Any]:

@@ -1,0 +1,203 @@
+"""What the fold costs, next to the framework's own finalizer, and what it stores of recorded streams, in one run.
+
+    .venv/bin/python benchmarks/fold.py [--chunks 100 1000 10000 100000] [--repeat 15] [--limit 20]
+
+Times: a stream of one content in so many chunks, as the real client parses the events of the Responses API. Both sides
+get the same updates and take turns, so that what else the machine does falls on both. Garbage collection is on. The
+framework's side is ``AgentResponse.from_updates``; where it would take longer than the limit for one fold, as the
+square of the length before says, it is left out ("-"). "calls" are calls of tools in parallel, ten chunks each, mixed.
+Times are the processor's, both sides being one thread, so that they hold on a busy machine.
+
+Bytes, for each recorded stream: ``streamed`` is the JSON of the events, ``updates`` what the updates' contents take as
+they are encoded, ``stored`` the encoded contents of the fold, ``final`` the compact contents of the provider's own
+final response: the framework's dictionaries of what the client parses without a stream, completed by the same items.
+All is compact UTF-8 JSON.
+"""
+
+import argparse
+import gc
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agent_framework import AgentResponse, AgentResponseUpdate, Message
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from durable_agent_host.codec.content import encode_content
+from durable_agent_host.codec.message import encode_message
+from durable_agent_host.codec.packing import pack_entry
+from durable_agent_host.providers import openai as provider
+from durable_agent_host.turns.fold import fold_updates
+from tests.durable_agent_host.streams import FOLDER, parsed_whole, recorded, updates_of
+
+BASE = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": []}
+
+
+def text_events(chunks: int) -> list[dict[str, Any]]:
+    """A message in so many deltas."""
+    place = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
+    part = {"type": "output_text", "annotations": [], "logprobs": [], "text": "token " * chunks}
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    return [
+        {"type": "response.content_part.added", **place, "part": part | {"text": ""}},
+        *({"type": "response.output_text.delta", **place, "delta": "token ", "logprobs": []} for _ in range(chunks)),
+        {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+    ]
+
+
+def code_events(chunks: int) -> list[dict[str, Any]]:
+    """A code run whose script has so many deltas."""
+    place = {"output_index": 0, "item_id": "ci_1"}
+    code = "x = 1\n" * chunks
+    item = {"type": "code_interpreter_call", "id": "ci_1", "code": code, "container_id": "cntr_1", "outputs": []}
+    delta = {"type": "response.code_interpreter_call_code.delta", **place, "delta": "x = 1\n"}
+    return [
+        *(delta | {"sequence_number": number} for number in range(chunks)),
+        {"type": "response.code_interpreter_call_code.done", **place, "code": code, "sequence_number": chunks},
+        {"type": "response.output_item.done", "output_index": 0, "item": item | {"status": "completed"}},
+    ]
+
+
+def argument_events(chunks: int) -> list[dict[str, Any]]:
+    """One function call whose arguments have so many deltas."""
+    return _call_events(1, chunks)
+
+
+def parallel_events(chunks: int) -> list[dict[str, Any]]:
+    """Function calls of ten deltas each, mixed."""
+    return _call_events(chunks // 10, 10)
+
+
+def _call_events(calls: int, deltas: int) -> list[dict[str, Any]]:
+    def item(n: int) -> dict[str, Any]:
+        text = '{"a":' + " " * (deltas - 2) + "1}"
+        return {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": "f", "arguments": text}
+
+    kind = "response.function_call_arguments"
+    pieces = ['{"a":', *[" "] * (deltas - 2), "1}"]
+    places = [{"output_index": n, "item_id": f"fc_{n}"} for n in range(calls)]
+    return [
+        *(
+            {"type": "response.output_item.added", "output_index": n, "item": item(n) | {"arguments": ""}}
+            for n in range(calls)
+        ),
+        *({"type": f"{kind}.delta", **place, "delta": piece} for piece in pieces for place in places),
+        *({"type": f"{kind}.done", **place, "arguments": item(0)["arguments"]} for place in places),
+        *({"type": "response.output_item.done", "output_index": n, "item": item(n)} for n in range(calls)),
+    ]
+
+
+STREAMS: dict[str, Callable[[int], list[dict[str, Any]]]] = {
+    "text": text_events,
+    "code": code_events,
+    "arguments": argument_events,
+    "calls": parallel_events,
+}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Time one call."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def shown(times: list[float]) -> str:
+    """Write median and p99 in milliseconds."""
+    if not times:
+        return f"{'-':>10} {'-':>10}"
+    return f"{statistics.median(times) * 1000:>10.2f} {sorted(times)[math.ceil(len(times) * 0.99) - 1] * 1000:>10.2f}"
+
+
+def time_streams(lengths: list[int], repeat: int, limit: float) -> None:
+    """Print the times of both sides."""
+    print(
+        f"{'stream':<10} {'chunks':>7} {'ours ms':>10} {'p99':>10} {'theirs ms':>10} {'p99':>10} {'ratio':>7} {'n':>4}"
+    )
+    for name, events_of in STREAMS.items():
+        slowest = 0.0
+        for chunks in lengths:
+            updates = updates_of([{"type": "response.created", "response": BASE}, *events_of(chunks)])
+            ours: list[float] = []
+            theirs: list[float] = []
+            gc.collect()
+            gc.freeze()
+            runs = max(3, min(repeat, 2_000_000 // (chunks * 10)))
+            for _ in range(runs):
+                ours.append(seconds(lambda updates=updates: fold_updates(updates, provider)))
+                if slowest * 100 <= limit and (not theirs or theirs[-1] < 1 or len(theirs) < 3):
+                    theirs.append(seconds(lambda updates=updates: AgentResponse.from_updates(updates)))
+            gc.unfreeze()
+            slowest = max(theirs) if theirs else math.inf
+            ratio = f"{statistics.median(theirs) / statistics.median(ours):>6.1f}x" if theirs else f"{'-':>7}"
+            print(f"{name:<10} {chunks:>7} {shown(ours)} {shown(theirs)} {ratio} {len(ours):>4}", flush=True)
+
+
+def size(value: object) -> int:
+    """Count the bytes of compact JSON."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+
+
+def plain(value: Any) -> Any:
+    """Leave live provider objects out of the framework's dictionaries."""
+    if isinstance(value, dict):
+        known: dict[str, Any] = value
+        return {name: plain(inner) for name, inner in known.items() if name != "raw_representation"}
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def stored_bytes(messages: list[Message]) -> int:
+    """Count what the contents of a response take where they are stored, as part of an entry."""
+    wires: Any = [encode_message(message, created_at=None) for message in messages]
+    entry: Any = {"$type": "response", "correlationId": "", "createdAt": "", "messages": wires}
+    bare = entry | {"messages": [wire | {"contents": []} for wire in wires]}
+    return size(pack_entry(entry)) - size(pack_entry(bare))
+
+
+def weigh_streams() -> None:
+    """Print the bytes of every recorded stream."""
+    print(f"\n{'recorded stream':<56} {'streamed':>9} {'updates':>9} {'stored':>8} {'final':>8} {'stored/final':>12}")
+    ratios: list[float] = []
+    totals = [0, 0, 0, 0]
+    for stream in recorded():
+        if stream.final is None or not stream.name.endswith(".jsonl") or not stream.final.get("output"):
+            continue
+        updates: list[AgentResponseUpdate] = stream.updates
+        final = plain([content.to_dict() for message in parsed_whole(stream.final) for content in message.contents])
+        row = [
+            size(stream.events),
+            sum(size([encode_content(content) for content in update.contents]) for update in updates),
+            stored_bytes(fold_updates(updates, provider).messages),
+            size(final),
+        ]
+        totals = [a + b for a, b in zip(totals, row, strict=True)]
+        ratios.append(row[2] / row[3])
+        numbers = f"{row[0]:>9} {row[1]:>9} {row[2]:>8} {row[3]:>8}"
+        print(f"{stream.name.removesuffix('.jsonl'):<56} {numbers} {ratios[-1]:>12.3f}")
+    print(f"{'all':<56} {totals[0]:>9} {totals[1]:>9} {totals[2]:>8} {totals[3]:>8} {totals[2] / totals[3]:>12.3f}")
+    print(f"stored/final: median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}, streams {len(ratios)}")
+
+
+def main() -> None:
+    """Run both parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chunks", type=int, nargs="+", default=[100, 1_000, 10_000, 100_000])
+    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds for one fold of the framework")
+    options = parser.parse_args()
+    time_streams(options.chunks, options.repeat, options.limit)
+    if FOLDER.is_dir():
+        weigh_streams()
+    else:
+        print("no recordings: set RECORDINGS_DIR")
+
+
+if __name__ == "__main__":
+    main()
