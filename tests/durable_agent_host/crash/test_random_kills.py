@@ -46,7 +46,7 @@ def kill_at_random(site: Site, chooser: random.Random, players: list[Future[list
 
 @pytest.mark.timeout(120 + 12 * KILLS)
 def test_random_kills_under_load(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
-    """Eight sessions at once, in all scenarios, on a host that is killed again and again, tell the same as undisturbed."""
+    """Eight sessions at once, in all scenarios, on a host that is killed again and again: all is as undisturbed."""
     seed = int(os.environ.get("SEED") or random.randrange(2**32))
     site, stop = Site(tmp_path, practice_model), threading.Event()
     figures = Figures()
