@@ -72,6 +72,7 @@ HOMES = {
         "functions_host.engine.sqlite",
         "functions_host.engine.checkpoints",
         "durable_agent_host.stores.sqlite",
+        "durable_agent_host.stores.sqlite_file",
     ),
     "uvicorn": ("functions_host.http_server", "practice_model.__main__"),
 }

@@ -12,10 +12,8 @@ Clients of the SDK belong to one loop, so all requests are made in a loop of the
 
 import asyncio
 import logging
-import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -24,8 +22,7 @@ from weakref import WeakValueDictionary
 from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.codec.log_entry import encode_log_entry
-from durable_agent_host.codec.log_frame import encode_log_frames, encode_log_seal
-from durable_agent_host.errors import FencedError, LogError, SettingError
+from durable_agent_host.errors import FencedError, SettingError
 from durable_agent_host.log.log import MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 from durable_agent_host.stores.arrivals import Arrivals
@@ -34,13 +31,12 @@ from durable_agent_host.stores.blob_container import (
     MAX_BLOCKS,
     BlobContainer,
     BlobMissingError,
-    BlobMovedError,
 )
-from durable_agent_host.stores.blob_frames import Appends, FrameReader, PageBuilder
+from durable_agent_host.stores.blob_frames import FrameReader, PageBuilder
+from durable_agent_host.stores.blob_tail import BlobTails, Tail, part_name
 from durable_agent_host.stores.own_loop import OwnLoop
 
 CONTAINER: Final = "durable-agent-host-turns"
-_CACHED_LOGS: Final = 2048
 _CACHED_PLACES: Final = 8192
 _CLIENT_OPTIONS: Final[dict[str, Any]] = {
     "retry_total": 0,  # the store tries again itself, for shorter and for longer than the SDK
@@ -49,19 +45,6 @@ _CLIENT_OPTIONS: Final[dict[str, Any]] = {
     "logger": logging.getLogger("durable_agent_host.stores.blob.requests"),
 }
 _CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
-
-
-@dataclass
-class _Tail:
-    """Where a log ends, as far as this process knows."""
-
-    part: int
-    position: int = 0
-    blocks: int = 0
-    next_offset: int = 0
-    attempt: int = 0
-    next_part: int | None = None
-    appends: Appends = field(default_factory=Appends)
 
 
 class BlobTurnLog:
@@ -84,10 +67,9 @@ class BlobTurnLog:
     ) -> None:
         self._container = BlobContainer(make_client, give_up_seconds)
         self._max_blocks = max_blocks
-        self._max_block_bytes = max_block_bytes
         self._loop = OwnLoop("turn-log-blob")
         self._arrivals = Arrivals()
-        self._tails: OrderedDict[str, _Tail] = OrderedDict()
+        self._tails = BlobTails(self._container, max_blocks=max_blocks, max_block_bytes=max_block_bytes)
         self._places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -117,10 +99,7 @@ class BlobTurnLog:
         """
         connection_string = environment.get(setting, "").strip()
         if connection_string:
-            return cls(
-                lambda: ContainerClient.from_connection_string(connection_string, container, **_CLIENT_OPTIONS),
-                **options,
-            )
+            return cls(lambda: _connect(connection_string, container, setting), **options)
         account = environment.get(f"{setting}__accountName", "").strip()
         url = environment.get(f"{setting}__blobServiceUri", "").strip()
         url = url or (f"https://{account}.blob.core.windows.net" if account else "")
@@ -154,14 +133,14 @@ class BlobTurnLog:
 
         async def work() -> int:
             async with self._lock(log_id):
-                tail = await self._recover(log_id)
+                tail = await self._tails.recover(log_id)
                 if tail is None:
-                    tail = _Tail(0)
-                    await self._container.create(_name(log_id, 0), first_offset=0, attempt=0)
+                    tail = Tail(0)
+                    await self._container.create(part_name(log_id, 0), first_offset=0, attempt=0)
                 while True:
                     attempt = tail.attempt + 1
                     entries = [LogEntry(ATTEMPT, {"number": attempt})]
-                    if await self._try_append(log_id, tail, entries, attempt) is not None:
+                    if await self._append_at(log_id, tail, entries, attempt) is not None:
                         return attempt
 
         return await self._loop.run(work())
@@ -171,11 +150,11 @@ class BlobTurnLog:
 
         async def work() -> int:
             async with self._lock(log_id):
-                tail = self._tails.get(log_id)
+                tail = self._tails.known(log_id)
                 if tail is None or tail.attempt < attempt:
-                    tail = await self._recover(log_id)
+                    tail = await self._tails.recover(log_id)
                 while tail is not None and tail.attempt == attempt:
-                    first = await self._try_append(log_id, tail, entries, attempt)
+                    first = await self._append_at(log_id, tail, entries, attempt)
                     if first is not None:
                         return first
                 current = tail.attempt if tail else 0
@@ -209,7 +188,7 @@ class BlobTurnLog:
             parts = await self._container.parts(log_id)
             for part, following in pairwise(parts):
                 if following.first_offset <= before_offset:
-                    await self._container.delete(_name(log_id, part.number))
+                    await self._container.delete(part_name(log_id, part.number))
 
         await self._loop.run(work())
 
@@ -250,111 +229,20 @@ class BlobTurnLog:
         await self._loop.close(self._container.close())
 
     async def _delete(self, log_id: str) -> None:
-        self._tails.pop(log_id, None)
+        self._tails.forget(log_id)
         for name, _ in await self._container.names(f"{log_id}/"):
             await self._container.delete(name)
 
     def _lock(self, log_id: str) -> asyncio.Lock:
         return self._locks.setdefault(log_id, asyncio.Lock())
 
-    async def _try_append(self, log_id: str, tail: _Tail, entries: Sequence[LogEntry], attempt: int) -> int | None:
-        """Append where the log is thought to end; the tail is up to date afterwards.
-
-        Gives the first offset, or None when something else stands there and the caller has to look at the tail.
-        """
+    async def _append_at(self, log_id: str, tail: Tail, entries: Sequence[LogEntry], attempt: int) -> int | None:
         lines = [encode_log_entry(entry) for entry in entries]
-        batch, first = uuid.uuid4().hex, tail.next_offset
-        frames = encode_log_frames(lines, offset=first, attempt=attempt, batch=batch, max_bytes=self._max_block_bytes)
-        try:
-            needs_room = tail.next_part is not None or tail.blocks + len(frames) >= self._max_blocks
-            if needs_room and not await self._roll_over(log_id, tail):
-                return None
-            for index, frame in enumerate(frames):
-                if not await self._append_frame(log_id, tail, frame, (batch, index), is_last=index + 1 == len(frames)):
-                    return None
-        except BlobMissingError:
-            self._tails.pop(log_id, None)
-            raise FencedError(f"the turn log {log_id} has been deleted: attempt {attempt} may not write") from None
-        except BaseException:
-            self._tails.pop(log_id, None)  # nobody knows whether it is there
-            raise
-        if tail.next_offset < first + len(entries):
-            tail.next_offset, tail.attempt = first + len(entries), attempt
-        self._remember(log_id, tail)
-        records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
-        self._arrivals.announce([(log_id, records, sum(map(len, lines)))])
+        first = await self._tails.try_append(log_id, tail, lines, attempt)
+        if first is not None:
+            records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
+            self._arrivals.announce([(log_id, records, sum(map(len, lines)))])
         return first
-
-    async def _append_frame(
-        self, log_id: str, tail: _Tail, frame: bytes, name: tuple[str, int], *, is_last: bool
-    ) -> bool:
-        """Append one frame; False when something else stands in its place, or behind it before the append is whole."""
-        try:
-            await self._container.append(_name(log_id, tail.part), frame, tail.position)
-        except BlobMovedError:
-            before = tail.part, tail.position
-            seen = await self._catch_up(log_id, tail)
-            if (tail.part, tail.position) == before and tail.next_part is None:
-                raise LogError(
-                    f"the blob {_name(log_id, tail.part)} takes no more blocks, and is not full: see that no policy "
-                    "makes it immutable"
-                ) from None
-            # When it is there, its first try got through, and only the answer did not.
-            return name in seen if is_last else seen[-1:] == [name]
-        tail.position += len(frame)
-        tail.blocks += 1
-        tail.appends.forget()
-        return True
-
-    async def _roll_over(self, log_id: str, tail: _Tail) -> bool:
-        """Go on in the next part; False when the log has moved meanwhile."""
-        if tail.next_part is None:
-            batch = uuid.uuid4().hex
-            seal = encode_log_seal(tail.part + 1, offset=tail.next_offset, attempt=tail.attempt, batch=batch)
-            if not await self._append_frame(log_id, tail, seal, (batch, 0), is_last=True) or tail.next_part is not None:
-                return False
-            tail.next_part = tail.part + 1
-        await self._container.create(_name(log_id, tail.next_part), first_offset=tail.next_offset, attempt=tail.attempt)
-        tail.part, tail.position, tail.blocks, tail.next_part = tail.next_part, 0, 0, None
-        return True
-
-    async def _recover(self, log_id: str) -> _Tail | None:
-        """Find the end of a log; None when there is no log."""
-        parts = await self._container.parts(log_id)
-        if not parts:
-            return None
-        last = parts[-1]
-        tail = _Tail(last.number, next_offset=last.first_offset, attempt=last.attempt)
-        await self._catch_up(log_id, tail)
-        self._remember(log_id, tail)
-        return tail
-
-    async def _catch_up(self, log_id: str, tail: _Tail) -> list[tuple[str, int]]:
-        """Read what has been appended behind the tail; gives the frames that were found."""
-        seen: list[tuple[str, int]] = []
-        while True:
-            reader = FrameReader(self._container, _name(log_id, tail.part), tail.position, self._max_blocks)
-            async for frame in reader.frames():
-                seen.append((frame.batch, frame.index))
-                if tail.appends.add(frame):
-                    tail.next_offset = frame.offset + frame.count
-                    tail.attempt = max(tail.attempt, frame.attempt)
-                tail.position = frame.end
-            tail.blocks = reader.blocks
-            if not reader.is_full:
-                return seen
-            tail.next_part = tail.part + 1
-            later = [part for part in await self._container.parts(log_id) if part.number > tail.part]
-            if not later:
-                return seen
-            tail.part, tail.position, tail.blocks, tail.next_part = later[0].number, 0, 0, None
-            tail.next_offset, tail.attempt = later[0].first_offset, max(later[0].attempt, tail.attempt)
-
-    def _remember(self, log_id: str, tail: _Tail) -> None:
-        self._tails[log_id] = tail
-        self._tails.move_to_end(log_id)
-        while len(self._tails) > _CACHED_LOGS:
-            self._tails.popitem(last=False)
 
     async def _page(self, log_id: str, from_offset: int, max_bytes: int) -> LogPage:
         place = self._places.get((log_id, from_offset)) or await self._find_place(log_id, from_offset)
@@ -363,9 +251,9 @@ class BlobTurnLog:
         page = PageBuilder(from_offset, max_bytes)
         part, position = place
         while True:
-            reader = FrameReader(self._container, _name(log_id, part), position, self._max_blocks)
+            reader = FrameReader(self._container, part_name(log_id, part), position, self._max_blocks)
             position = await page.fill(reader, position)
-            if page.has_more or not reader.is_full or not await self._container.exists(_name(log_id, part + 1)):
+            if page.has_more or not reader.is_full or not await self._container.exists(part_name(log_id, part + 1)):
                 break
             part, position = part + 1, 0
         self._places[log_id, page.next_offset] = (part, position)
@@ -381,5 +269,8 @@ class BlobTurnLog:
         return (before[-1].number, 0) if before else None
 
 
-def _name(log_id: str, part: int) -> str:
-    return f"{log_id}/{part:08d}"
+def _connect(connection_string: str, container: str, setting: str) -> ContainerClient:
+    try:
+        return ContainerClient.from_connection_string(connection_string, container, **_CLIENT_OPTIONS)
+    except ValueError as error:
+        raise SettingError(f"{setting} is no connection string of a storage account ({error}): copy it anew") from None

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
+    ClientAuthenticationError,
     DecodeError,
     HttpResponseError,
     IncompleteReadError,
@@ -145,7 +146,10 @@ class BlobContainer:
 
     async def exists(self, name: str) -> bool:
         """Whether there is a blob of that name."""
-        return await self._retry(self._client().get_blob_client(name).exists)
+        try:
+            return await self._retry(self._client().get_blob_client(name).exists)
+        except HttpResponseError as error:
+            raise self._explain(error) from error
 
     async def read(self, name: str, position: int, length: int) -> Piece:
         """Read a range.
@@ -229,13 +233,16 @@ class BlobContainer:
         return await retry(call, _is_passing, what="the blob storage", give_up_seconds=self._give_up_seconds)
 
     def _explain(self, error: HttpResponseError) -> LogError:
+        reason = _code_of(error) or " ".join(str(error).split())[:200]
         return LogError(
-            f"the blob storage refused the turn log ({error.status_code} {_code_of(error)}): see that the account may "
+            f"the blob storage refused the turn log ({error.status_code} {reason}): see that the account may "
             "read and write blobs (role Storage Blob Data Contributor)"
         )
 
 
 def _is_passing(error: Exception) -> bool:
+    if isinstance(error, ClientAuthenticationError):
+        return False
     if isinstance(error, HttpResponseError):
         # A container that is being deleted, and one whose making was answered late, come to rest.
         return (

@@ -25,23 +25,13 @@ from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.log.log import MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 from durable_agent_host.stores.arrivals import Arrival, Arrivals
+from durable_agent_host.stores.sqlite_file import SqliteFile, is_final
 
-_VERSION: Final = 1
-_SCHEMA: Final = """
-CREATE TABLE logs (
-    id INTEGER PRIMARY KEY, log_id TEXT NOT NULL UNIQUE, attempt INTEGER NOT NULL, next_offset INTEGER NOT NULL,
-    appended_at REAL NOT NULL
-);
-CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body TEXT NOT NULL);
-CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
-"""
 _OFFSETS: Final = 1 << 32
 """An entry's place is its log's id times this, plus its offset: one B-tree, each log in one piece."""
-_BUSY_SECONDS: Final = 5.0
 _READERS: Final = 4
 _COMMITS_BETWEEN_CHECKPOINTS: Final = 500
 _GROUP_BYTES: Final = 8 * 1024 * 1024
-_DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 type _Result = tuple[Any, Arrival | None]
 type _Work = Callable[[sqlite3.Connection], _Result]
@@ -86,6 +76,7 @@ class SqliteTurnLog:
     def __init__(self, path: str | Path, *, give_up_seconds: float = 30.0) -> None:
         self.durable_writes = 0
         self._path = Path(path)
+        self._file = SqliteFile(self._path)
         self._give_up_seconds = give_up_seconds
         self._arrivals = Arrivals()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -93,7 +84,6 @@ class SqliteTurnLog:
         self._writer: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._connections = threading.local()
-        self._open_connections: list[sqlite3.Connection] = []
         self._is_closed = False
 
     async def open(self, log_id: str) -> int:
@@ -240,8 +230,7 @@ class SqliteTurnLog:
                 self._writer.join()
             if self._readers is not None:
                 self._readers.shutdown()
-            while self._open_connections:
-                self._open_connections.pop().close()
+            self._file.close()
 
     async def _write(self, work: _Work, size_bytes: int = 0) -> Any:
         job = _Job(work, size_bytes)
@@ -255,14 +244,14 @@ class SqliteTurnLog:
             try:
                 connection = getattr(self._connections, "connection", None)
                 if connection is None:
-                    connection = self._connections.connection = self._connect()
+                    connection = self._connections.connection = self._file.connect()
                 connection.execute("BEGIN")
                 try:
                     return work(connection)
                 finally:
                     connection.execute("COMMIT")
             except sqlite3.Error as error:
-                raise self._explain(error) from error
+                raise self._file.explain(error) from error
 
         with self._start_lock:
             reading = self._start().submit(run)
@@ -277,43 +266,6 @@ class SqliteTurnLog:
             self._writer.start()
         return self._readers
 
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise LogError(
-                f"the folder of the turn logs {self._path} cannot be made ({error}): name another"
-            ) from error
-        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "wal_autocheckpoint=20000", "cache_size=-8192"):
-                connection.execute(f"PRAGMA {pragma}")
-            self._make_tables(connection)
-        except BaseException:
-            connection.close()
-            raise
-        self._open_connections.append(connection)
-        return connection
-
-    def _make_tables(self, connection: sqlite3.Connection) -> None:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-            return
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version == _VERSION:  # another process was first
-                return
-            if version or connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
-                raise LogError(
-                    f"{self._path} is a database of another program, or of another version of this one ({version}): "
-                    "move it away, or name another file for the turn logs"
-                )
-            for statement in _SCHEMA.split(";")[:-1]:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={_VERSION}")
-        finally:
-            connection.execute("COMMIT")
-
     def _run(self) -> None:
         """Write, group after group, until `close`."""
         connection: sqlite3.Connection | None = None
@@ -324,12 +276,12 @@ class SqliteTurnLog:
             pause = 0.01
             while group:
                 try:
-                    connection = connection or self._connect()
+                    connection = connection or self._file.connect()
                     self._commit(connection, group)
                     break
                 except Exception as error:  # noqa: BLE001 (given to the callers, who would wait for ever)
-                    refusal = self._explain(error) if isinstance(error, sqlite3.Error) else error
-                    if _is_final(error) or time.monotonic() > deadline or self._is_closed:
+                    refusal = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
+                    if is_final(error) or time.monotonic() > deadline or self._is_closed:
                         for job in group:
                             job.refusal = refusal
                         break
@@ -364,32 +316,7 @@ class SqliteTurnLog:
             raise
         self.durable_writes += 1
         if self.durable_writes % _COMMITS_BETWEEN_CHECKPOINTS == 0 and self._readers is not None:
-            self._readers.submit(self._checkpoint)
-
-    def _checkpoint(self) -> None:
-        """Fold the write-ahead log in, in a reader's thread, so that no commit waits for the disk."""
-        connection = sqlite3.connect(self._path, isolation_level=None)
-        try:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        finally:
-            connection.close()
-
-    def _explain(self, error: sqlite3.Error) -> LogError:
-        name = getattr(error, "sqlite_errorname", "")
-        if any(name.startswith(damaged) for damaged in _DAMAGED):
-            return LogError(
-                f"the turn logs in {self._path} are damaged, or are no database ({error}): move the file away together "
-                "with its -wal file; turns that are under way begin again"
-            )
-        return LogError(
-            f"the turn logs in {self._path} cannot be used ({error}): see that the file can be read and written, "
-            "that no other program holds it locked, and that its disk has room"
-        )
-
-
-def _is_final(error: Exception) -> bool:
-    name = getattr(error, "sqlite_errorname", "")
-    return not isinstance(error, sqlite3.Error) or any(name.startswith(damaged) for damaged in _DAMAGED)
+            self._readers.submit(self._file.checkpoint)
 
 
 def _delete_entries(connection: sqlite3.Connection, key: int) -> None:
