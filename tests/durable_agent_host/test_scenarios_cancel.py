@@ -155,3 +155,44 @@ def test_of_several_interrupts_the_last_one_wins(people: AgentHost, model: Pract
     session = people.session("Rester", first["session_id"])
     assert (session["running_turn_id"], session["queued_turn_ids"]) == (None, [])
     assert session["turns"][-1]["status"] == "completed"
+
+
+def test_a_turn_that_waits_for_a_person_is_interrupted(people: AgentHost, model: PracticeModel, book: Path):
+    """A turn that interrupts does not wait for the person whom the other one waits for."""
+    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, {"text": "Never mind."})
+    waiting = people.run("Payer", {"message": "pay"}).json()
+    assert waiting["status"] == "waiting_for_approval"
+    body = {"message": "leave it", "session_id": waiting["session_id"], "policy": "interrupt"}
+    answer = people.run("Payer", body)
+    assert (answer.status_code, answer.json().get("response")) == (200, "Never mind."), answer.text
+    assert people.end_of_turn(waiting["turn_url"])["status"] == "cancelled"
+    assert book.read_text() == ""
+
+
+def test_a_signalled_turn_is_cancelled_in_the_queue(people: AgentHost, model: PracticeModel):
+    """A turn that came as a signal has no orchestration while it waits, and is cancelled all the same."""
+    model.plan({"text": "A slow answer. " * 5, **SLOW}, {"text": "Never said."})
+    first = start(people, "Talker", "one")
+    session = first["session_id"]
+    wait_until(model.requests)
+    people.signal("Talker", session, "run", {"message": "two", "correlationId": f"signal-{session}"})
+    wait_until(lambda: people.session("Talker", session)["queued_turn_ids"])
+    url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/signal-{session}"
+    assert requests.get(url, timeout=30).json()["status"] == "running"
+    assert cancel({"turn_url": url}).status_code == 202
+    assert people.end_of_turn(first["turn_url"])["status"] == "completed"
+    assert people.end_of_turn(url)["status"] == "cancelled"
+    assert len(model.requests()) == 1
+
+
+def test_what_a_terminated_turn_still_does_is_stopped(people: AgentHost, model: PracticeModel, book: Path):
+    """The next turn of the session tells what is left of a terminated one to stop, and does not wait for it."""
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 3}}]}, {"text": "next"})
+    first = start(people, "Rester", "rest")
+    wait_until(lambda: "resting" in book.read_text())
+    assert requests.post(f"{people.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
+    answer = people.run("Rester", {"message": "next", "session_id": first["session_id"]})
+    assert (answer.status_code, answer.json()["response"]) == (200, "next")
+    time.sleep(3.2)
+    assert book.read_text() == "resting\n"
+    assert people.session("Rester", first["session_id"])["message_count"] == 2

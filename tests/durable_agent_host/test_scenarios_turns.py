@@ -1,12 +1,14 @@
 """Turns over HTTP: waited for or not, one after the other, each once."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
 import requests
 
+from tests.durable_agent_host.conftest import PEOPLE
 from tests.kit import AgentHost, PracticeModel, wait_until
 
 SLOW = {"chunk_characters": 5, "delay_milliseconds": 40}
@@ -260,3 +262,43 @@ def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, m
     session = lab.session("Ledger", first["session_id"])
     assert [turn["status"] for turn in session["turns"]] == ["failed", "completed"]
     assert session["message_count"] == 2
+
+
+def test_an_orchestration_runs_a_turn_as_a_sub_orchestration(people: AgentHost, model: PracticeModel):
+    """The turn's outcome is the sub-orchestration's output, a failure included; HTTP shows the same turn."""
+    model.plan({"text": "Said."}, {"error": {"status": 400, "message": "refused once"}})
+    session = f"s-{uuid4().hex}"
+    turns = [
+        {"agent": "Talker", "session_id": session, "turn_id": uuid4().hex, "message": text} for text in ("one", "two")
+    ]
+    said, failed = (people.orchestrate("run_turn", turn)["output"] for turn in turns)
+    assert (said["status"], said["text"], said["message_count"]) == ("completed", "Said.", 2)
+    assert (failed["status"], "refused once" in failed["error"]["message"]) == ("failed", True)
+    shown = [people.get(f"/agents/Talker/sessions/{session}/turns/{turn['turn_id']}").json() for turn in turns]
+    assert [turn["status"] for turn in shown] == ["completed", "failed"]
+    assert people.session("Talker", session)["message_count"] == 2
+
+
+def test_an_activity_that_the_platform_fails_is_tried_again(lives, model: PracticeModel, tmp_path):
+    """A turn whose log cannot be opened for a while is completed all the same, with one model call."""
+    (tmp_path / "logs").write_text("in the way of the folder")
+    host = lives(PEOPLE, DURABLE_AGENT_HOST_TURN_LOG=f"sqlite:{tmp_path}/logs/log.sqlite").host
+    answer = host.run("Talker", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
+    time.sleep(0.5)
+    assert requests.get(answer.json()["turn_url"], timeout=30).json()["status"] == "running"
+    (tmp_path / "logs").unlink()
+    (tmp_path / "logs").mkdir()
+    assert host.end_of_turn(answer.json()["turn_url"])["status"] == "completed"
+    assert len(model.requests()) == 1
+
+
+def test_an_activity_that_the_platform_fails_for_good_frees_the_session(lives, model: PracticeModel, tmp_path):
+    """After its tries the turn has failed with the reason, no model was called, and nothing holds the session."""
+    (tmp_path / "logs").write_text("in the way of the folder")
+    log = f"sqlite:{tmp_path}/logs/log.sqlite"
+    host = lives(PEOPLE, DURABLE_AGENT_HOST_TURN_LOG=log, DURABLE_AGENT_HOST_ACTIVITY_ATTEMPTS="1").host
+    answer = host.run("Talker", {"message": "hi", "session_id": "s"})
+    assert answer.status_code == 502, answer.text
+    assert model.requests() == []
+    session = host.session("Talker", "s")
+    assert (session["running_turn_id"], session["turns"][0]["status"]) == (None, "failed")

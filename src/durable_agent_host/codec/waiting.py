@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 _MAX_CHARACTERS: Final = 7000
-_ANSWERS_KEPT: Final = 40
+_SHOWN: Final = 25
+"""How many calls, and how many answers, are shown at once. As calls are answered, those behind them come forward."""
 
 
 def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -17,14 +18,14 @@ def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, M
     Guarantee: pure.
 
     Args:
-        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``.
-        answers: by call id; the newest are kept.
+        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``; the first ones are shown.
+        answers: by call id; the newest are shown.
 
     Returns:
         ``{pending, answers}``. A call whose arguments or reason do not fit has ``truncated: true`` instead.
     """
-    kept = dict(list(answers.items())[-_ANSWERS_KEPT:])
-    calls = [dict(call) for call in pending]
+    kept = dict(list(answers.items())[-_SHOWN:])
+    calls = [dict(call) for call in pending[:_SHOWN]]
     said = {call_id: dict(answer) for call_id, answer in kept.items()}
     status = {"pending": calls, "answers": said}
     for shortened in (calls, list(said.values())):

@@ -124,7 +124,7 @@ class TurnClient:
                 session = await self.session(agent, session_id)
             except StateError:
                 return None
-            return ended_turn(agent, session_id, turn_id, session) if session else None
+            return kept_turn(agent, session_id, turn_id, session) if session else None
         return turn if (turn.request.agent, turn.request.session_id) == (agent, session_id) else None
 
     def hint(self, turn_id: str) -> None:
@@ -267,8 +267,8 @@ class TurnClient:
         await self._client.get_status("health")
 
 
-def ended_turn(agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
-    """Tell how a turn ended from what its session has kept of it.
+def kept_turn(agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
+    """Tell of a turn without an orchestration from what its session has kept: how it ended, or that it waits.
 
     Guarantee: pure.
 
@@ -279,8 +279,11 @@ def ended_turn(agent: str, session_id: str, turn_id: str, session: Session) -> T
         session: where to look.
 
     Returns:
-        The turn, or None when there is no receipt of it. One whose answer is gone has failed with the reason.
+        The turn, or None when there is no receipt of it and it did not come as a signal that waits. One whose answer
+        is gone has failed with the reason.
     """
+    if waiting := session.requests.get(turn_id):
+        return Turn(request=decode_turn_request(waiting), outcome=None)
     receipt = session.receipt_of(turn_id)
     if receipt is None:
         return None

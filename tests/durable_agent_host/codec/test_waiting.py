@@ -35,7 +35,11 @@ def test_the_status_stays_below_what_durable_functions_takes(arguments, reasons)
     assert all("truncated" in shown or shown == call for shown, call in zip(status["pending"], calls, strict=True))
 
 
-def test_of_many_answers_the_newest_are_kept():
-    """A turn with very many answers shows the last ones."""
-    status = encode_waiting([], {str(number): ANSWER for number in range(100)})
-    assert list(status["answers"]) == [str(number) for number in range(60, 100)]
+def test_of_very_many_the_first_calls_and_the_newest_answers_are_shown():
+    """A turn with very many calls shows some at a time, and stays below the bound."""
+    calls = [{**CALL, "call_id": f"call_{number:032}", "arguments": {"text": "x" * 500}} for number in range(200)]
+    answers = {f"call_{number:032}": {**ANSWER, "reason": "y" * 500} for number in range(100)}
+    status = encode_waiting(calls, answers)
+    assert 2 * len(json.dumps(status)) < 16 * 1024
+    assert [call["call_id"] for call in status["pending"]] == [call["call_id"] for call in calls[:25]]
+    assert list(status["answers"]) == list(answers)[-25:]

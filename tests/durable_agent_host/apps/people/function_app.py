@@ -84,3 +84,10 @@ def call_once(context):
     """Call the entity's operation once."""
     asked = context.get_input()
     return (yield context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]))
+
+
+@app.orchestration_trigger(context_name="context")
+def run_turn(context):
+    """Run a turn as a sub-orchestration, whose instance id is the turn's."""
+    turn = context.get_input()
+    return (yield context.call_sub_orchestrator("agent_turn", turn, turn["turn_id"]))
