@@ -1,4 +1,4 @@
-"""An agent that takes many steps without a model: its chat client answers at once; it and the tool look at the clock."""
+"""An agent of many steps without a model: its chat client answers at once; it and the tool look at the clock."""
 
 import json
 import os
