@@ -145,7 +145,9 @@ def test_version_is_one():
     assert newest[1] == _project()["version"]
 
 
-@pytest.mark.parametrize("left_out", ["src/functions_host", "src/practice_model", "tests", "benchmarks", "scripts"])
+@pytest.mark.parametrize(
+    "left_out", ["src/functions_host", "src/practice_model", "tests", "benchmarks", "examples", "scripts"]
+)
 def test_what_is_for_this_machine_is_not_deployed(left_out):
     """The embedded host, the practice model and the tests stay at home."""
     assert not [name for name in _deployed_files() if name.startswith(left_out + "/")]
