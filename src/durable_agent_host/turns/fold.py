@@ -213,7 +213,8 @@ class _Stream:
                 before = said if update.merge_mode != "replace" else None
             raw = update.raw_representation
             part = None if raw is None else raw if type(raw) is ItemPart else read_item(update)
-            if usage := self.messages[-1].add(update.contents, part):
+            contents = update.contents
+            if (contents or part is not None) and (usage := self.messages[-1].add(contents, part)):
                 self._add_usage(usage)
 
     def _take_names(self, update: Any) -> None:

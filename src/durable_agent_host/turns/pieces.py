@@ -118,10 +118,11 @@ class Text(_Joined):
     def add(self, content: Content) -> None:
         """Add a piece."""
         text = content.text
+        properties = content.additional_properties
         if content.merge_mode == "replace":
             self._pieces = []
             self._add_common(content, incoming_wins=True)
-        elif content.additional_properties != self._last_properties or content.annotations or content.status:
+        elif (properties and properties != self._last_properties) or content.annotations or content.status:
             self._add_common(content, incoming_wins=False)
         if text is not None:
             self._has_text = True
