@@ -75,6 +75,9 @@ def test_the_answer_outlives_the_turns_record(people: AgentHost, model: Practice
     assert (again.status_code, again.json()) == (200, first.json())
     turn = people.turn(first)
     assert (turn["status"], turn["response"], turn["message"]) == ("completed", "Kept.", "hi")
+    streamed = people.run("Talker", BODY, headers=key | {"Accept": "text/event-stream"})
+    assert streamed.text.rstrip().split("event: ")[-1].startswith("turn.completed")
+    assert "Kept." in streamed.text
     other = people.run("Talker", {"message": "ho"}, headers=key)
     assert other.status_code == 422, other.text
     assert len(model.requests()) == 2

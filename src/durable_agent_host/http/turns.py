@@ -46,7 +46,7 @@ async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
     if not call.wait:
         return json_answer(HTTPStatus.ACCEPTED, accepted_view(request) | urls, headers | {"Location": urls["turn_url"]})
     if call.wants_events:
-        return await _streamed_run(host, client, request, call)
+        return await _streamed_run(host, client, request, call, ended)
     try:
         turn = ended or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
     except TurnTimedOutError as error:
@@ -103,12 +103,17 @@ async def named_turn(host: Host, req: func.HttpRequest, client: TurnClient) -> T
     return turn
 
 
-async def _streamed_run(host: Host, client: TurnClient, request: TurnRequest, call: RunCall) -> Answer:
+async def _streamed_run(
+    host: Host, client: TurnClient, request: TurnRequest, call: RunCall, ended: Turn | None
+) -> Answer:
     """Stream a turn that was asked for; what is refused before it runs has its status, and no stream."""
-    outcome = await early_outcome(host.open_log(), client, request)
+    if ended is None:
+        outcome = await early_outcome(host.open_log(), client, request)
+    else:
+        outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
-    return _stream(host, client, request, call.last_event_id)
+    return _stream(host, client, request, call.last_event_id, has_ended=ended is not None)
 
 
 def _stream(
