@@ -42,7 +42,8 @@ class TurnLog(Protocol):
             The offset of the first entry; the others follow it without a gap.
 
         Raises:
-            FencedError: a later attempt has begun, or there is no such attempt; nothing was appended.
+            FencedError: a later attempt has begun, or there is no such attempt, or the log has been deleted; nothing was
+                appended.
         """
         ...
 
