@@ -42,7 +42,7 @@ class TurnLog(Protocol):
             The offset of the first entry; the others follow it without a gap.
 
         Raises:
-            FencedError: a later attempt has begun, or there is no such attempt, or the log has been deleted; nothing was
+            FencedError: a later attempt has begun, there is no such attempt, or the log has been deleted; nothing was
                 appended.
         """
         ...
