@@ -10,7 +10,6 @@ gathered as updates, one for each slot's part, that can be gathered again. A res
 updates, too (`whole_updates`); nothing joins those.
 """
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, cast
@@ -19,6 +18,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
 from durable_agent_host.turns.pieces import JOINERS, Joiner, Run, Whole
+from durable_agent_host.turns.tidy import tidy_contents
 
 _WHOLE = ItemPart(None)
 
@@ -341,7 +341,7 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
         for _, joiner in slot.parts:
             if isinstance(joiner, Run):
                 joiner.drop_repeat()
-    return _tidy([joiner.content() for slot in gathered.slots for _, joiner in slot.parts])
+    return tidy_contents([joiner.content() for slot in gathered.slots for _, joiner in slot.parts])
 
 
 def _finish(gathered: _Gathered, items: ItemReader) -> Message:
@@ -349,11 +349,9 @@ def _finish(gathered: _Gathered, items: ItemReader) -> Message:
     for slot in gathered.ordered():
         mine = [joiner.content() for _, joiner in slot.parts]
         contents += mine if slot.place is None else items.complete_item(mine, slot.item)
-    return Message(gathered.role, _tidy(contents), author_name=gathered.author_name, message_id=gathered.message_id)
-
-
-def _tidy(contents: Sequence[Content]) -> list[Content]:
-    return _calls_first([_own(content) for content in contents if not _is_empty(content)])
+    return Message(
+        gathered.role, tidy_contents(contents), author_name=gathered.author_name, message_id=gathered.message_id
+    )
 
 
 def _as_pieces(gathered: _Gathered) -> Iterator[AgentResponseUpdate]:
@@ -383,39 +381,3 @@ def _as_pieces(gathered: _Gathered) -> Iterator[AgentResponseUpdate]:
             merge_mode="replace" if gathered.replaces and not number else None,
             raw_representation=part,
         )
-
-
-def _is_empty(content: Content) -> bool:
-    return content.type == "text" and not content.text and not content.annotations and not content.additional_properties
-
-
-def _own(content: Content) -> Content:
-    """Take the call's identity off its result: the framework copies a call's properties there."""
-    if content.type != "function_result" or STAMP not in content.additional_properties:
-        return content
-    own = copy.copy(content)
-    own.additional_properties = {name: v for name, v in content.additional_properties.items() if name != STAMP}
-    return own
-
-
-def _calls_first(contents: list[Content]) -> list[Content]:
-    """Put the result of a hosted tool behind its call, where a stream gives it out before."""
-    awaited = {_hosted_id(one) for one in contents if one.type.endswith("_tool_call")} - {None}
-    if not awaited:
-        return contents
-    ordered: list[Content] = []
-    held: dict[str | None, list[Content]] = {}
-    for content in contents:
-        name = _hosted_id(content)
-        if content.type.endswith("_tool_result") and name in awaited:
-            held.setdefault(name, []).append(content)
-            continue
-        ordered.append(content)
-        if content.type.endswith("_tool_call") and name in awaited:
-            awaited.discard(name)
-            ordered += held.pop(name, [])
-    return ordered
-
-
-def _hosted_id(content: Content) -> str | None:
-    return content.call_id or content.image_id
