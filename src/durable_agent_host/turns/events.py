@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content
 
+from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.turn import TurnRequest
 
 MESSAGE_DELTA: Final = "message.delta"
@@ -206,6 +207,8 @@ class _Text:
 
     def feed(self, content: Content) -> list[LiveEvent]:
         text = content.text or ""
+        if STAMP in content.additional_properties:
+            self._part = []  # a finished item, played again from the journal: another text than the one before
         if content.merge_mode == "replace":
             text = _rest("".join(self._part), text)
         separator = " " if text and self._begun and not self._part else ""
