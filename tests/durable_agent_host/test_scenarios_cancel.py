@@ -77,7 +77,7 @@ def test_a_turn_is_cancelled_in_the_middle_of_a_tool(people: AgentHost, model: P
     ended = people.end_of_turn(turn["turn_url"])
     assert time.monotonic() - began < 4
     assert ended["status"] == "cancelled"
-    assert "ed" not in book.read_text().replace("ing", "")
+    assert "rested" not in book.read_text()
     sent = has_next_turn(people, model, "Rester", turn["session_id"])
     assert [item["type"] for item in sent if item["type"].startswith("function_call")] == [
         "function_call",

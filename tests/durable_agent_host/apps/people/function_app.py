@@ -37,10 +37,9 @@ async def rest(seconds: float) -> str:
 
 
 def block(seconds: float) -> str:
-    """Block for some seconds."""
+    """Block a thread for some seconds, which nothing can stop."""
     note("blocking")
     time.sleep(seconds)
-    note("blocked")
     return "blocked"
 
 
