@@ -222,12 +222,15 @@ class AgentHost(Running):
         return answer.json()
 
 
+def host_arguments(data: Path, app: Path, port: int) -> list[str]:
+    """The command line of an embedded host, after the interpreter."""
+    return ["-m", "functions_host", "start", "--app", str(app), "--port", str(port), "--data", str(data)]
+
+
 def start_host(data: Path, model: Running | None, *, app: Path = ROOT, port: int = 0, **env: str) -> AgentHost:
     """Start the embedded host with an app on a data directory."""
     settings = model_environment(model, **env) if model else env
-    running = start_process(
-        ["-m", "functions_host", "start", "--app", str(app), "--port", str(port), "--data", str(data)], settings
-    )
+    running = start_process(host_arguments(data, app, port), settings)
     return AgentHost(running.process, running.url, running.output, running.reader)
 
 
