@@ -9,7 +9,7 @@ from typing import Any
 
 import requests
 
-from tests.durable_agent_host.crash.site import AGENT, LOST, PATIENCE_SECONDS, Site
+from tests.durable_agent_host.crash.site import LOST, PATIENCE_SECONDS, Site
 
 ENDED = ("turn.completed", "turn.failed", "turn.cancelled")
 UNDER_WAY = ("running", "waiting_for_approval")
@@ -22,6 +22,7 @@ class Asked:
 
     Attributes:
         body: what was sent.
+        agent: to whom.
         key: of the request; None for a client that does not retry.
         status: of HTTP.
         answer: the JSON answer.
@@ -30,6 +31,7 @@ class Asked:
     """
 
     body: dict[str, Any]
+    agent: str
     key: str | None = None
     status: int = 0
     answer: dict[str, Any] = field(default_factory=dict)
@@ -42,29 +44,24 @@ class Asked:
         return {"Idempotency-Key": self.key} if self.key else {}
 
 
-def run_path() -> str:
+def run_path(asked: Asked) -> str:
     """Give the path at which turns are run."""
-    return f"/agents/{AGENT}/run"
-
-
-def session_path(session: str, rest: str = "") -> str:
-    """Give the path of a session."""
-    return f"/agents/{AGENT}/sessions/{session}{rest}"
+    return f"/agents/{asked.agent}/run"
 
 
 def turn_path(asked: Asked, rest: str = "") -> str:
     """Give the path of a turn."""
-    return session_path(asked.body["session_id"], f"/turns/{asked.turn_id}{rest}")
+    return f"/agents/{asked.agent}/sessions/{asked.body['session_id']}/turns/{asked.turn_id}{rest}"
 
 
-def new_asked(session: str, message: str, **more: Any) -> Asked:
+def new_asked(agent: str, session: str, message: str, **more: Any) -> Asked:
     """Make a request with a key of its own."""
-    return Asked({"session_id": session, "message": message} | more, f"key-{next(_NUMBERS)}-{session}")
+    return Asked({"session_id": session, "message": message} | more, agent, f"key-{next(_NUMBERS)}-{session}")
 
 
 def retry(site: Site, asked: Asked) -> Asked:
     """Send a request until its answer comes, always with the same key."""
-    answer = site.ask("POST", run_path(), json=asked.body, headers=asked.headers)
+    answer = site.ask("POST", run_path(asked), json=asked.body, headers=asked.headers)
     asked.status, asked.answer = answer.status_code, answer.json()
     asked.turn_id = answer.headers.get("x-ms-turn-id", "")
     return asked
@@ -73,7 +70,7 @@ def retry(site: Site, asked: Asked) -> Asked:
 def post(site: Site, asked: Asked) -> Asked:
     """Have a turn accepted, without waiting for its answer."""
     headers = asked.headers | {"x-ms-wait-for-response": "false"}
-    answer = site.ask("POST", run_path(), json=asked.body, headers=headers)
+    answer = site.ask("POST", run_path(asked), json=asked.body, headers=headers)
     assert answer.status_code == 202, answer.text
     asked.turn_id = answer.headers["x-ms-turn-id"]
     return asked
@@ -87,7 +84,7 @@ def look_afterwards(site: Site, asked: Asked) -> Asked:
     asked.key = None
     while not asked.turn_id:
         try:
-            answer = requests.post(site.api(run_path()), json=asked.body, timeout=PATIENCE_SECONDS)
+            answer = requests.post(site.api(run_path(asked)), json=asked.body, timeout=PATIENCE_SECONDS)
             asked.turn_id = answer.headers["x-ms-turn-id"]
         except LOST:
             asked.turn_id = _turn_of(site, asked.body)
@@ -171,7 +168,7 @@ class Stream:
         if self.asked.turn_id or not posts:
             return requests.get(self.site.api(turn_path(self.asked, "/events")), headers=headers, **more)
         headers |= self.asked.headers
-        return requests.post(self.site.api(run_path()), json=self.asked.body, headers=headers, **more)
+        return requests.post(self.site.api(run_path(self.asked)), json=self.asked.body, headers=headers, **more)
 
     def take(self, offset: int, name: str, data: dict[str, Any]) -> None:
         """Take an event; ids only grow, and text that is void is dropped."""

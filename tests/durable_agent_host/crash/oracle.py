@@ -30,9 +30,18 @@ class Figures:
     """What a proof has seen, for the report."""
 
     counts: Counter[str] = field(default_factory=Counter[str])
+    late: list[float] = field(default_factory=list[float])
+
+    def note_repeat(self, before: "ModelCall", witnesses: "Witnesses") -> None:
+        """Note a call that was made again, and how long the host had had its whole stream when it died."""
+        if before.ended == "complete":
+            ended = before.began + (before.milliseconds or 0) / 1000
+            self.late.append(min(kill for kill in witnesses.kills if kill >= before.began) - ended)
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {count}" for name, count in self.counts.items())
+        told = ", ".join(f"{name} {count}" for name, count in self.counts.items())
+        late = [round(seconds * 1000) for seconds in sorted(self.late)]
+        return f"{told}; whole streams that were not used yet at a kill: {len(late)}, for so many ms: {late}"
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,7 @@ class ModelCall:
     round: int
     began: float
     ended: str | None
+    milliseconds: float | None
 
 
 @dataclass
@@ -66,11 +76,12 @@ class Witnesses:
         for one in site.effects():
             effects.setdefault(_mark_of(one.line), []).append(one)
         calls: dict[str, list[ModelCall]] = {}
+        answered: dict[str, ModelCall] = {}
         for entry in site.model.requests():
-            texts, rounds = _read_input(entry["body"]["input"])
-            mark = _mark_of(texts[-1])
-            began = datetime.fromisoformat(entry["at"]).timestamp()
-            calls.setdefault(mark, []).append(ModelCall(mark, rounds, began, entry["ended"]))
+            call = _read_call(entry, answered)
+            calls.setdefault(call.mark, []).append(call)
+            if entry["response_id"]:
+                answered[entry["response_id"]] = call
         return cls(list(site.kills), effects, calls)
 
     def kill_between(self, begin: float, end: float) -> bool:
@@ -82,19 +93,24 @@ def _mark_of(text: str) -> str:
     return text[: text.index("]") + 1]
 
 
-def _read_input(items: list[dict[str, Any]]) -> tuple[list[str], int]:
-    """Read the user's texts of a request, and how many rounds of tools came after the last of them."""
-    texts: list[str] = []
-    rounds, before = 0, ""
-    for item in items:
-        kind = item.get("type") or "message"
+def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCall:
+    """Read a request: its turn's mark, and how many rounds of tools came after the user's message.
+
+    Args:
+        entry: of the model's log.
+        answered: earlier calls by the id of their response, for requests that go on from one.
+    """
+    before = answered.get(entry["body"].get("previous_response_id") or "")
+    mark, rounds, kind = (before.mark, before.round, "") if before else ("", 0, "")
+    for item in entry["body"]["input"]:
+        last, kind = kind, item.get("type") or "message"
         if kind == "message" and item["role"] == "user":
             content = item["content"]
-            texts.append(content if isinstance(content, str) else "".join(part["text"] for part in content))
+            mark = _mark_of(content if isinstance(content, str) else "".join(part["text"] for part in content))
             rounds = 0
-        rounds += kind == "function_call_output" != before
-        before = kind
-    return texts, rounds
+        rounds += kind == "function_call_output" != last
+    began = datetime.fromisoformat(entry["at"]).timestamp()
+    return ModelCall(mark, rounds, began, entry["ended"], entry["milliseconds_streaming"])
 
 
 @dataclass(frozen=True)
@@ -108,7 +124,7 @@ class Told:
 
 def read_told(case: Case) -> Told:
     """Read the transcript and the answers of a case."""
-    session = case.site.ask("GET", clients.session_path(case.tag))
+    session = case.site.ask("GET", case.path)
     assert session.ok, session.text
     body = session.json()
     assert (body["running_turn_id"], body["queued_turn_ids"]) == (None, []), body
@@ -226,7 +242,7 @@ def check_calls(mark: str, rounds: int, witnesses: Witnesses, figures: Figures) 
         if before := last.get(one.round):
             assert witnesses.kill_between(before.began, one.began), f"{mark}: no kill between {before} and {one}"
             figures.counts["model calls made again"] += 1
-            figures.counts["... whose stream was whole"] += before.ended == "complete"
+            figures.note_repeat(before, witnesses)
         last[one.round] = one
     figures.counts["model calls needed"] += len(last)
     figures.counts["model calls made"] += len(calls)
@@ -245,13 +261,13 @@ def check_client(site: Site, asked: Asked, text: str) -> None:
     assert (view["response"] or "") == (asked.answer.get("response") or "")
     assert _how(view) == "cancelled" or view["response"] == text
     if asked.key is not None:
-        again = clients.retry(site, Asked(asked.body, asked.key))
+        again = clients.retry(site, Asked(asked.body, asked.agent, asked.key))
         assert again.turn_id == asked.turn_id
         if asked.streamed is None:
             assert (again.status, again.answer) == (asked.status, asked.answer)
     if asked.streamed is not None:
         assert asked.streamed == text
-    late = Stream(site, Asked(asked.body, turn_id=asked.turn_id))
+    late = Stream(site, Asked(asked.body, asked.agent, turn_id=asked.turn_id))
     late.follow(posts=False)
     assert late.text == text, late.events
 

@@ -41,11 +41,13 @@ class Scenario:
         turns: the model's steps, one list for each turn; the calls of step n leave lines named after it.
         play: what the clients do; gives what was asked, in order.
         cancelled: turns that end cancelled, and in which round of tools.
+        agent: with whom; the service of ``Kept`` keeps the conversation.
     """
 
     turns: tuple[tuple[Step, ...], ...]
     play: "Callable[[Case], list[Asked]]"
     cancelled: Mapping[int, int] = field(default_factory=dict[int, int])
+    agent: str = "Worker"
 
 
 @dataclass
@@ -87,7 +89,12 @@ class Case:
 
     def new_asked(self, turn: int, **more: Any) -> Asked:
         """Make the request of a turn."""
-        return new_asked(self.tag, f"{self.mark(turn)} Do your work.", **more)
+        return new_asked(self.scenario.agent, self.tag, f"{self.mark(turn)} Do your work.", **more)
+
+    @property
+    def path(self) -> str:
+        """The path of its session."""
+        return f"/agents/{self.scenario.agent}/sessions/{self.tag}"
 
     def run(self) -> "Case":
         """Play it to its end."""
@@ -116,6 +123,10 @@ def _retried(case: Case) -> list[Asked]:
     return [clients.retry(case.site, case.new_asked(0))]
 
 
+def _retried_twice(case: Case) -> list[Asked]:
+    return [clients.retry(case.site, case.new_asked(turn)) for turn in range(2)]
+
+
 def _looked_at(case: Case) -> list[Asked]:
     return [clients.look_afterwards(case.site, case.new_asked(0))]
 
@@ -125,11 +136,12 @@ def _streamed(case: Case) -> list[Asked]:
 
 
 def _approved(case: Case) -> list[Asked]:
+    """Approve what has to be approved, and have nothing run again that is in doubt."""
     asked = clients.post(case.site, case.new_asked(0))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (view := clients.read_turn(case.site, asked))["status"] in UNDER_WAY:
         for pending in view.get("pending_approvals") or ():
-            answer = {"call_id": pending["call_id"], "approved": True}
+            answer = {"call_id": pending["call_id"], "approved": pending["name"] != "careful"}
             told = case.site.ask("POST", clients.turn_path(asked, "/approvals"), json=answer)
             assert told.status_code in {200, 202, 409}, told.text
         assert time.monotonic() < deadline, f"approval stuck: {view}"
@@ -165,7 +177,7 @@ def _await_admission(case: Case, asked: Asked) -> None:
     """Wait until the session knows a turn, so that the turns' order is settled."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        answer = case.site.ask("GET", clients.session_path(case.tag))
+        answer = case.site.ask("GET", case.path)
         if answer.ok and asked.turn_id in answer.text:
             return
         assert time.monotonic() < deadline, f"turn {asked.turn_id} was never admitted: {answer.text}"
@@ -178,10 +190,11 @@ SCENARIOS = {
     "plain": Scenario(((say(LONG_ANSWER),),), _retried),
     "sequence": Scenario((_SEQUENCE,), _retried),
     "parallel": Scenario(((call("note", "again", "note"), say(ANSWER)),), _retried),
-    "approval": Scenario(((call("pay", "note"), call("pay"), say(ANSWER)),), _approved),
+    "approval": Scenario(((call("pay", "note"), call("careful", "pay"), say(ANSWER)),), _approved),
     "cancel": Scenario(((call("note"), call("linger", text="I am at it. "), say(ANSWER)),), _cancelled, {0: 1}),
     "queue": Scenario(((call("note"), say(ANSWER)),) * 3, _queued),
     "stream": Scenario(((*_SEQUENCE[:3], say(LONG_ANSWER)),), _streamed),
     "interrupt": Scenario(((call("brood"), say(ANSWER)), (call("note"), say(ANSWER))), _interrupted, {0: 0}),
     "look": Scenario((_SEQUENCE,), _looked_at),
+    "kept": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Kept"),
 }

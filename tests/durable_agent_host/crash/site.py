@@ -3,6 +3,8 @@
 import json
 import random
 import socket
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -11,10 +13,18 @@ from typing import Any
 
 import requests
 
-from tests.kit import AgentHost, PracticeModel, StartError, start_host
+from tests.kit import (
+    ROOT,
+    AgentHost,
+    PracticeModel,
+    StartError,
+    clean_environment,
+    host_arguments,
+    model_environment,
+    start_host,
+)
 
 APP = Path(__file__).resolve().parent.parent / "apps" / "crash"
-AGENT = "Worker"
 LOST = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
 """What a client sees of a host that dies; a host that does not answer is another thing, and no excuse."""
 PATIENCE_SECONDS = 60
@@ -67,6 +77,7 @@ class Site:
         self.effects_file = self.folder / "effects.jsonl"
         self.effects_file.touch()
         self.kills: list[float] = []
+        self._short_lives: list[float] = []
         self.output: list[str] = []
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
@@ -77,9 +88,16 @@ class Site:
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
 
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {"EFFECTS": str(self.effects_file)} | self.env
+
     def _start(self, more: dict[str, str]) -> AgentHost:
-        env = {"EFFECTS": str(self.effects_file)} | self.env | more
-        host = start_host(self.folder / "data", self.model, app=APP, port=self._port, **env)
+        host = start_host(self._data, self.model, app=APP, port=self._port, **self._env, **more)
         self.up.set()
         return host
 
@@ -96,15 +114,33 @@ class Site:
                 self.failure = StartError(f"the host ended by itself with {status}: {''.join(self.output)}")
                 return
             self.kills.append(died_at)
+            if self._short_lives:
+                self._start_and_kill(self._short_lives.pop())
             try:
                 self._host = self._start({})
             except StartError as error:
                 self.failure = error
                 return
 
-    def kill(self) -> None:
-        """Kill the host that runs now, and wait until it is back."""
+    def _start_and_kill(self, seconds: float) -> None:
+        """Begin a life that ends before the host is ready, or soon after."""
+        command = [sys.executable, *host_arguments(self._data, APP, self._port)]
+        env = clean_environment() | model_environment(self.model, **self._env)
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen(command, cwd=ROOT, env=env, stdout=quiet, stderr=quiet) as process:
+            time.sleep(seconds)
+            process.kill()
+        self.kills.append(time.time())
+
+    def kill(self, *, next_life_seconds: float | None = None) -> None:
+        """Kill the host that runs now, and wait until it is back.
+
+        Args:
+            next_life_seconds: its next life is short: it is killed so soon after its process has begun.
+        """
         before = len(self.kills)
+        if next_life_seconds is not None:
+            self._short_lives.append(next_life_seconds)
         self._host.process.kill()
         while len(self.kills) == before or not self.up.is_set():
             self.check()

@@ -22,6 +22,8 @@ from tests.kit import PracticeModel
 KILLS = int(os.environ.get("KILLS", "25"))
 SESSIONS = 8
 LONGEST_LIFE_SECONDS = 1.2
+"""From when the host is ready. Every fifth is killed before: so soon after its process began."""
+SHORT_LIFE_CHANCE = 0.2
 
 
 def keep_playing(site: Site, first: int, stop: threading.Event) -> list[Case]:
@@ -37,11 +39,12 @@ def keep_playing(site: Site, first: int, stop: threading.Event) -> list[Case]:
 
 def kill_at_random(site: Site, chooser: random.Random, players: list[Future[list[Case]]]) -> None:
     """Kill the host at random moments of its life; stop early when a client has failed."""
-    for _ in range(KILLS):
+    while len(site.kills) < KILLS:
         time.sleep(chooser.uniform(0, LONGEST_LIFE_SECONDS))
         if any(player.done() for player in players):
             return
-        site.kill()
+        short = chooser.random() < SHORT_LIFE_CHANCE
+        site.kill(next_life_seconds=chooser.uniform(0, LONGEST_LIFE_SECONDS) if short else None)
 
 
 @pytest.mark.timeout(120 + 12 * KILLS)
@@ -70,5 +73,5 @@ def test_random_kills_under_load(practice_model: PracticeModel, undisturbed: dic
     finally:
         site.close()
     print(figures)
-    assert len(site.kills) == KILLS
+    assert len(site.kills) >= KILLS
     assert {case.name for case in cases} == set(SCENARIOS)

@@ -1,4 +1,4 @@
-"""One agent whose tools leave a line in a file: whoever counts the lines knows how often each tool took effect."""
+"""Agents whose tools leave a line in a file: whoever counts the lines knows how often each tool took effect."""
 
 import asyncio
 import json
@@ -50,6 +50,15 @@ async def again(line: str) -> str:
     return f"noted {line} again"
 
 
+@durable_tool(in_doubt="ask")
+async def careful(line: str) -> str:
+    """Note a line; a person decides when it is in doubt."""
+    await asyncio.sleep(PAUSE_SECONDS)
+    leave_line("careful", line)
+    await asyncio.sleep(PAUSE_SECONDS)
+    return f"carefully noted {line}"
+
+
 @tool(approval_mode="always_require")
 async def pay(line: str) -> str:
     """Note a line; a person has to approve it."""
@@ -75,15 +84,11 @@ def brood(line: str) -> str:
     return "told to stop" if call is not None and call.cancelled.wait(LONGEST_WAIT_SECONDS) else "nobody cancelled"
 
 
-TOOLS = [note, again, pay, linger, brood]
+TOOLS = [note, again, careful, pay, linger, brood]
+client = chat_client_from_environment()
 app = DurableAgentApp(
     agents=[
-        Agent(
-            chat_client_from_environment(),
-            "Work with the tools.",
-            name="Worker",
-            tools=TOOLS,
-            default_options={"store": False},
-        )
+        Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
+        Agent(client, "Work with the tools; the service keeps the conversation.", name="Kept", tools=TOOLS),
     ]
 )
