@@ -134,8 +134,7 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
         admission = yield from _admit(request, times)
         if admission["status"] != "granted":
             return encode_turn_outcome(_outcome_without_running(request, admission))
-        outcome = yield from _run(request, times)
-        committed = cast("dict[str, Any]", (yield AskSession("commit", outcome)))
+        outcome, committed = yield from _commit(request, (yield from _run(request, times)))
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(_failure(request, error))
     yield from _wake(request, committed)
@@ -207,6 +206,18 @@ def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[st
             return encode_turn_outcome(_cancelled(request))
         round_ += 1
         cancelled = yield from _ask_people(outcome["pending"], answers, WaitForAnswer(round_, times.approval_seconds))
+
+
+def _commit(
+    request: TurnRequest, outcome: dict[str, Any]
+) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
+    """Make the outcome part of the session; when that fails, the failure, so that the session is free."""
+    try:
+        committed = yield AskSession("commit", outcome)
+    except Exception as error:  # noqa: BLE001 - the session has to be freed whatever was wrong with the outcome
+        outcome = encode_turn_outcome(_failure(request, error))
+        committed = yield AskSession("commit", outcome)
+    return outcome, committed
 
 
 def _ask_people(

@@ -272,10 +272,20 @@ def test_a_session_that_cannot_be_asked_ends_the_turn_as_failed(failing):
     """A failed call of the entity is the turn's recorded end, and no stuck orchestration."""
     drive = Drive()
     if failing == "commit":
-        drive.expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME)
+        drive.expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME).expect(drive.step, RuntimeError("the store is gone"))
     drive.expect(drive.step, RuntimeError("the store is gone"))
     assert drive.end["status"] == "failed"
     assert drive.end["error"]["message"] == "the store is gone"
+
+
+def test_an_outcome_that_the_session_cannot_take_fails_the_turn_and_frees_the_session():
+    """What was wrong with the outcome is committed as the turn's failure, and the next turn is woken."""
+    drive = Drive().expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME)
+    drive.expect(AskSession("commit", OUTCOME), RuntimeError("too large"))
+    assert (drive.step.operation, drive.step.payload["status"]) == ("commit", "failed")
+    drive.expect(drive.step, committed(next="turn-2", message_count=0)).expect(WakeTurn("turn-2"), True)
+    assert (drive.end["status"], drive.end["error"]["message"]) == ("failed", "too large")
+    assert drive.end["message_count"] == 0
 
 
 def test_a_failure_to_wake_does_not_undo_the_turn():
