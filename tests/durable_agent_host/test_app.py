@@ -4,6 +4,7 @@ import pytest
 from agent_framework import Agent
 
 from durable_agent_host import DurableAgentApp
+from durable_agent_host.app import choose_turn_log
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.settings import Settings
 
@@ -54,7 +55,7 @@ def functions_of(app):
 def test_the_functions_of_an_app():
     """An app has the turn's functions, an entity for each agent under upstream's name, and the routes."""
     names = functions_of(DurableAgentApp(agents=[Silent("Echo"), Silent("Other")], settings=Settings()))
-    assert {"agent_turn", "run_agent_turn", "wake_agent_turn", "dafx-Echo", "dafx-Other"} <= names
+    assert {"agent_turn", "run_agent_turn", "tend_agent_turn", "dafx-Echo", "dafx-Other"} <= names
     assert {"http-run", "http-agents", "http-session", "http-turn", "http-health"} <= names
 
 
@@ -78,3 +79,33 @@ def test_hosting_an_agent_leaves_it_as_it_was():
     before = list(agent.context_providers)
     DurableAgentApp(agents=[agent], settings=Settings())
     assert list(agent.context_providers) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "environment", "kind"),
+    [
+        ("", {"FUNCTIONS_HOST_DATA": "/data", "AzureWebJobsStorage": "UseDevelopmentStorage=true"}, "SqliteTurnLog"),
+        ("", {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}, "BlobTurnLog"),
+        ("", {"AzureWebJobsStorage__accountName": "account"}, "BlobTurnLog"),
+        ("blob", {"FUNCTIONS_HOST_DATA": "/data", "AzureWebJobsStorage": "UseDevelopmentStorage=true"}, "BlobTurnLog"),
+        ("sqlite:/nowhere/log.sqlite", {}, "SqliteTurnLog"),
+        ("redis://127.0.0.1:1", {}, "RedisTurnLog"),
+        ("rediss://user:pass@127.0.0.1:1/2", {}, "RedisTurnLog"),
+    ],
+)
+def test_the_turn_log_is_chosen_without_touching_its_store(setting, environment, kind):
+    """The setting names the store; by default it is a file beside the embedded host's own, else the app's storage."""
+    assert type(choose_turn_log(Settings(turn_log=setting), environment)).__name__ == kind
+
+
+@pytest.mark.parametrize("setting", ["sqlite", "sqlite:", "blob:x", "redis", "file:/x", "/x"])
+def test_a_turn_log_without_meaning_is_refused(setting):
+    """What can be set is in the sentence."""
+    with pytest.raises(SettingError, match="TURN_LOG"):
+        choose_turn_log(Settings(turn_log=setting), {})
+
+
+def test_a_turn_log_without_a_storage_account_says_what_to_set():
+    """Without the embedded host and without storage there is no place, and the sentence says what to set."""
+    with pytest.raises(SettingError, match="AzureWebJobsStorage"):
+        choose_turn_log(Settings(), {})

@@ -33,6 +33,7 @@ HTTP_MAY_USE_OF_DURABLE = {"durable_agent_host.durable.client"}
 PURE = (
     *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),
     "durable_agent_host.http.parse",
+    "durable_agent_host.http.sse",
     "functions_host.engine.decide",
     "functions_host.engine.rewind",
     "functions_host.engine.work",
