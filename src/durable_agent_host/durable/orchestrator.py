@@ -153,5 +153,7 @@ class _TurnSteps:
 
 
 def _cancel(timer: Any) -> None:
-    if not timer.is_completed:
-        timer.cancel()
+    """Cancel a timer that runs; a long one consists of others, which the SDK (1.7) does not cancel with it."""
+    for one in (timer, *getattr(timer, "children", ())):
+        if not one.is_completed:
+            one.cancel()
