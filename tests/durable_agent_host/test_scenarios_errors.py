@@ -117,7 +117,7 @@ def test_an_endpoint_that_cannot_be_reached_is_named(lab: AgentHost):
     ],
 )
 def test_what_the_models_service_refuses_is_explained(lab: AgentHost, model: PracticeModel, error, reason, calls):
-    """A refused call is a 502 with the service's words and what to check; only the host calls it again, where that can help."""
+    """A refused call is a 502 with the service's words and what to check; the host calls again where that can help."""
     model.plan({"error": error}, times=None)
     assert reason in problem(lab.run("Kept", "hi"), 502)
     assert len(model.requests()) == calls

@@ -28,6 +28,10 @@ class ProviderAdapter(Protocol):
         """Tell which calls of hosted tools are over by an update, and whether they failed."""
         ...
 
+    def ended_early(self, updates: Iterable[Any], /) -> bool:
+        """Tell whether the stream of one model call has ended without the provider's word that it is whole."""
+        ...
+
     def forgotten_by_service(self, error: BaseException, /) -> Forgotten | None:
         """Tell what the service has lost, when that is why it refused a request."""
         ...

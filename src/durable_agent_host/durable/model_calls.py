@@ -15,7 +15,7 @@ from agent_framework import ChatContext, ChatMiddleware, ChatResponse, ChatRespo
 
 from durable_agent_host.codec.journal import decode_model_response, encode_model_response, replayed_updates
 from durable_agent_host.durable.running import AgentRun, BrokenStream, RunStoppedError
-from durable_agent_host.errors import CorruptStateError, LogError
+from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -132,6 +132,8 @@ class _Call:
             async for update in cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result):
                 self._updates.append(update)
                 yield update
+            if self._run.ended_early(self._updates):
+                raise ProviderError("the model's stream ended before the answer was whole; try again", retryable=True)
             self.response = await result.get_final_response()
         else:
             self.response = result

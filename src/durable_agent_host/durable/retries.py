@@ -42,7 +42,7 @@ class RetryPolicy:
             Seconds to wait, or None when it is not made again: 400, 401, 403, 404 and errors of the program are never
             retried.
         """
-        known = explain(error)
+        known = error if isinstance(error, ProviderError) else explain(error)
         retryable, after = (known.retryable, known.retry_after_seconds) if known else _of_unknown(error)
         if not retryable or retry >= self.retries or (after is not None and after > self.most_seconds):
             return None

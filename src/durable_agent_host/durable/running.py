@@ -53,6 +53,7 @@ class AgentRun:
         answers: what persons have decided, by the id under which they were asked.
         retry_policy: for model calls.
         explain_error: what only the provider's adapter knows of an error.
+        ended_early: whether a stream has ended without the provider's word that it is whole.
         fold: the updates of one model call into its response.
         replay_only: the turn was cancelled before this run: what is not in the journal is not done.
         drop_continuations: replayed responses leave their conversation ids out, because the service has lost them.
@@ -70,6 +71,7 @@ class AgentRun:
     answers: Mapping[str, Mapping[str, Any]]
     retry_policy: RetryPolicy
     explain_error: Callable[[BaseException], ProviderError | None]
+    ended_early: Callable[[Sequence[Any]], bool]
     fold: Callable[[Sequence[Any]], AgentResponse[Any]]
     replay_only: bool = False
     drop_continuations: bool = False

@@ -114,6 +114,7 @@ class AgentWork:
             answers=self.answers,
             retry_policy=self.limits.retry_policy,
             explain_error=self.provider.explain_error,
+            ended_early=self.provider.ended_early,
             fold=lambda updates: fold_updates(updates, self.provider),
             replay_only=self.was_cancelled,
             drop_continuations=bool(self.lost),

@@ -8,6 +8,7 @@ what the run of a turn uses.
 from typing import Any
 
 from durable_agent_host.providers.openai.client import ITEMS, adapt_client
+from durable_agent_host.providers.openai.endings import ended_early
 from durable_agent_host.providers.openai.errors import explain_error, forgotten_by_service
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.settings import chat_client_from_environment
@@ -16,6 +17,7 @@ __all__ = [
     "adapt_client",
     "chat_client_from_environment",
     "complete_item",
+    "ended_early",
     "explain_error",
     "finished_calls",
     "forgotten_by_service",
