@@ -37,6 +37,7 @@ class Attempt:
         self._writer = TurnLogWriter(log, self.log_id, number)
         self._finished_calls = finished_calls
         self._events = LiveEvents(finished_calls)
+        self._journal = Journal(self.recorded, self._writer, self.log_id)
 
     @classmethod
     async def open(cls, log: TurnLog, request: TurnRequest, finished_calls: FinishedCalls) -> Self:
@@ -85,7 +86,8 @@ class Attempt:
         if self.recorded.discard_from is not None:
             await self._writer.put(*turn_restarted(self.recorded.discard_from))
             self.recorded.discard_from = None
-        return Journal(self.recorded, self._writer, self.log_id)
+        self._journal = Journal(self.recorded, self._writer, self.log_id)
+        return self._journal
 
     async def tell(self, update: AgentResponseUpdate, *, is_replayed: bool) -> None:
         """Tell clients of an update, unless they have been told.
@@ -114,7 +116,7 @@ class Attempt:
             for event in self._events.finish(outcome.text):
                 await self._writer.put(*event)
         if outcome.status != "suspended":
-            await Journal(self.recorded, self._writer, self.log_id).close(encode_turn_outcome(outcome))
+            await self._journal.close(encode_turn_outcome(outcome))
         await self._writer.close()
 
     async def is_cancel_requested(self) -> bool:

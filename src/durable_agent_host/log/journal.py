@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from durable_agent_host.errors import FencedError
 from durable_agent_host.log.crash import reach
 from durable_agent_host.log.log import TurnLog
 from durable_agent_host.model.ids import derived_id
@@ -158,6 +159,7 @@ class Journal:
         self._seen: dict[tuple[int, str], int] = {}
         self._intents: list[LogEntry] = []
         self._intents_written: asyncio.Task[None] | None = None
+        self._has_ended = False
 
     @property
     def position(self) -> int:
@@ -204,7 +206,13 @@ class Journal:
         return derived_id("tool-call", self._log_id, str(key.position), key.call_id, str(key.occurrence))
 
     async def tool_started(self, key: ToolKey, name: str, arguments: Mapping[str, Any]) -> None:
-        """Append an intent; durable when this returns. Calls that begin together share one write."""
+        """Append an intent; durable when this returns. Calls that begin together share one write.
+
+        Raises:
+            FencedError: the turn has ended, and this call is of what was left behind of it; it must not run.
+        """
+        if self._has_ended:
+            raise FencedError("the turn has ended")
         reach("journal.tool.before_intent")
         self._intents.append(LogEntry(TOOL_STARTED, {**key._asdict(), "name": name, "arguments": arguments}))
         if self._intents_written is None:
@@ -225,10 +233,12 @@ class Journal:
 
     async def tell(self, event: str, data: Mapping[str, Any]) -> None:
         """Append an event for clients, soon; at the latest with the next entry of the journal."""
-        await self._writer.put(event, data)
+        if not self._has_ended:
+            await self._writer.put(event, data)
 
     async def close(self, outcome: Mapping[str, Any]) -> None:
         """Append what the activity returns; durable when this returns."""
+        self._has_ended = True
         reach("turn.before_outcome")
         await self._writer.commit(LogEntry(OUTCOME, outcome))
         reach("turn.after_outcome")

@@ -1,0 +1,70 @@
+"""Which failed model calls are made again, and when."""
+
+import httpx2 as httpx
+import openai
+import pytest
+
+from durable_agent_host.durable.retries import RetryPolicy
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.openai import explain_error
+
+POLICY = RetryPolicy(retries=3, first_seconds=1, most_seconds=10)
+REQUEST = httpx.Request("POST", "http://model")
+
+
+def status_error(status: int, **headers: str) -> openai.APIStatusError:
+    """An error of the SDK."""
+    response = httpx.Response(status, request=REQUEST, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    return openai.APIStatusError("refused", response=response, body=None)
+
+
+class OfAnotherSdkError(Exception):
+    """What SDKs of other providers raise has a status and a response, too."""
+
+    def __init__(self, status: int, **headers: str) -> None:
+        super().__init__("refused")
+        self.status_code = status
+        self.response = httpx.Response(status, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def caused(by: BaseException) -> Exception:
+    """The framework's own error around another."""
+    error = RuntimeError("service failed")
+    error.__cause__ = by
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (status_error(429), 1),
+        (status_error(429, retry_after="7"), 7),
+        (status_error(429, retry_after="11"), None),
+        (status_error(500), 1),
+        (status_error(503), 1),
+        *((status_error(status), None) for status in (400, 401, 403, 404, 422)),
+        (caused(status_error(502)), 1),
+        (openai.APIConnectionError(request=REQUEST), 1),
+        (caused(httpx.RemoteProtocolError("peer closed connection")), 1),
+        (ConnectionResetError(), 1),
+        (TimeoutError(), 1),
+        (ProviderError("cut off", retryable=True), 1),
+        (ProviderError("no", retryable=False), None),
+        (OfAnotherSdkError(529), 1),
+        (OfAnotherSdkError(429, retry_after="5"), 5),
+        (OfAnotherSdkError(404), None),
+        (TypeError("stream is no argument"), None),
+        (ValueError("429"), None),
+    ],
+)
+def test_what_can_pass_is_retried(error, seconds):
+    """Throttling, server errors and broken connections are retried, as late as the service asks; nothing else is."""
+    assert POLICY.wait_before(0, error, explain_error, 1.0) == seconds
+
+
+def test_waits_grow_and_end():
+    """Each wait is twice the one before, up to the longest, and half of it is chance; then it is enough."""
+    policy = RetryPolicy(retries=5, first_seconds=1, most_seconds=5)
+    error = ConnectionResetError()
+    assert [policy.wait_before(n, error, explain_error, 1.0) for n in range(6)] == [1, 2, 4, 5, 5, None]
+    assert [policy.wait_before(n, error, explain_error, 0.0) for n in range(3)] == [0.5, 1, 2]
