@@ -200,3 +200,18 @@ def test_waiting_turns_do_not_ask_all_the_time(lives, model: PracticeModel):
     history = requests.get(f"{host.management}/instances/{behind[-1]['turn_id']}?showHistory=true", timeout=30).json()
     asked = [event for event in history["historyEvents"] if "admit" in str(event.get("Input"))]
     assert len(asked) <= 3
+
+
+def test_words_that_come_too_early_are_taken_once(people: AgentHost, model: PracticeModel):
+    """A waiting turn that is told again and again that it may run asks as often, and then waits."""
+    model.plan({"text": "A slow answer. " * 12, **SLOW})
+    first = start(people, "Talker", "one")
+    wait_until(model.requests)
+    behind = start(people, "Talker", "two", first["session_id"])
+    wait_until(lambda: people.session("Talker", first["session_id"])["queued_turn_ids"])
+    for _ in range(5):
+        url = f"{people.management}/instances/{behind['turn_id']}/raiseEvent/granted"
+        assert requests.post(url, json=None, headers={"content-type": "application/json"}, timeout=30).ok
+    assert people.end_of_turn(behind["turn_url"])["status"] == "completed"
+    history = requests.get(f"{people.management}/instances/{behind['turn_id']}?showHistory=true", timeout=30).json()
+    assert len([event for event in history["historyEvents"] if "admit" in str(event.get("Input"))]) <= 8

@@ -1,5 +1,7 @@
 """What a turn does to other turns of its session: wake, look after, cancel. And how anybody cancels a turn."""
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,6 +13,7 @@ from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, T
 from durable_agent_host.log.log import TurnLog
 from durable_agent_host.model.ids import turn_log_id
 
+_LOGGER = logging.getLogger(__name__)
 _ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
 
 
@@ -73,6 +76,16 @@ async def tend_agent_turn(wire: Mapping[str, Any], client: DurableOrchestrationC
     Returns:
         False when the turn's orchestration has ended or does not exist, and so will never take the session.
     """
+    for pause in (0.1, 0.5, 2.0):  # a turn that nobody wakes would wait for its lease
+        try:
+            return await _tend(wire, client, stopper)
+        except Exception as error:  # noqa: BLE001 - the SDK has no types for what may pass
+            _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
+            await asyncio.sleep(pause)
+    return await _tend(wire, client, stopper)
+
+
+async def _tend(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
     agent, session_id, turn_id = wire["agent"], wire["session_id"], wire["turn_id"]
     status = await client.get_status(turn_id)
     state = status.runtime_status if status else None
