@@ -2,8 +2,8 @@
 
 import itertools
 import json
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,14 +103,13 @@ def _turn_of(site: Site, body: dict[str, Any]) -> str:
 
 def await_end(site: Site, asked: Asked) -> Asked:
     """Look at a turn until it has ended; its view is the answer."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    patience = site.patience(f"the end of turn {asked.turn_id}")
     while True:
         view = read_turn(site, asked)
         if view["status"] not in UNDER_WAY:
             asked.status, asked.answer = 200, view
             return asked
-        assert time.monotonic() < deadline, f"turn stuck: {view}"
-        time.sleep(0.02)
+        patience.wait(seen=view)
 
 
 def read_turn(site: Site, asked: Asked) -> dict[str, Any]:
@@ -140,18 +139,15 @@ class Stream:
 
     def follow(self, *, posts: bool = True) -> Asked:
         """Follow until the terminal event."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        patience = self.site.patience(f"the end of a stream of {self.asked.body['message']}")
         while self.end is None:
-            assert time.monotonic() < deadline, f"stream stuck after {self.events[-3:]}"
-            try:
-                with self._open(posts=posts) as answer:
-                    assert answer.status_code == 200, answer.text
-                    self.asked.turn_id = answer.headers["x-ms-turn-id"]
-                    for event in parse_events(answer):
-                        self.take(*event)
-            except LOST:
-                self.site.check()
-                time.sleep(0.03)
+            with suppress(*LOST), self._open(posts=posts) as answer:
+                assert answer.status_code == 200, answer.text
+                self.asked.turn_id = answer.headers["x-ms-turn-id"]
+                for event in parse_events(answer):
+                    self.take(*event)
+            if self.end is None:
+                patience.wait(0.03, self.events[-3:])
         name, data = self.end
         if posts:
             self.asked.status, self.asked.answer = 200, data

@@ -5,7 +5,6 @@ which requests, effects and transcripts are told apart; a turn that nothing dist
 """
 
 import itertools
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.clients import UNDER_WAY, Asked, Stream, new_asked
-from tests.durable_agent_host.crash.site import PATIENCE_SECONDS, Site
+from tests.durable_agent_host.crash.site import Site
 
 Step = dict[str, Any]
 _NUMBERS = itertools.count()
@@ -59,12 +58,14 @@ class Case:
         name: of the scenario.
         tag: the session's id, and the beginning of every mark.
         asked: what was asked, in order; the last is the undisturbed turn.
+        kills: how often the host was killed meanwhile.
     """
 
     site: Site
     name: str
     tag: str = ""
     asked: list[Asked] = field(default_factory=list)
+    kills: int = 0
 
     def __post_init__(self) -> None:
         self.tag = self.tag or f"{self.name}-{next(_NUMBERS)}"
@@ -98,19 +99,20 @@ class Case:
 
     def run(self) -> "Case":
         """Play it to its end."""
+        before = len(self.site.kills)
         for turn, steps in enumerate(self.steps):
             marked = [_mark_calls(step, f"{self.mark(turn)}{round_}") for round_, step in enumerate(steps)]
             self.site.model.plan(*marked, by_round=True, user_text=self.mark(turn))
         self.asked = self.scenario.play(self)
         self.asked.append(clients.retry(self.site, self.new_asked(len(self.scenario.turns))))
+        self.kills = len(self.site.kills) - before
         return self
 
     def await_line(self, turn: int, tool: str) -> None:
         """Wait until a tool has left a line in a turn."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        patience = self.site.patience(f"the line of {tool} in {self.mark(turn)}")
         while not any(self.mark(turn) in one.line and one.tool == tool for one in self.site.effects()):
-            assert time.monotonic() < deadline, f"{tool} never ran in {self.mark(turn)}"
-            time.sleep(0.02)
+            patience.wait()
 
 
 def _mark_calls(step: Step, mark: str) -> Step:
@@ -138,14 +140,13 @@ def _streamed(case: Case) -> list[Asked]:
 def _approved(case: Case) -> list[Asked]:
     """Approve what has to be approved, and have nothing run again that is in doubt."""
     asked = clients.post(case.site, case.new_asked(0))
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    patience = case.site.patience(f"the end of approvals in {case.tag}")
     while (view := clients.read_turn(case.site, asked))["status"] in UNDER_WAY:
         for pending in view.get("pending_approvals") or ():
             answer = {"call_id": pending["call_id"], "approved": pending["name"] != "careful"}
             told = case.site.ask("POST", clients.turn_path(asked, "/approvals"), json=answer)
             assert told.status_code in {200, 202, 409}, told.text
-        assert time.monotonic() < deadline, f"approval stuck: {view}"
-        time.sleep(0.03)
+        patience.wait(seen=view)
     return [clients.retry(case.site, asked)]
 
 
@@ -175,13 +176,12 @@ def _queued(case: Case) -> list[Asked]:
 
 def _await_admission(case: Case, asked: Asked) -> None:
     """Wait until the session knows a turn, so that the turns' order is settled."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    patience = case.site.patience(f"the admission of turn {asked.turn_id}")
     while True:
         answer = case.site.ask("GET", case.path)
         if answer.ok and asked.turn_id in answer.text:
             return
-        assert time.monotonic() < deadline, f"turn {asked.turn_id} was never admitted: {answer.text}"
-        time.sleep(0.02)
+        patience.wait(seen=answer.text)
 
 
 _SEQUENCE = (call("note", text="First. "), call("again"), call("note"), say(ANSWER))

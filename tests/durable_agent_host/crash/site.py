@@ -28,7 +28,7 @@ APP = Path(__file__).resolve().parent.parent / "apps" / "crash"
 LOST = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
 """What a client sees of a host that dies; a host that does not answer is another thing, and no excuse."""
 PATIENCE_SECONDS = 60
-"""How long a client goes on before it counts as stuck; no turn of the proof takes a tenth of it."""
+"""How long something may take, once the host is killed no more, before it counts as stuck."""
 
 
 def free_port() -> int:
@@ -165,15 +165,16 @@ class Site:
     def ask(self, method: str, path: str, **more: Any) -> requests.Response:
         """Send a request, again and again when the connection is lost; a path is below ``/api``."""
         url = path if path.startswith("http") else f"{self.url}{path}" if path[:9] == "/runtime/" else self.api(path)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        patience = self.patience(f"{method} {path}")
         while True:
             try:
                 return requests.request(method, url, timeout=PATIENCE_SECONDS, **more)
             except LOST:
-                self.check()
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.03)
+                patience.wait(0.03)
+
+    def patience(self, what: str) -> "Patience":
+        """Begin to wait for something."""
+        return Patience(self, what)
 
     def api(self, path: str) -> str:
         """Give the URL of a path below ``/api``."""
@@ -182,3 +183,28 @@ class Site:
     def instances(self, **query: str) -> list[dict[str, Any]]:
         """List the orchestrations that the engine knows."""
         return self.ask("GET", "/runtime/webhooks/durabletask/instances", params=query).json()
+
+
+@dataclass
+class Patience:
+    """Waits for something that has to come, however often the host is killed meanwhile.
+
+    Args:
+        site: whose host is killed.
+        what: is waited for.
+    """
+
+    site: Site
+    what: str
+    began: float = field(default_factory=time.time)
+
+    def wait(self, seconds: float = 0.02, seen: object = None) -> None:
+        """Wait a moment before the next look.
+
+        Raises:
+            AssertionError: nothing has disturbed the host for long, and it has not come.
+        """
+        self.site.check()
+        undisturbed_since = max([self.began, *self.site.kills[-1:]])
+        assert time.time() < undisturbed_since + PATIENCE_SECONDS, f"stuck: {self.what}; last seen: {seen!r}"
+        time.sleep(seconds)

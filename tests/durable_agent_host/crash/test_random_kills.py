@@ -42,7 +42,7 @@ def kill_at_random(site: Site, chooser: random.Random, players: list[Future[list
     while len(site.kills) < KILLS:
         time.sleep(chooser.uniform(0, LONGEST_LIFE_SECONDS))
         if any(player.done() for player in players):
-            return
+            return  # a client has failed
         short = chooser.random() < SHORT_LIFE_CHANCE
         site.kill(next_life_seconds=chooser.uniform(0, LONGEST_LIFE_SECONDS) if short else None)
 
@@ -63,6 +63,7 @@ def test_random_kills_under_load(practice_model: PracticeModel, undisturbed: dic
         cases = [case for player in players for case in player.result()]
         witnesses = Witnesses.hear(site)
         figures.counts.update({"seed": seed, "kills": len(site.kills), "sessions": len(cases)})
+        figures.counts["most kills in one session"] = max(case.kills for case in cases)
         for case in cases:
             try:
                 check_case(case, undisturbed[case.name], witnesses, figures)
