@@ -213,13 +213,14 @@ def _next(session: Session, turn_id: str | None) -> dict[str, Any]:
 
 def _ended(session: Session, receipt: Receipt) -> dict[str, Any]:
     entry = response_of(session, receipt.turn_id)
+    places = [n for n, one in enumerate(session.entries, 1) if one.get("correlationId") == receipt.turn_id]
     return {
         "status": "gone" if receipt.status == "completed" and entry is None else "ended",
         "receipt": {"status": receipt.status, "error": receipt.error}
         | {"requestHash": receipt.request_hash, "endedAt": receipt.ended_at},
         "text": answer_text(decode_response(entry)) if entry else "",
         "usage": decode_usage(entry.get("usage") or {}) if entry else None,
-        "message_count": len(session.entries),
+        "message_count": max(places, default=len(session.entries)),
     }
 
 
