@@ -1,8 +1,9 @@
 """The demo: conversations over HTTP with a host that is killed between two turns, and a table of what was stored.
 
-It only uses the public HTTP routes, and the command lines of the practice model and of the embedded host. What the
-provider gave out is read back from the practice model, and held against what the session has stored and what the next
-turn's request replayed; a difference ends the demo with status 1.
+At the end a turn is streamed, and the host is killed in the middle of its answer (`demo_stream`). The demo only uses
+the public HTTP routes, and the command lines of the practice model and of the embedded host. What the provider gave out
+is read back from the practice model, and held against what the session has stored and what the next turn's request
+replayed; a difference ends the demo with status 1.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_agent_host.cli.checks import check_continued, check_replayed, check_stored
+from durable_agent_host.cli.demo_stream import show_stream
 from durable_agent_host.cli.processes import Process, StartFailedError, get_json, post, post_json
 
 KILLED = "  (SIGKILL: the host process is killed and started again on the same data)\n"
@@ -137,6 +139,16 @@ class Demo:
             if expected not in answer:
                 self.losses.append(f"{conversation.agent}: the last answer does not know of {expected!r}: {answer!r}")
 
+    def stream(self) -> None:
+        """Stream one turn, with a kill in the middle of its answer."""
+
+        def kill_and_restart() -> str:
+            self.host.kill()
+            self.start_host()
+            return self.host.url
+
+        self.losses += show_stream(self.control, self.host.url, kill_and_restart)
+
     def say(self, agent: str, message: str, session_id: str | None) -> tuple[str | None, str]:
         """Say one message, print the answer, and check what was stored."""
         print(f"  you    {message}")
@@ -213,6 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"practice model {demo.model.url}   host {demo.host.url}   data {demo.data}\n")
         for conversation in (CONVERSATIONS[:1] + RECORDED) if options.recordings else CONVERSATIONS:
             demo.hold(conversation)
+        demo.stream()
         demo.print_table()
         for loss in demo.losses:
             print(f"LOST: {loss}")
