@@ -1,13 +1,16 @@
 """Tools as the host gives them to the framework: views of the app's own, without the framework's approval."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any, Final, cast
 
 from agent_framework import FunctionTool
 
 from durable_agent_host.tool_calls import IN_DOUBT, InDoubt
 
+_LOGGER = logging.getLogger(__name__)
 _POLICIES: Final = frozenset({"retry", "fail", "ask"})
 
 
@@ -85,16 +88,20 @@ async def in_doubt_policy(tool: FunctionTool, mcp_servers: Sequence[Any]) -> InD
 
 async def _is_harmless(server: Any, remote_name: Any) -> bool:
     """Ask an MCP server for a tool's annotations, which the framework does not keep."""
-    cursor: Any = None
-    while True:
-        page: Any = await (server.session.list_tools(cursor=cursor) if cursor else server.session.list_tools())
-        for listed in page.tools:
-            if listed.name == remote_name:
-                hints = listed.annotations
-                return bool(hints and (_hint(hints, "idempotent") or _hint(hints, "read_only")))
-        cursor = getattr(page, "next_cursor", None) or getattr(page, "nextCursor", None)
-        if not cursor:
-            return False
+    try:
+        connection, params = server._require_connection(), None  # noqa: SLF001 - the framework has no public way
+        while True:
+            page: Any = await connection.list_tools_page(params)
+            for listed in page.tools:
+                if listed.name == remote_name:
+                    hints = listed.annotations
+                    return bool(hints and (_hint(hints, "idempotent") or _hint(hints, "read_only")))
+            if not page.next_cursor:
+                return False
+            params = import_module("mcp").types.PaginatedRequestParams(cursor=page.next_cursor)
+    except Exception as error:  # noqa: BLE001 - whatever it is, nobody has said that the tool is harmless
+        _LOGGER.warning("cannot ask the MCP server of tool %r whether it may be run again: %s", remote_name, error)
+        return False
 
 
 def _hint(annotations: Any, name: str) -> bool:
