@@ -9,7 +9,9 @@ from durable_agent_host.errors import SettingError
 from durable_agent_host.settings import PREFIX, Settings
 from tests.kit import ROOT
 
-NAMES = [field.name for field in dataclasses.fields(Settings)]
+NAMES = [
+    field.name for field in dataclasses.fields(Settings) if isinstance(getattr(Settings(), field.name), int | float)
+]
 
 
 def test_without_settings_the_defaults_hold():
@@ -45,3 +47,21 @@ def test_the_sample_names_every_setting():
     """local.settings.sample.json has every variable that the code reads."""
     sample = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
     assert {PREFIX + name.upper() for name in NAMES} <= set(sample)
+
+
+def test_a_turn_log_is_named_by_a_text():
+    """The store of turn logs is a text, without blanks around it."""
+    assert (
+        Settings.from_environment({PREFIX + "TURN_LOG": " sqlite:/data/log.sqlite "}).turn_log
+        == "sqlite:/data/log.sqlite"
+    )
+
+
+def test_a_person_may_not_take_longer_than_a_turns_log_is_kept():
+    """An approval timeout over the retention is refused at the start, with both settings named."""
+    given = {PREFIX + "APPROVAL_TIMEOUT_SECONDS": "7200", PREFIX + "TURN_LOG_RETENTION_HOURS": "1"}
+    with pytest.raises(SettingError, match=r"APPROVAL_TIMEOUT_SECONDS is 7200.*TURN_LOG_RETENTION_HOURS"):
+        Settings.from_environment(given)
+    assert (
+        Settings.from_environment(given | {PREFIX + "TURN_LOG_RETENTION_HOURS": "2"}).approval_timeout_seconds == 7200
+    )
