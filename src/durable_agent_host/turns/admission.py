@@ -93,17 +93,26 @@ def decide_admission(
         return session, Admission("queued", running=session.running, interrupts=interrupts)
     if policy == "reject":
         return session, Admission("rejected", running=session.running)
-    if policy == "interrupt" and session.interrupting:
-        dropped = session.interrupting
-        session = _cancelled_in_queue(session, dropped, f"turn {turn_id} interrupted after it", window)
-        session = replace(session, queue=(turn_id, *session.queue), interrupting=turn_id)
-        return session, Admission("queued", running=session.running, interrupts=True, dropped=dropped)
+    if policy == "interrupt":
+        return _interrupt(session, turn_id, max_queued_turns, window)
     if len(session.queue) >= max_queued_turns:
         return session, Admission("full", running=session.running)
-    if policy == "interrupt":
-        session = replace(session, queue=(turn_id, *session.queue), interrupting=turn_id)
-        return session, Admission("queued", running=session.running, interrupts=True)
     return replace(session, queue=(*session.queue, turn_id)), Admission("queued", running=session.running)
+
+
+def _interrupt(
+    session: Session, turn_id: str, max_queued_turns: int, window: ReceiptWindow
+) -> tuple[Session, Admission]:
+    """Put a turn before those that wait, in the place of one that waits to interrupt; it runs when no turn does."""
+    dropped = session.interrupting
+    if session.running is not None and len(session.queue) - bool(dropped) >= max_queued_turns:
+        return session, Admission("full", running=session.running)
+    if dropped:
+        session = _cancelled_in_queue(session, dropped, f"turn {turn_id} interrupted after it", window)
+    if session.running is None:
+        return _granted(session, turn_id), Admission("granted", running=turn_id, dropped=dropped)
+    session = replace(session, queue=(turn_id, *session.queue), interrupting=turn_id)
+    return session, Admission("queued", running=session.running, interrupts=True, dropped=dropped)
 
 
 def queue_request(

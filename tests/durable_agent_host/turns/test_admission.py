@@ -220,6 +220,9 @@ def test_a_free_session_has_nothing_to_interrupt():
     """A turn that would interrupt runs at once when no turn does."""
     session, answer = admit(Session(), "a", "interrupt")
     assert (session.running, answer.status, answer.interrupts) == ("a", "granted", False)
+    session, answer = admit(Session(queue=("b", "c"), interrupting="b"), "a", "interrupt")
+    assert (session.running, answer.status, answer.dropped) == ("a", "granted", "b")
+    assert (session.queue, session.interrupting) == (("c",), None)
 
 
 def test_a_cancelled_turn_keeps_what_it_had():
