@@ -157,6 +157,30 @@ def test_a_suspended_turn_that_is_cancelled_keeps_what_it_had(tmp_path: Path, mo
     scenario(tmp_path, play)
 
 
+def test_a_cancelled_tool_is_told_of_as_unknown(tmp_path: Path, model: PracticeModel):
+    """Clients that saw a tool begin see that nobody knows its end."""
+    begun = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async def play(log: SqliteTurnLog) -> None:
+        model.plan({"calls": [{"name": "wait", "arguments": {}}]})
+        running = asyncio.create_task(runner(model, log, wait).run(Session(), REQUEST))
+        await begun.wait()
+        await log.request_cancel(LOG_ID)
+        assert (await running).status == "cancelled"
+        events = [record.entry.data for record in (await log.read(LOG_ID)).records if record.entry.kind == "event"]
+        assert events[-1]["event"] == "tool.completed"
+        assert events[-1]["data"]["outcome"] == "unknown"
+
+    scenario(tmp_path, play)
+
+
 def test_other_arguments_of_a_person_are_checked_and_told(tmp_path: Path, model: PracticeModel):
     """The tool runs with what the person gave, and the model is told; what does not fit is an error of that call."""
     paid: list[int] = []

@@ -115,6 +115,10 @@ class Attempt:
         if outcome.status == "completed":
             for event in self._events.finish(outcome.text):
                 await self._writer.put(*event)
+        if outcome.status == "cancelled":
+            for key, known in self.recorded.tools.items():
+                if known.starts and known.finished is None:
+                    await self._writer.put("tool.completed", {"call_id": key.call_id, "outcome": "unknown"})
         if outcome.status != "suspended":
             await self._journal.close(encode_turn_outcome(outcome))
         await self._writer.close()
