@@ -36,23 +36,26 @@ class Figures:
         """Note a call that was made again, and how long the host had had its whole stream when it died."""
         if before.ended == "complete":
             ended = before.began + (before.milliseconds or 0) / 1000
-            self.late.append(min(kill for kill in witnesses.kills if kill >= before.began) - ended)
+            death = min((kill for kill in witnesses.kills if kill >= before.began), default=ended)
+            self.late.append(death - ended)
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} {count}" for name, count in self.counts.items())
-        late = [round(seconds * 1000) for seconds in sorted(self.late)]
-        return f"{told}; whole streams that were not used yet at a kill: {len(late)}, for so many ms: {late}"
+        late = sorted(self.late) or [0.0]
+        spread = f"{late[len(late) // 2] * 1000:.0f} ms in the middle, {late[-1] * 1000:.0f} ms at the most"
+        return f"{told}; of these had sent all when the host died: {len(self.late)}, {spread} before"
 
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A request that the model received."""
+    """A request that the model received; ``pid`` is the host's process that sent it."""
 
     mark: str
     round: int
     began: float
     ended: str | None
     milliseconds: float | None
+    pid: int
 
 
 @dataclass
@@ -84,10 +87,6 @@ class Witnesses:
                 answered[entry["response_id"]] = call
         return cls(list(site.kills), effects, calls)
 
-    def kill_between(self, begin: float, end: float) -> bool:
-        """Tell whether the host died in a span of time."""
-        return any(begin <= kill <= end for kill in self.kills)
-
 
 def _mark_of(text: str) -> str:
     return text[: text.index("]") + 1]
@@ -110,7 +109,9 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
             rounds = 0
         rounds += kind == "function_call_output" != last
     began = datetime.fromisoformat(entry["at"]).timestamp()
-    return ModelCall(mark, rounds, began, entry["ended"], entry["milliseconds_streaming"])
+    return ModelCall(
+        mark, rounds, began, entry["ended"], entry["milliseconds_streaming"], int(entry["headers"]["x-process"])
+    )
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ def check_effects(case: Case, turn: int, doubts: set[str], witnesses: Witnesses,
         assert len({one.key for one in effects}) == 1, effects
         figures.counts["lines of tools that were run again"] += len(effects) - 1
         for before, after in pairwise(effects):
-            assert witnesses.kill_between(before.at, after.at), (before, after)
+            assert before.pid != after.pid, (before, after)
             assert (before.attempt or 0) < (after.attempt or 0), (before, after)
 
 
@@ -240,7 +241,7 @@ def check_calls(mark: str, rounds: int, witnesses: Witnesses, figures: Figures) 
         assert one.round >= newest, f"{mark}: round {one.round} was asked for again, after round {newest}: {calls}"
         newest = one.round
         if before := last.get(one.round):
-            assert witnesses.kill_between(before.began, one.began), f"{mark}: no kill between {before} and {one}"
+            assert before.pid != one.pid, f"{mark}: no kill between {before} and {one}"
             figures.counts["model calls made again"] += 1
             figures.note_repeat(before, witnesses)
         last[one.round] = one

@@ -10,9 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
+from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import DurableAgentApp
-from durable_agent_host.providers.openai import chat_client_from_environment
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 
 PAUSE_SECONDS = 0.01
@@ -85,7 +85,12 @@ def brood(line: str) -> str:
 
 
 TOOLS = [note, again, careful, pay, linger, brood]
-client = chat_client_from_environment()
+client = OpenAIChatClient(
+    model=os.environ["OPENAI_MODEL"],
+    api_key=os.environ["OPENAI_API_KEY"],
+    base_url=os.environ["OPENAI_BASE_URL"],
+    default_headers={"x-process": str(os.getpid())},  # so that the model's log tells the lives of the host apart
+)
 app = DurableAgentApp(
     agents=[
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
