@@ -117,7 +117,7 @@ class Attempt:
                 await self._writer.put(*event)
         if outcome.status == "cancelled":
             for key, known in self.recorded.tools.items():
-                if known.starts and known.finished is None:
+                if key.position >= 0 and known.starts and known.finished is None:
                     await self._writer.put("tool.completed", {"call_id": key.call_id, "outcome": "unknown"})
         if outcome.status != "suspended":
             await self._journal.close(encode_turn_outcome(outcome))
