@@ -34,7 +34,7 @@ class Attempt:
         self.log_id = _log_id(request)
         self.recorded = Recorded()
         self._log = log
-        self._writer = TurnLogWriter(log, self.log_id, number)
+        self._writer = TurnLogWriter(log, self.log_id, number, interval_seconds=log.interval_seconds)
         self._finished_calls = finished_calls
         self._events = LiveEvents(finished_calls)
         self._journal = Journal(self.recorded, self._writer, self.log_id)
@@ -57,9 +57,10 @@ class Attempt:
         number = await log.open(_log_id(request))
         reach("turn.after_open")
         attempt = cls(log, request, number, finished_calls)
-        attempt.recorded = await read_journal(log, attempt.log_id)
         if number == 1:
             await attempt._writer.put(*turn_started(request))
+        else:
+            attempt.recorded = await read_journal(log, attempt.log_id)
         return attempt
 
     @property

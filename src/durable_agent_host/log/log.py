@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from durable_agent_host.model.log_entry import LogEntry, LogPage
 
 MAX_PAGE_BYTES: Final = 1024 * 1024
+INTERVAL_SECONDS: Final = 0.025
 
 
 class TurnLog(Protocol):
@@ -17,7 +18,13 @@ class TurnLog(Protocol):
     was retried is there once.
 
     Raises (every method): LogError: the store does not answer, or holds something that is no log.
+
+    Attributes:
+        interval_seconds: between two durable writes of a turn's live events: `INTERVAL_SECONDS` where a write is a
+            request; a store that commits locally takes less, because clients wait for it.
     """
+
+    interval_seconds: float
 
     async def open(self, log_id: str) -> int:
         """Begin an attempt: writers of earlier attempts are fenced from here on.

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from durable_agent_host.log.log import MAX_PAGE_BYTES
+from durable_agent_host.log.log import INTERVAL_SECONDS, MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import LogEntry, LogPage
 
 
 class NoTurnLog:
     """Forgets what it is given; see `TurnLog` for the methods."""
+
+    interval_seconds = INTERVAL_SECONDS
 
     async def open(self, log_id: str) -> int:
         """Begin an attempt; each is the first."""

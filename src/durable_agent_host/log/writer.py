@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from durable_agent_host.log.log import TurnLog
+from durable_agent_host.log.log import INTERVAL_SECONDS, TurnLog
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 
-INTERVAL_SECONDS: Final = 0.025
 BATCH_BYTES: Final = 16 * 1024
 WAITING_BYTES: Final = 1024 * 1024
 _ENTRY_BYTES: Final = 64

@@ -23,7 +23,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.codec.log_entry import encode_log_entry
 from durable_agent_host.errors import FencedError, SettingError
-from durable_agent_host.log.log import MAX_PAGE_BYTES
+from durable_agent_host.log.log import INTERVAL_SECONDS, MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 from durable_agent_host.stores.arrivals import Arrivals
 from durable_agent_host.stores.blob_container import (
@@ -56,6 +56,8 @@ class BlobTurnLog:
         max_blocks: of a part; Azure's limit is 50,000.
         max_block_bytes: of a block; the limit of all versions of the service is 4 MiB.
     """
+
+    interval_seconds = INTERVAL_SECONDS
 
     def __init__(
         self,

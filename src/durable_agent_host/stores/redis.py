@@ -32,7 +32,7 @@ from redis.exceptions import (
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.log.log import MAX_PAGE_BYTES
+from durable_agent_host.log.log import INTERVAL_SECONDS, MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 from durable_agent_host.stores.arrivals import Arrivals
 from durable_agent_host.stores.own_loop import OwnLoop
@@ -81,6 +81,8 @@ class RedisTurnLog:
     Attributes:
         durable_writes: appends made so far by this object.
     """
+
+    interval_seconds = INTERVAL_SECONDS
 
     def __init__(self, url: str, *, give_up_seconds: float = 30.0, kept_seconds: int = _KEPT_SECONDS) -> None:
         self.durable_writes = 0

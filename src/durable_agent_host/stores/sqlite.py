@@ -73,6 +73,8 @@ class SqliteTurnLog:
         durable_writes: transactions committed so far by this object.
     """
 
+    interval_seconds = 0.015  # a commit is local, and shared by the turns of the process
+
     def __init__(self, path: str | Path, *, give_up_seconds: float = 30.0) -> None:
         self.durable_writes = 0
         self._path = Path(path)
