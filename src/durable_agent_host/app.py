@@ -15,6 +15,7 @@ from agent_framework_azurefunctions import AgentFunctionApp
 from agent_framework_durabletask import AgentResponseCallbackProtocol
 from azure.functions.decorators.constants import HTTP_TRIGGER
 
+from durable_agent_host.durable.agent_sessions import OrchestrationAgent
 from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.listener import TurnListener
@@ -155,6 +156,19 @@ class DurableAgentApp(AgentFunctionApp):
             enable_http_endpoint = False
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
+    def get_agent(self, context: Any, agent_name: str, workflow_name: str | None = None) -> OrchestrationAgent:
+        """Give an agent to an orchestration; as upstream's, and sessions have the ids that they are given.
+
+        Args:
+            context: of the orchestration.
+            agent_name: as registered.
+            workflow_name: the workflow that the agent belongs to, when it does.
+
+        Raises:
+            ValueError: there is no such agent.
+        """
+        return OrchestrationAgent(super().get_agent(context, agent_name, workflow_name))
+
     def get_functions(self) -> list["Function"]:
         """List the app's functions, as the worker loads them.
 
@@ -170,6 +184,26 @@ class DurableAgentApp(AgentFunctionApp):
                 adapted = adapt_http_function(function.get_user_function(), name, max_body_bytes=bound)
                 cast("Any", function)._func = adapted  # noqa: SLF001 - as the SDK's own decorators replace it
         return functions
+
+    def validate_function_names(self, functions: list["Function"]) -> None:
+        """Refuse functions whose names Durable Functions does not tell apart.
+
+        Args:
+            functions: of the app, those of agents and workflows among them.
+
+        Raises:
+            RegistrationError: two have one name, upper and lower case aside.
+        """
+        taken: dict[str, str] = {}
+        for name in [function.get_function_name() or "" for function in functions]:
+            if (other := taken.get(name.casefold())) is not None:
+                raise RegistrationError(
+                    f"two functions are named {other!r} and {name!r}, and Durable Functions does not tell them apart: "
+                    "rename one, or the agent, executor or workflow that it comes from. An agent makes dafx-AGENT, an "
+                    "executor dafx-WORKFLOW-EXECUTOR, a workflow dafx-WORKFLOW and that with -start, -status, -respond"
+                )
+            taken[name.casefold()] = name
+        cast("Any", super()).validate_function_names(functions)
 
     def _setup_agent_functions(
         self,
@@ -205,6 +239,11 @@ class DurableAgentApp(AgentFunctionApp):
     async def _handle_mcp_tool_invocation(self, agent_name: str, context: str, client: Any) -> str:
         turns = TurnClient(client, self._wakeups, self._stopper)
         return await answer_tool_call(agent_name, context, turns, wait_seconds=self.settings.wait_seconds)
+
+    @staticmethod
+    def _build_function_name(agent_name: str, prefix: str) -> str:
+        """Name the function of an agent's MCP tool; upstream's name has one character for ``-`` and ``_``."""
+        return f"{prefix}-{agent_name}"
 
     def _setup_health_route(self) -> None:
         """Leave upstream's route out: ours checks the store."""

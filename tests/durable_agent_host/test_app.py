@@ -1,7 +1,9 @@
 """What an app refuses when it is put together."""
 
+from itertools import pairwise
+
 import pytest
-from agent_framework import Agent
+from agent_framework import Agent, Executor, WorkflowBuilder, WorkflowContext, handler
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.app import choose_turn_log
@@ -57,6 +59,49 @@ def test_the_functions_of_an_app():
     names = functions_of(DurableAgentApp(agents=[Silent("Echo"), Silent("Other")], settings=Settings()))
     assert {"agent_turn", "run_agent_turn", "tend_agent_turn", "dafx-Echo", "dafx-Other"} <= names
     assert {"http-run", "http-agents", "http-session", "http-turn", "http-health"} <= names
+
+
+class Nothing(Executor):
+    """An executor that does nothing."""
+
+    @handler
+    async def do(self, text: str, ctx: WorkflowContext) -> None:
+        """Do nothing."""
+
+
+def workflow_of(name, *executors):
+    """Make a workflow of executors that do nothing, one after the other."""
+    first, *others = [Nothing(id=one) for one in executors]
+    builder = WorkflowBuilder(name=name, start_executor=first)
+    for before, after in pairwise([first, *others]):
+        builder = builder.add_edge(before, after)
+    return builder.build()
+
+
+@pytest.mark.parametrize("names", [("a-b", "a_b"), ("a", "_a"), ("1", "agent_1")])
+def test_agents_that_differ_in_punctuation_are_told_apart(names):
+    """Each has an entity and an MCP tool of its own."""
+    app = DurableAgentApp(agents=[Silent(name) for name in names], enable_mcp_tool_trigger=True, settings=Settings())
+    found = functions_of(app)
+    for name in names:
+        assert {f"dafx-{name}", f"mcptool-{name}"} <= found
+
+
+@pytest.mark.parametrize(
+    ("hosted", "named"),
+    [
+        ({"workflow": workflow_of("w", "start")}, "'dafx-w-start' and 'dafx-w-start'"),
+        ({"workflow": workflow_of("w", "Status")}, "'dafx-w-Status' and 'dafx-w-status'"),
+        ({"workflow": workflow_of("w", "respond")}, "'dafx-w-respond' and 'dafx-w-respond'"),
+        ({"workflow": workflow_of("w", "x", "X")}, "'dafx-w-x' and 'dafx-w-X'"),
+        ({"workflows": [workflow_of("w-a", "b"), workflow_of("w", "a-b")]}, "'dafx-w-a-b' and 'dafx-w-a-b'"),
+        ({"agents": [Silent("W")], "workflow": workflow_of("w", "x")}, "'dafx-w' and 'dafx-W'"),
+    ],
+)
+def test_functions_of_one_name_are_refused(hosted, named):
+    """Executors, workflows and agents whose functions would have one name keep the app from starting."""
+    with pytest.raises(RegistrationError, match=f"{named}.*rename"):
+        DurableAgentApp(settings=Settings(), **hosted).get_functions()
 
 
 def test_without_http_only_health_is_left():

@@ -136,6 +136,25 @@ def test_an_orchestration_and_clients_share_a_session(lab: AgentHost):
     assert answer.json()["response"] == "worked, 3 seen"
 
 
+def test_an_orchestration_chooses_its_session(lab: AgentHost):
+    """The ids of create_session and get_session are honoured, upstream's form @agent@id included."""
+    key = f"desk-{uuid4().hex}"
+    ask = {"agent": "Instant", "messages": ["one"], "session_id": key}
+    assert lab.orchestrate("ask", ask)["output"] == ["1: one"]
+    assert lab.run("Instant", {"message": "two", "session_id": key}).json()["response"] == "3: two"
+    assert lab.orchestrate("ask", ask | {"messages": ["three"], "goes_on": True})["output"] == ["5: three"]
+    upstreams = ask | {"messages": ["four"], "goes_on": True, "session_id": f"@Instant@{key}"}
+    assert lab.orchestrate("ask", upstreams)["output"] == ["7: four"]
+
+
+@pytest.mark.parametrize(("session_id", "why"), [("@Kept@x", "belongs to agent 'Kept'"), ("a/b", "character '/'")])
+def test_an_orchestration_is_told_of_a_session_id_that_it_cannot_have(lab: AgentHost, session_id, why):
+    """Another agent's session, and an id that no store carries, fail the orchestration with the reason."""
+    status = lab.orchestrate("ask", {"agent": "Instant", "messages": ["one"], "session_id": session_id})
+    assert status["runtimeStatus"] == "Failed", status
+    assert why in status["output"]
+
+
 def test_the_operation_run_executes_one_turn_per_correlation_id(lab: AgentHost, model: PracticeModel):
     """The same correlation id delivered twice runs once."""
     session = f"s-{uuid4().hex}"

@@ -93,7 +93,8 @@ def ask(context):
     """Run an agent twice in one session, as an orchestration written against upstream does."""
     asked = context.get_input()
     agent = app.get_agent(context, asked["agent"])
-    session = agent.create_session()
+    named = asked.get("session_id")
+    session = agent.get_session(named) if asked.get("goes_on") else agent.create_session(session_id=named)
     answers = []
     for message in asked["messages"]:
         response = yield agent.run(message, session=session)
