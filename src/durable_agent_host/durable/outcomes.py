@@ -13,7 +13,7 @@ from durable_agent_host.codec.content import decode_usage, encode_content, plain
 from durable_agent_host.codec.journal import decode_tool_result
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.durable.work import AgentWork
-from durable_agent_host.errors import TurnCancelledError, error_details
+from durable_agent_host.errors import CorruptStateError, InvalidAnswerError, TurnCancelledError, error_details
 from durable_agent_host.history.provider import DurableSession, TranscriptProvider
 from durable_agent_host.log.journal import Recorded, ToolKey
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
@@ -48,12 +48,15 @@ def completed(work: AgentWork, response: AgentResponse[Any]) -> TurnOutcome:
         An outcome with the entries to append.
 
     Raises:
-        InvalidAnswerError: the answer does not fit the response format that was asked for.
-        CorruptStateError: the response holds what JSON cannot.
+        InvalidAnswerError: the answer does not fit the response format that was asked for, or it, or what the agent's
+            session keeps, holds what JSON cannot.
     """
     if work.request.response_format is not None:
         check_answer(answer_text(response), work.request.response_format)
-    return _with_entries(work, response, "completed")
+    try:
+        return _with_entries(work, response, "completed")
+    except CorruptStateError as error:  # of what would be stored; the session is as it was
+        raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
 
 def cancelled(work: AgentWork, recorded: Recorded) -> TurnOutcome:

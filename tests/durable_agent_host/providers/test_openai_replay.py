@@ -97,3 +97,25 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character():
     value = {"a": ["x\ud800y", "\ud83d\ude00", "ü😀"], "b": 1}
     assert without_lone_surrogates(value) == {"a": ["x\ufffdy", "😀", "ü😀"], "b": 1}
     assert value["a"][0] == "x\ud800y"
+
+
+@pytest.mark.parametrize(
+    ("uri", "is_sent"),
+    [
+        ("https://example.com/thing", {"type": "input_text", "text": "https://example.com/thing"}),
+        ("https://example.com/a.png?x=1", {"type": "input_image", "image_url": "https://example.com/a.png?x=1"}),
+        ("data:image/png;base64,cG5n", {"type": "input_image", "image_url": "data:image/png;base64,cG5n"}),
+    ],
+)
+async def test_a_link_without_a_media_type_is_a_picture_or_a_text(uri, is_sent):
+    """The framework's client refuses it; its name or its data say what it is. The argument stays as it was."""
+    link = Content("uri", uri=uri)
+    call = Content.from_function_call("call_1", "look", arguments="{}")
+    result = Content.from_function_result("call_1", result=[Content.from_text("see"), link])
+    asked, _, output = await sent(Message("user", [link]), Message("assistant", [call]), Message("tool", [result]))
+    assert is_sent.items() <= asked["content"][0].items()
+    if "text" in is_sent:
+        assert output["output"] == f"see\n{uri}"
+    else:
+        assert is_sent.items() <= output["output"][1].items()
+    assert link.media_type is None

@@ -10,6 +10,7 @@ Source: recorded requests (`multiturn/ci-replay-store-default`, `reasoning-modif
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from mimetypes import guess_type
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
@@ -39,6 +40,10 @@ _REQUIRED: Final[dict[str, tuple[str, ...]]] = {
 }
 """Type of item → the fields without which the API refuses it; the code of a run that failed is null."""
 
+_SAYS_KIND: Final = frozenset({"openai", "openai_content_type"})
+"""Keys of ``additional_properties`` by which the client knows what a link is."""
+_DATA_KIND: Final = re.compile(r"data:([^;,]*)")
+
 _NEVER_SENT: Final = frozenset(
     {"code_interpreter_tool_call", "code_interpreter_tool_result", "search_tool_call", "search_tool_result"}
     | {"image_generation_tool_call", "image_generation_tool_result"}
@@ -61,7 +66,7 @@ def replayable_messages(
     Returns:
         The same messages, or copies where something was left out.
     """
-    shaped = _without_foreign_media([_with_whole_items(message) for message in messages])
+    shaped = _without_foreign_media([_with_known_media(_with_whole_items(message)) for message in messages])
     return [
         _replayable(message, stored=stored, keeps_reasoning=keeps_reasoning) if message.role == "assistant" else message
         for message in shaped
@@ -88,6 +93,36 @@ def _unstamped(content: Content) -> Content:
     changed = copy.copy(content)
     marks = {STAMP, PART_OF}
     changed.additional_properties = {name: v for name, v in content.additional_properties.items() if name not in marks}
+    return changed
+
+
+def _with_known_media(message: Message) -> Message:
+    """Give every link a kind, or show it as a text: the client refuses a link without one, and the whole turn."""
+    changed = [_known_media(content) for content in message.contents]
+    return message if changed == list(message.contents) else with_contents(message, changed)
+
+
+def _known_media(content: Content) -> Content:
+    if content.type == "function_result" and content.items:
+        items = [_known_media(one) for one in content.items]
+        if items == list(content.items):
+            return content
+        changed = copy.copy(content)
+        changed.items = items
+        changed.result = "\n".join(
+            one.text for one in items if one.type == "text" and one.text
+        )  # as the framework does
+        return changed
+    if content.type not in {"data", "uri"} or content.media_type or not content.uri:
+        return content
+    if content.additional_properties.keys() & _SAYS_KIND:
+        return content
+    kind = _DATA_KIND.match(content.uri)
+    media_type = (kind[1] or "text/plain") if kind else guess_type(content.uri)[0] or ""
+    if not kind and not media_type.startswith("image/"):
+        return Content.from_text(content.uri)
+    changed = copy.copy(content)
+    changed.media_type = media_type
     return changed
 
 
