@@ -1,8 +1,11 @@
 """Which failed model calls are made again, and when."""
 
+import json
+
 import httpx2 as httpx
 import openai
 import pytest
+from agent_framework.exceptions import ChatClientException
 
 from durable_agent_host.durable.retries import RetryPolicy
 from durable_agent_host.errors import ProviderError
@@ -34,6 +37,13 @@ def caused(by: BaseException) -> Exception:
     return error
 
 
+def service_failed(by: Exception) -> ChatClientException:
+    """What the framework's client makes of whatever happens while it reads a stream."""
+    error = ChatClientException("service failed", inner_exception=by)
+    error.__cause__ = by
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
@@ -55,6 +65,9 @@ def caused(by: BaseException) -> Exception:
         (OfAnotherSdkError(404), None),
         (TypeError("stream is no argument"), None),
         (ValueError("429"), None),
+        (service_failed(ProviderError("cut off", retryable=True)), 1),
+        (service_failed(json.JSONDecodeError("Expecting value", "{", 1)), 1),
+        (json.JSONDecodeError("Expecting value", "{", 1), None),
     ],
 )
 def test_what_can_pass_is_retried(error, seconds):

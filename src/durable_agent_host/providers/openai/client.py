@@ -17,6 +17,7 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Me
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.openai.closing import closed_messages
+from durable_agent_host.providers.openai.errors import failure_of
 from durable_agent_host.providers.openai.items import attach_items, complete_item, groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.replay import (
     replayable_messages,
@@ -66,7 +67,15 @@ class _KeepsItems:
         client._mark_completed_computer_calls([one for message in response.messages for one in message.contents])
         return response
 
+    def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
+        if (error := failure_of(event)) is not None:
+            raise error  # the framework takes what came before ``response.failed`` for the answer
+        client: Any = super()
+        return client._parse_chunk_from_openai(event, *args, **kwargs)
+
     def _parse_response_from_openai(self, response: Any, *args: Any, **kwargs: Any) -> Any:
+        if (error := failure_of(response)) is not None:
+            raise error
         client: Any = super()
         parsed = client._parse_response_from_openai(response, *args, **kwargs)
         parsed.messages = complete_messages(parsed.messages, [plain_item(item) for item in response.output])

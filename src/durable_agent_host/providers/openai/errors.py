@@ -1,12 +1,18 @@
 """Errors of the OpenAI SDK: what they mean for a user, and which of them a turn can recover from."""
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Any, cast
+
+from agent_framework.exceptions import ChatClientException
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 
 _RETRYABLE_STATUS = frozenset({408, 409, 429})
+_PASSING_CODES = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
+"""Codes of failures in the middle of an answer that another call may not meet; the others speak of the request."""
 
 _CONTINUATION_GONE = re.compile(r"(?:[Pp]revious response|Response|Conversation) with id '[^']*' not found")
 _CALL_IS_OPEN = re.compile(r"No tool output found for |MCP approval requests do not have an approval")
@@ -27,10 +33,14 @@ def explain_error(error: BaseException) -> ProviderError | None:
         error: what the agent raised; the OpenAI SDK's error is looked for in its causes.
 
     Returns:
-        The explanation, or None when the error does not come from the OpenAI SDK.
+        The explanation, or None when the error comes neither from the OpenAI SDK nor from a stream of its client.
     """
     import openai  # noqa: PLC0415 - the SDK is only needed when it has failed
 
+    if (failure := next((one for one in _causes(error) if isinstance(one, ProviderError)), None)) is not None:
+        return failure
+    if isinstance(error, ChatClientException) and any(isinstance(one, json.JSONDecodeError) for one in _causes(error)):
+        return ProviderError("the model's service sent an event that is not JSON; try again", retryable=True)
     cause = _sdk_error(error)
     if isinstance(cause, openai.APITimeoutError):
         return ProviderError("the model did not answer in time; try again", retryable=True)
@@ -43,17 +53,51 @@ def explain_error(error: BaseException) -> ProviderError | None:
     if isinstance(cause, openai.APIStatusError):
         return _explain_status(cause)
     if isinstance(cause, openai.APIError):
-        return ProviderError(f"the model's stream ended with an error: {cause.message}", retryable=True)
+        return _failure(cause.code, cause.message)
     return None
+
+
+def failure_of(said: Any) -> ProviderError | None:
+    """Tell whether the service says that its answer has failed.
+
+    Guarantee: pure.
+
+    Args:
+        said: an event of a stream, or a response.
+
+    Returns:
+        The error with the service's reason, or None.
+    """
+    if getattr(said, "type", None) == "error":
+        return _failure(said.code, said.message)
+    if getattr(said, "type", None) == "response.failed":
+        said = said.response
+    if getattr(said, "status", None) != "failed":
+        return None
+    return _failure(getattr(said.error, "code", None), getattr(said.error, "message", None))
+
+
+def _failure(code: str | None, message: str | None) -> ProviderError:
+    reason = ": ".join(part for part in (code, message) if part) or "no reason was given"
+    is_passing = (code or "") in _PASSING_CODES
+    advice = "try again" if is_passing else "check the request"
+    return ProviderError(
+        f"the model's service failed in the middle of its answer: {reason.rstrip('. ')} - {advice}",
+        retryable=is_passing,
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _sdk_error(error: BaseException) -> BaseException | None:
     import openai  # noqa: PLC0415 - the SDK is only needed when it has failed
 
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, openai.OpenAIError):
-        cause = cause.__cause__ or cause.__context__
-    return cause
+    return next((one for one in _causes(error) if isinstance(one, openai.OpenAIError)), None)
 
 
 def forgotten_by_service(error: BaseException) -> Forgotten | None:
