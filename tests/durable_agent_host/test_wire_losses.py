@@ -59,16 +59,9 @@ async def test_a_call_that_nobody_answered_is_closed_in_the_next_request(mode, f
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    "item",
-    [
-        {"type": "custom_tool_call", "name": "grep", "input": "needle"},
-        {"type": "mcp_approval_request", "name": "ask", "server_label": "wiki", "arguments": "{}"},
-    ],
-    ids=lambda item: item["type"],
-)
-async def test_what_waits_for_an_answer_that_the_host_cannot_give_stays_out(mode, item):
-    """A custom call or a request for approval is left out of the transcript with its reasoning, and stays stored."""
+async def test_what_waits_for_an_answer_that_the_host_cannot_give_stays_out(mode):
+    """A custom call is left out of the transcript with its reasoning, and stays stored."""
+    item = {"type": "custom_tool_call", "name": "grep", "input": "needle"}
     cold = lab(mode, [[THINK, {"item": item}]], [[THINK, SAY]], [[SAY]])
     for text, calls_refused in [("ask", 0), ("and now?", 0 if mode == "false" else 1), ("and then?", 0)]:
         outcome = await cold.cold_turn(text)

@@ -42,6 +42,10 @@ class ProviderAdapter(Protocol):
         """Mark what the service can no longer use, and say what to remember of it."""
         ...
 
+    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
+        """Give messages of before such that the framework sends them as they were."""
+        ...
+
     def explain_error(self, error: BaseException, /) -> ProviderError | None:
         """Say in a sentence why a call of the model failed, or None when it was something else."""
         ...

@@ -15,6 +15,7 @@ from durable_agent_host.durable.adapter import ProviderAdapter
 from durable_agent_host.durable.attempt import Attempt
 from durable_agent_host.durable.hosted import HostedAgent
 from durable_agent_host.durable.listener import TurnListener
+from durable_agent_host.durable.provider_approvals import answer_requests
 from durable_agent_host.durable.retries import RetryPolicy
 from durable_agent_host.durable.running import AgentRun, RunStoppedError
 from durable_agent_host.errors import TurnError
@@ -127,13 +128,31 @@ class AgentWork:
         agent = self.hosted.for_run(run, with_tools=self.request.enable_tool_calls)
         if not self.hosted.has_journal:
             await self._note_whole_agent(run.journal)
-        async with aclosing(_updates(agent, messages, self.agent_session, _options(self.request))) as updates:
-            async for update in updates:
-                if run.pending:
-                    raise RunStoppedError
-                await self._take(run, update)
+        while True:
+            start = len(self.updates)
+            async with aclosing(_updates(agent, messages, self.agent_session, _options(self.request))) as updates:
+                async for update in updates:
+                    if run.pending:
+                        raise RunStoppedError
+                    await self._take(run, update)
+            if run.pending or (answers := await self._provider_answers(run, messages, start)) is None:
+                break
+            messages = answers
         if run.pending:
             raise RunStoppedError
+
+    async def _provider_answers(self, run: AgentRun, sent: list[Message], start: int) -> list[Message] | None:
+        """Give the messages with which the run goes on after requests for approval of the provider, or None."""
+        if not self.hosted.has_journal:
+            return None
+        said = fold_updates([update for update, _ in self.updates[start:]], self.provider).messages
+        answer = await answer_requests(run, said)
+        if answer is None:
+            return None
+        self.updates.append((AgentResponseUpdate(role="user", contents=answer.contents), None))
+        said_before = [*self.agent_session.transcript, *sent, *said]
+        self.agent_session.transcript = self.provider.as_history(said_before)
+        return [answer]
 
     async def _take(self, run: AgentRun, update: AgentResponseUpdate) -> None:
         is_replayed = run.is_replaying
@@ -185,7 +204,7 @@ class AgentWork:
             session.service_session_id = None
         if session.service_session_id:
             return [message]
-        transcript = replay_messages(self.session.entries)
+        transcript = self.provider.as_history(replay_messages(self.session.entries))
         identify_calls(transcript, session_id=f"{self.request.agent}@{self.request.session_id}")
         transcript, session.forgotten = self.provider.without_forgotten(transcript, session.forgotten, self.lost)
         if not self.hosted.keeps_items:

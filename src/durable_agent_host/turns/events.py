@@ -62,6 +62,7 @@ def answer_text(response: AgentResponse[Any]) -> str:
     return "".join(
         " ".join(content.text for content in message.contents if content.type == "text" and content.text)
         for message in response.messages
+        if message.role != "user"  # what a person has answered in the middle of the turn
     )
 
 

@@ -7,6 +7,7 @@ what the run of a turn uses.
 
 from typing import Any
 
+from durable_agent_host.providers.openai.approvals import as_history
 from durable_agent_host.providers.openai.client import ITEMS, adapt_client
 from durable_agent_host.providers.openai.endings import ended_early
 from durable_agent_host.providers.openai.errors import explain_error, forgotten_by_service
@@ -15,6 +16,7 @@ from durable_agent_host.providers.openai.settings import chat_client_from_enviro
 
 __all__ = [
     "adapt_client",
+    "as_history",
     "chat_client_from_environment",
     "complete_item",
     "ended_early",

@@ -11,6 +11,7 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import LOST_RESULT, STAMP
+from durable_agent_host.providers.openai.approvals import answered_request, asked_request
 from durable_agent_host.providers.openai.forgotten import GONE, with_contents
 from durable_agent_host.providers.openai.items import stamp_of
 
@@ -73,13 +74,13 @@ def _unpaired(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
 
 def _unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
     """Find stamped requests for approval that nobody answered, and what else of approvals has no counterpart."""
-    found = [content for message in messages for content in message.contents if "approval" in content.type]
-    requests = [content for content in found if content.type == "function_approval_request"]
-    asked = {content.id for content in requests}
-    responses = [content for content in found if content.type == "function_approval_response"]
-    answered = {content.id for content in responses}
-    unapproved = [content for content in requests if content.id not in answered]
-    unasked = [content for content in responses if content.id not in asked]
+    found = [content for message in messages for content in message.contents]
+    requests = [(content, request) for content in found if (request := asked_request(content))]
+    asked = {request for _, request in requests}
+    responses = [(content, request) for content in found if (request := answered_request(content))]
+    answered = {request for _, request in responses}
+    unapproved = [content for content, request in requests if request not in answered]
+    unasked = [content for content, request in responses if request not in asked]
     stamped = {id(content) for content in unapproved if stamp_of(content)}
     return stamped, {id(content) for content in [*unapproved, *unasked]} - stamped
 

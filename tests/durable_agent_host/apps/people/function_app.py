@@ -50,6 +50,7 @@ app = DurableAgentApp(
         Agent(client, "Pay with the tool.", name="Payer", tools=[pay, rest], default_options=options),
         Agent(client, "Rest with the tools.", name="Rester", tools=[rest, block], default_options=options),
         Agent(client, "Talk.", name="Talker", default_options=options),
+        Agent(client, "Talk.", name="Keeper"),
     ]
 )
 
