@@ -43,8 +43,16 @@ class _DaemonThreads(ThreadPoolExecutor):
         return future
 
 
-@cache
+_MAKING_LOOP: Final = threading.Lock()
+
+
 def _loop() -> asyncio.AbstractEventLoop:
+    with _MAKING_LOOP:  # turns of a restarted process arrive at once, from several threads
+        return _only_loop()
+
+
+@cache
+def _only_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonThreads())
     thread = threading.Thread(target=_run, args=(loop,), name="durable-agent-loop", daemon=True)
