@@ -68,6 +68,17 @@ async def test_reasoning_before_something_that_is_not_sent_stays_out():
     assert [item["type"] for item in prepared["input"]] == ["message", "message"]
 
 
+async def test_reasoning_before_a_text_that_was_cut_off_stays_out():
+    """A cancelled turn keeps the beginning of a message, which is no item and has no id; nobody refuses it."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    client = adapt_client(OpenAIChatClient(model="m", api_key="k"))
+    message = Message("assistant", [*response(thought), Content.from_text("let me")])
+    prepared = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
+    body = {"model": "m", "input": prepared["input"], "store": False}
+    assert check_request(body, Store(), Rules.strict(), now=0.0) is None
+    assert [item["type"] for item in prepared["input"]] == ["message", "message"]
+
+
 @pytest.mark.parametrize("uri", ["data:image/png;base64,AAAA", "https://example.com/a.png"])
 async def test_an_image_of_an_assistant_is_shown_as_the_users(uri):
     """The API takes no image from an assistant; its words stay its own."""

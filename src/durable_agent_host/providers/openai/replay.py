@@ -183,8 +183,10 @@ def _goes_with(group: Sequence[Content], following: Sequence[Content] | None, *,
         return False
     if following[0].type in _NEVER_SENT and stamp_of(following[0]) is None:
         return False
-    # An answer without its id after stored reasoning is the recorded rejection.
-    return not (stored and following[0].type == "text" and stamp_of(following[0]) is None)
+    # An answer without its id after stored reasoning is the recorded rejection. What follows an item of the API is one,
+    # too: without its stamp it was cut off or changed, and is not what the reasoning led to.
+    needs_id = stored or stamp_of(group[0]) is not None
+    return not (needs_id and following[0].type == "text" and stamp_of(following[0]) is None)
 
 
 def _is_gone(group: Sequence[Content]) -> bool:
