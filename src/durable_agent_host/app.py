@@ -46,9 +46,9 @@ _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 class DurableAgentApp(AgentFunctionApp):
     """A Functions app whose agents have durable sessions.
 
-    A superset of upstream's `AgentFunctionApp`: workflows and ``get_agent`` in orchestrations are upstream's own and
-    work as before, MCP tools keep their names and properties, and sessions that it stored are read and carried on. The
-    routes, the entity and the waiting are ours.
+    A superset of upstream's `AgentFunctionApp`: workflows are upstream's own and work as before, so does ``get_agent``
+    in orchestrations, whose sessions have the ids that they are given, MCP tools keep their names and properties, and
+    sessions that it stored are read and carried on. The routes, the entity and the waiting are ours.
 
     Args:
         agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``.
