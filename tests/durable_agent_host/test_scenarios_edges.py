@@ -124,3 +124,16 @@ def test_a_request_names_no_module_to_import(edges: AgentHost, traces: Path, ope
     wait_until(lambda: "after" in json.dumps(edges.state("Odd", session)))
     assert edges.run("Odd", {"message": "hi", "response_format": named}).status_code == 400
     assert traces.read_text().split() == ["after"]
+
+
+def test_keys_are_asked_for_but_health_is_open(tmp_path: Path, traces: Path, practice_model: PracticeModel):
+    """Where the host asks for keys, agents are closed without one, and health is not."""
+    arguments = [*host_arguments(tmp_path, APP, 0), "--enable-auth"]
+    running = start_process(arguments, model_environment(practice_model, LEDGER=str(traces)))
+    try:
+        health = requests.get(f"{running.url}/api/health", timeout=30)
+        assert (health.status_code, health.json()["status"]) == (200, "healthy")
+        assert requests.post(f"{running.url}/api/agents/Odd/run", data="hi", timeout=30).status_code == 401
+        assert requests.get(f"{running.url}/api/agents/Odd/sessions", timeout=30).status_code == 401
+    finally:
+        running.stop()
