@@ -111,6 +111,23 @@ def test_a_link_without_a_media_type_is_kept(edges: AgentHost, model: PracticeMo
     assert traces.read_text().split().count("linked") == 1
 
 
+@pytest.mark.parametrize("message", ["go", "tire the listener"])
+def test_upstreams_callback_is_told_of_updates_and_of_the_answer(
+    edges: AgentHost, model: PracticeModel, traces: Path, message
+):
+    """It is told each piece as it comes and the answer once, by turn and session; what it raises harms nobody."""
+    model.plan({"text": "Listen to this.", "chunk_characters": 4})
+    turn = edges.run("Linker", {"message": message}).json()
+    assert turn["response"] == "Listen to this."
+    lines = [json.loads(line) for line in traces.with_suffix(".told").read_text().splitlines()]
+    told = [one for one in lines if one["turn"] == turn["turn_id"]]
+    assert {(one["agent"], one["session"]) for one in told} == {("Linker", turn["session_id"])}
+    pieces = [one["text"] for one in told if one["kind"] == "update" and one["text"]]
+    assert len(pieces) > 1
+    assert "".join(pieces).startswith("Listen to this.")  # the framework's client ends with the whole text once more
+    assert [one["text"] for one in told if one["kind"] == "response"] == ["Listen to this."]
+
+
 @pytest.mark.parametrize("operation", ["run", "run_agent"])
 def test_a_request_names_no_module_to_import(edges: AgentHost, traces: Path, operation):
     """A response format that names a class which the app has not loaded is refused, and nothing is imported."""

@@ -1,5 +1,6 @@
 """Agents that do what agents should not, and tools whose results are unusual."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, AgentResponse, Content, Message
+from agent_framework import Agent, AgentResponse, AgentResponseUpdate, Content, Message
+from agent_framework_durabletask import AgentCallbackContext
 from azure.durable_functions import EntityId
 
 from durable_agent_host import DurableAgentApp
@@ -18,6 +20,25 @@ def note(line: str) -> None:
     """Note a line in the ledger."""
     with Path(os.environ["LEDGER"]).open("a") as ledger:
         ledger.write(f"{line}\n")
+
+
+class Listener:
+    """A callback as upstream defines it; it notes what it is told beside the ledger, and may fail."""
+
+    async def on_streaming_response_update(self, update: AgentResponseUpdate, context: AgentCallbackContext) -> None:
+        """Note an update."""
+        self._note("update", update.text, context)
+
+    async def on_agent_response(self, response: AgentResponse[Any], context: AgentCallbackContext) -> None:
+        """Note a response."""
+        self._note("response", response.text, context)
+        if context.request_message == "tire the listener":
+            raise ValueError("the listener is tired")
+
+    def _note(self, kind: str, text: str, context: AgentCallbackContext) -> None:
+        told = {"kind": kind, "text": text, "agent": context.agent_name, "turn": context.correlation_id}
+        with Path(os.environ["LEDGER"]).with_suffix(".told").open("a") as notes:
+            notes.write(json.dumps(told | {"session": context.session_id}) + "\n")
 
 
 def link() -> Content:
@@ -54,6 +75,7 @@ client = chat_client_from_environment()
 app = DurableAgentApp(
     agents=[Odd(), Agent(client, "Link.", name="Linker", tools=[link], default_options={"store": False})],
     enable_mcp_tool_trigger=True,
+    default_callback=Listener(),
 )
 
 
