@@ -81,6 +81,29 @@ def test_an_attempt_that_is_overtaken_gives_the_other_ones_outcome(tmp_path: Pat
     scenario(tmp_path, play)
 
 
+def test_a_turn_whose_log_is_lost_fails_and_runs_nothing_again(tmp_path: Path, model: PracticeModel):
+    """A store that was emptied has no successor's answer to wait for, and says nothing of what the tools did."""
+    log_of_turn: list[SqliteTurnLog] = []
+    runs: list[int] = []
+
+    @tool
+    async def empty_the_store() -> str:
+        """Do what a restarted Redis without a disk does."""
+        runs.append(1)
+        await log_of_turn[0].delete(LOG_ID)
+        return "done"
+
+    async def play(log: SqliteTurnLog) -> None:
+        log_of_turn.append(log)
+        model.plan({"calls": [{"name": "empty_the_store", "arguments": {}}]}, {"text": "Never said."})
+        outcome = await runner(model, log, empty_the_store).run(Session(), REQUEST)
+        assert outcome.status == "failed"
+        assert "log of the turn was lost" in json.dumps(outcome.error)
+        assert len(runs) == 1
+
+    scenario(tmp_path, play)
+
+
 def test_middleware_of_the_app_does_not_run_again_for_a_finished_call(tmp_path: Path, model: PracticeModel):
     """What the app's own function middleware made of a call is what the journal gives back."""
     seen: list[str] = []

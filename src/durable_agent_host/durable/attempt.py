@@ -128,6 +128,10 @@ class Attempt:
         """Look at the cancel mark."""
         return await self._log.is_cancel_requested(self.log_id)
 
+    async def is_lost(self) -> bool:
+        """Tell whether all that this attempt has written is gone: somebody emptied the store."""
+        return not (await self._log.read(self.log_id, max_bytes=1)).records
+
     async def outcome_of_successor(self, timeout_seconds: float) -> TurnOutcome:
         """Wait for the attempt that has taken the turn over: two answers to one question have to be the same.
 

@@ -115,6 +115,12 @@ class AgentRunner:
             outcome = await self._outcome(work)
             await attempt.end(outcome)
         except FencedError:
+            if await attempt.is_lost():
+                gone = LogError(
+                    "the log of the turn was lost while the turn ran, so nobody knows which of its tools have run: "
+                    "look at what they did before you ask again"
+                )
+                return failed(request, gone, milliseconds=work.milliseconds())
             _LOGGER.warning("turn %s: another attempt has taken it over; this one stops", request.turn_id)
             return await attempt.outcome_of_successor(self._limits.turn_seconds)
         return outcome
