@@ -316,7 +316,8 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
     """Clients that take nothing cost the turn no time, and the host no memory that grows while others read on."""
     host = lives().host
     text = "0123456789abcdef" * 500_000
-    model.plan({"text": text, "chunk_characters": 16_384})
+    # So slow that the reader keeps up: the end of the turn, which takes memory of its own, comes behind what is read.
+    model.plan({"text": text, "chunk_characters": 16_384, "delay_milliseconds": 8})
     with asked(host, "Kept", "hi") as answer, contextlib.ExitStack() as stuck:
         for _ in range(40):
             stuck.enter_context(open_without_reading(events_url(host, answer)))
@@ -328,7 +329,7 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
         assert reader.text == text
         # The kernel takes the first megabytes of each; after that, a queue for each would grow by all that is told.
         begin, end = len(sizes) * 6 // 10, len(sizes) * 9 // 10
-        assert sizes[end] - sizes[begin] < 0.75 * 40 * len(text) * 0.3
+        assert sizes[end] - sizes[begin] < 0.25 * 40 * len(text) * 0.3
 
 
 def open_without_reading(url: str) -> socket.socket:
