@@ -16,6 +16,7 @@ from openai._models import construct_type
 from openai.types.responses import Response, ResponseStreamEvent
 
 from durable_agent_host.codec.message import encode_message
+from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers import openai as provider
 from practice_model.grammar import stream_events
 from tests.kit import RECORDINGS
@@ -58,15 +59,19 @@ def updates_of(events: Iterable[dict[str, Any]]) -> list[AgentResponseUpdate]:
         typed = construct_type(type_=ResponseStreamEvent, value=event)
         try:
             update = CLIENT._parse_chunk_from_openai(typed, options, call_ids)
-        except ChatClientException:
+        except (ChatClientException, ProviderError):  # the answer failed: the client gives no more of it
             break
         updates.append(map_chat_to_agent_update(update, "Player"))
     return updates
 
 
 def parsed_whole(final: dict[str, Any]) -> list[Message]:
-    """Let the real client parse a response that was not streamed."""
-    return CLIENT._parse_response_from_openai(construct_type(type_=Response, value=final), {"store": False}).messages
+    """Let the real client parse a response that was not streamed; one that failed is no answer."""
+    response = construct_type(type_=Response, value=final)
+    try:
+        return CLIENT._parse_response_from_openai(response, {"store": False}).messages
+    except ProviderError:
+        return []
 
 
 def stored(answer: AgentResponse | list[Message]) -> list[dict[str, Any]]:

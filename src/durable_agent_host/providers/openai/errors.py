@@ -69,7 +69,9 @@ def failure_of(said: Any) -> ProviderError | None:
         The error with the service's reason, or None.
     """
     if getattr(said, "type", None) == "error":
-        return _failure(said.code, said.message)
+        nested: Any = getattr(said, "error", None)  # the API sends it nested, and the SDK's model has it flat
+        told = cast("dict[str, Any]", nested if isinstance(nested, dict) else vars(said))
+        return _failure(told.get("code"), told.get("message"))
     if getattr(said, "type", None) == "response.failed":
         said = said.response
     if getattr(said, "status", None) != "failed":
