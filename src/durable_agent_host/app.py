@@ -86,6 +86,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._runners: dict[str, AgentRunner] = {}
         self._public: dict[str, str | None] = {}
         self._wakeups = Wakeups()
+        if self.settings.turn_log:
+            choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
         self._open_log = _once(partial(open_turn_log, self.settings))
         self._stopper = TurnStopper(self._open_log)
         super().__init__(

@@ -78,7 +78,7 @@ class Settings:
         approval_timeout = _number(environment, "APPROVAL_TIMEOUT_SECONDS", cls.approval_timeout_seconds)
         if approval_timeout > retention_hours * 3600 and PREFIX + "APPROVAL_TIMEOUT_SECONDS" in environment:
             raise SettingError(
-                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:g}, and a turn's log is kept for "
+                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:.12g}, and a turn's log is kept for "
                 f"{retention_hours * 3600:g} s: set it to that at most, or raise {PREFIX}TURN_LOG_RETENTION_HOURS"
             )
         return cls(

@@ -150,6 +150,12 @@ def test_a_turn_log_without_meaning_is_refused(setting):
         choose_turn_log(Settings(turn_log=setting), {})
 
 
+def test_a_turn_log_without_meaning_keeps_the_app_from_starting():
+    """The error comes when the app is made, and not with the first turn."""
+    with pytest.raises(SettingError, match="TURN_LOG"):
+        DurableAgentApp(settings=Settings(turn_log="nosuch:thing"))
+
+
 def test_a_turn_log_without_a_storage_account_says_what_to_set():
     """Without the embedded host and without storage there is no place, and the sentence says what to set."""
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):

@@ -71,7 +71,8 @@ async def test_a_write_comes_after_the_interval(log):
     await writer.flush()
     await writer.put("message.delta", {"text": "b"})
     async with asyncio.timeout(60):
-        async for _ in log.follow(LOG_ID, 2):
+        async for page in log.follow(LOG_ID, 2):
+            assert [record.entry for record in page.records] == [event("message.delta", text="b")]
             break
 
 
@@ -83,7 +84,8 @@ async def test_a_full_batch_does_not_wait(log):
     for _ in range(12):
         await writer.put("message.delta", {"text": "x" * 100})
     async with asyncio.timeout(60):
-        async for _ in log.follow(LOG_ID, 2):
+        async for page in log.follow(LOG_ID, 2):
+            assert set(page.records[0].entry.data["data"]["text"]) == {"x"}
             break
     await writer.close()
 
