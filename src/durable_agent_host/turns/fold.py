@@ -16,8 +16,9 @@ from typing import Any, Protocol, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message, add_usage_details
 
-from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
-from durable_agent_host.turns.pieces import JOINERS, Joiner, Run, Whole
+from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.turns.gathering import GatheredMessage
+from durable_agent_host.turns.pieces import Run, Whole
 from durable_agent_host.turns.tidy import tidy_contents
 
 _WHOLE = ItemPart(None)
@@ -35,191 +36,54 @@ class ItemReader(Protocol):
         ...
 
 
-class _Slot:
-    """Contents of one item, or contents that stand between items."""
-
-    def __init__(self, place: int | None) -> None:
-        self.place = place
-        self.item: Mapping[str, Any] | None = None
-        self.parts: list[tuple[str, Joiner]] = []
-        self._by_part: dict[tuple[str, str], Joiner] = {}
-
-    def add(self, content: Content, part: str) -> Joiner | None:
-        """Add a content of the slot's item: of each type one for each part, except those that come whole.
-
-        Returns:
-            What joins the next content of its type and part, or None.
-        """
-        join = JOINERS.get(content.type)
-        if join is None:
-            self.parts.append((part, Whole(content)))
-            return None
-        key = content.type, part if content.type.startswith("text") else ""
-        known = self._by_part.get(key)
-        if known is not None:
-            known.add(content)
-            return known
-        made = self._by_part[key] = join(content)
-        self.parts.append((part, made))
-        return made
-
-
-class _Gathered:
-    """One message while it is gathered."""
-
-    def __init__(self, update: Any) -> None:
-        self.role = update.role or "assistant"
-        self.author_name: str | None = None
-        self.message_id: str | None = None
-        self.response_id: str | None = None
-        self.begins_with_id = bool(update.response_id)
-        self.replaces = False
-        self._restart()
-
-    def _restart(self) -> None:
-        self.slots: list[_Slot] = []
-        self._by_place: dict[int, _Slot] = {}
-        self._by_call: dict[tuple[str, str], Joiner] = {}
-        self._part: ItemPart | None = None
-        self._hot: Joiner | None = None
-
-    def goes_on_with(self, update: Any) -> bool:
-        """Tell whether an update is of this message, by the rule of the framework, and of the same model call."""
-        return not any(
-            mine and theirs and mine != theirs
-            for mine, theirs in (
-                (self.role, update.role),
-                (self.response_id, update.response_id),
-                (self.message_id, update.message_id),
-                (self.author_name, update.author_name),
-            )
-        )
-
-    def take_names(self, update: Any) -> None:
-        """Take what an update says of the message."""
-        self.author_name = update.author_name or self.author_name
-        self.message_id = update.message_id or self.message_id
-        self.response_id = update.response_id or self.response_id
-        if update.merge_mode == "replace":
-            self.replaces = True
-            self._restart()
-
-    def add(self, contents: Iterable[Content], part: ItemPart | None) -> Sequence[Content]:
-        """Add an update's contents; what goes on with the piece before takes the short way.
-
-        Returns:
-            The contents that tell of usage: they are no part of a message.
-        """
-        usage: Sequence[Content] = ()
-        if part is not self._part:
-            self._part, self._hot = part, None
-            if part is not None and part.place is not None:
-                slot = self._slot_of(part.place)
-                slot.item = part.item or slot.item
-        hot = self._hot
-        for content in contents:
-            if hot is not None and hot.type == content.type and (part is not None or _goes_on(hot, content)):
-                hot.add(content)
-            elif content.type == "usage":
-                usage = [*usage, content]
-            elif part is not None and part.place is not None:
-                hot = self._slot_of(part.place).add(content, part.part)
-            else:
-                hot = self._add_loose(content, part)
-        self._hot = hot
-        return usage
-
-    def _slot_of(self, place: int) -> _Slot:
-        slot = self._by_place.get(place)
-        if slot is None:
-            slot = self._by_place[place] = _Slot(place)
-            self.slots.append(slot)
-        return slot
-
-    def _add_loose(self, content: Content, part: ItemPart | None) -> Joiner | None:
-        if (told := self._told_before(content)) is not None:
-            told.add(content)
-            return None
-        if not self.slots or self.slots[-1].place is not None:
-            self.slots.append(_Slot(None))
-        parts = self.slots[-1].parts
-        join = None if part is not None or _is_stamped(content) else JOINERS.get(content.type)
-        if join is None:
-            parts.append(("", Whole(content)))
-            return None
-        key = _call_key(content)
-        known = self._by_call.get(key) if key else parts[-1][1] if parts and parts[-1][1].type == content.type else None
-        if known is None or not known.joins(content):
-            known = join(content)
-            parts.append(("", known))
-            if key:
-                self._by_call[key] = known
-        else:
-            known.add(content)
-        return known if key is None and content.type != "function_call" else None
-
-    def _told_before(self, content: Content) -> Joiner | None:
-        """Find the call that the framework tells of again at the end of a run, since the app only declares its tool."""
-        if content.type != "function_call" or content.arguments or not content.user_input_request:
-            return None
-        calls = (joiner for slot in self.slots for _, joiner in slot.parts if joiner.type == "function_call")
-        return next((call for call in calls if call.joins(content)), None)
-
-    def ordered(self) -> Iterator[_Slot]:
-        """Give the slots, those of items in the order of the output."""
-        placed = iter(sorted(self._by_place.values(), key=lambda slot: cast("int", slot.place)))
-        for slot in self.slots:
-            yield slot if slot.place is None else next(placed)
-
-
-def _goes_on(joiner: Joiner, content: Content) -> bool:
-    if not content.additional_properties:
-        return (content.id is None and joiner.is_plain) or joiner.joins(content)
-    return not _is_stamped(content) and joiner.joins(content)
-
-
-def _is_stamped(content: Content) -> bool:
-    properties = content.additional_properties
-    return bool(properties) and (STAMP in properties or PART_OF in properties)
-
-
-def _call_key(content: Content) -> tuple[str, str] | None:
-    if content.type.startswith("text"):
-        return None
-    call_id = content.call_id
-    if not call_id and content.type != "function_call":
-        nested: Any = content.additional_properties.get("openai")
-        call_id = cast("Mapping[str, Any]", nested).get("item_id") if isinstance(nested, Mapping) else None
-        call_id = call_id or content.additional_properties.get("item_id")
-    name = content.id or call_id  # calls that the client numbers itself may share a call id
-    return (content.type, f"{bool(content.id)}{name}") if name else None
-
-
 class _Stream:
     """A stream while it is gathered."""
 
     def __init__(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
-        self.messages: list[_Gathered] = []
+        self.messages: list[GatheredMessage] = []
         self.usage: Content | None = None
         self.tail: dict[str, Any] = {}
         self.properties: dict[str, Any] | None = None
         self.token: Any = None
         self.state: Any = None
+        self._gather(updates, read_item)
+
+    def _gather(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
+        """Take updates. Most say of message and response what the one before did: asked in the cheapest way."""
         before: tuple[Any, ...] | None = None
+        kind: Any = None
+        add: Any = None
+        role = message_id = response_id = author = created = finish = token = state = properties = agent_id = _NOTHING
         for update in updates:
-            said = _said_of_it(update)
-            if said != before:  # most updates say nothing of message and response that the one before did not
-                self._take_names(update)
-                before = said if update.merge_mode != "replace" else None
+            if not (
+                type(update) is kind
+                and update.role is role
+                and (update.message_id is message_id or update.message_id == message_id)
+                and (update.response_id is response_id or update.response_id == response_id)
+                and update.author_name is author
+                and (update.created_at is created or update.created_at == created)
+                and update.finish_reason is finish
+                and update.continuation_token is token
+                and update._operation_state is state  # noqa: SLF001 - the framework has no other place for it
+                and update.merge_mode is None
+                and (not update.additional_properties or update.additional_properties == properties)
+                and (kind is not AgentResponseUpdate or update.agent_id is agent_id)
+            ):
+                said = _said_of_it(update), getattr(update, "agent_id", None)
+                if said != before or update.merge_mode == "replace":
+                    self._take_names(update)
+                add = self.messages[-1].add
+                kind, before = cast("type[Any]", type(update)), said
+                (role, message_id, response_id, author, created, finish, token, state, properties, _), agent_id = said
             raw = update.raw_representation
             part = None if raw is None else raw if type(raw) is ItemPart else read_item(update)
             contents = update.contents
-            if (contents or part is not None) and (usage := self.messages[-1].add(contents, part)):
+            if (contents or part is not None) and (usage := add(contents, part)):
                 self._add_usage(usage)
 
     def _take_names(self, update: Any) -> None:
         if not self.messages or not self.messages[-1].goes_on_with(update):
-            self.messages.append(_Gathered(update))
+            self.messages.append(GatheredMessage(update))
         self.messages[-1].take_names(update)
         for name in _TAIL:
             if (value := getattr(update, name, None)) is not None:
@@ -247,9 +111,11 @@ class _Stream:
 
 _TAIL = "response_id", "agent_id", "created_at", "finish_reason"
 
+_NOTHING: Any = object()
+
 _said_of_it = attrgetter(
-    *("role", "message_id", "response_id", "author_name", "merge_mode", "created_at", "finish_reason"),
-    *("continuation_token", "additional_properties", "_operation_state"),
+    *("role", "message_id", "response_id", "author_name", "created_at", "finish_reason", "continuation_token"),
+    *("_operation_state", "additional_properties", "merge_mode"),
 )
 
 
@@ -335,7 +201,7 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
         New contents: one for each text, call and script. A script that the chunks say twice, as older clients ended
         it, is there once.
     """
-    gathered = _Gathered(AgentResponseUpdate(role="assistant"))
+    gathered = GatheredMessage(AgentResponseUpdate(role="assistant"))
     gathered.add(contents, None)
     for slot in gathered.slots:
         for _, joiner in slot.parts:
@@ -344,7 +210,7 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
     return tidy_contents([joiner.content() for slot in gathered.slots for _, joiner in slot.parts])
 
 
-def _finish(gathered: _Gathered, items: ItemReader) -> Message:
+def _finish(gathered: GatheredMessage, items: ItemReader) -> Message:
     contents: list[Content] = []
     for slot in gathered.ordered():
         mine = [joiner.content() for _, joiner in slot.parts]
@@ -354,7 +220,7 @@ def _finish(gathered: _Gathered, items: ItemReader) -> Message:
     )
 
 
-def _as_pieces(gathered: _Gathered) -> Iterator[AgentResponseUpdate]:
+def _as_pieces(gathered: GatheredMessage) -> Iterator[AgentResponseUpdate]:
     groups: list[tuple[ItemPart | None, list[Content]]] = []
     if gathered.replaces:
         groups.append((None, []))

@@ -117,14 +117,14 @@ class Text(_Joined):
 
     def add(self, content: Content) -> None:
         """Add a piece."""
-        text = content.text
+        mode = content.merge_mode
         properties = content.additional_properties
-        if content.merge_mode == "replace":
+        if mode is not None and mode == "replace":
             self._pieces = []
             self._add_common(content, incoming_wins=True)
         elif (properties and properties != self._last_properties) or content.annotations or content.status:
             self._add_common(content, incoming_wins=False)
-        if text is not None:
+        if (text := content.text) is not None:
             self._has_text = True
             self._pieces.append(text)
         if content.protected_data is not None:

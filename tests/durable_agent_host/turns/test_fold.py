@@ -294,6 +294,26 @@ def test_several_model_calls_of_a_turn_stay_apart():
     assert stored(fold_updates([*first, *second], provider).messages) == stored([messages[0], messages[2]])
 
 
+def test_what_any_update_says_of_the_response_is_kept():
+    """Names, times and properties that come with one update in a run of like ones are in the response."""
+    late = {
+        "agent_id": "a",
+        "created_at": "2026-01-01T00:00:00Z",
+        "finish_reason": "stop",
+        "message_id": "m",
+        "response_id": "r",
+        "author_name": "n",
+        "additional_properties": {"k": 1},
+    }
+    for name, value in late.items():
+        plain_updates = [AgentResponseUpdate(role="assistant", contents=[Content.from_text(x)]) for x in "abcd"]
+        setattr(plain_updates[2], name, value)
+        response = fold_updates(plain_updates, provider)
+        (message,) = response.messages
+        said = getattr(message if name in {"message_id", "author_name"} else response, name)
+        assert (message.text, said) == ("abcd", value)
+
+
 def test_no_updates_are_an_empty_response():
     """An agent that says nothing has a response without messages."""
     assert fold_updates([], provider).messages == []

@@ -8,9 +8,8 @@ parsed, and write messages that have such items as the API gave them out.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import groupby
-from operator import attrgetter
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Message
@@ -163,19 +162,22 @@ class OpenAIItems:
         if event.__class__ is ChatResponseUpdate:  # an agent's update holds the client's
             event = event.raw_representation
         try:
-            index, place_of = _PART_INDEX[event.type]
-            return _part(index, place_of(event))
-        except (AttributeError, KeyError, TypeError):
+            kind: Any = event.type
+            if kind in _EVENTS_OF_CONTENT:
+                return _CONTENT_PARTS[event.output_index, event.content_index]
+            if kind in _EVENTS_OF_SUMMARY:
+                return _SUMMARY_PARTS[event.output_index, event.summary_index]
+        except (AttributeError, TypeError):
             pass  # an event of another kind
         while type(event) in _UPDATES:
             event = event.raw_representation
-        kind: Any = getattr(event, "type", None)
+        kind = getattr(event, "type", None)
         place = getattr(event, "output_index", None)
         if not isinstance(kind, str) or not kind.startswith("response.") or not isinstance(place, int):
             return None
         if kind == "response.output_item.done":
             return ItemPart(place, item=plain_item(event.item))
-        return _part("", (place, 0))
+        return _ITEMS[place, 0]
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Complete the contents of one item, see `items.complete_item`.
@@ -193,24 +195,35 @@ class OpenAIItems:
 _UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 ITEMS: Final = OpenAIItems()
 
-_EVENTS_OF_PARTS: Final = {
-    "content_index": (
+_EVENTS_OF_CONTENT: Final = frozenset(
+    {
         *("response.output_text.delta", "response.output_text.done", "response.output_text.annotation.added"),
         *("response.content_part.added", "response.content_part.done"),
         *("response.refusal.delta", "response.refusal.done"),
         *("response.reasoning_text.delta", "response.reasoning_text.done"),
-    ),
-    "summary_index": ("response.reasoning_summary_text.delta", "response.reasoning_summary_text.done"),
-}
-_PART_INDEX: Final = {
-    kind: (index, attrgetter("output_index", index)) for index, kinds in _EVENTS_OF_PARTS.items() for kind in kinds
-}
-"""Event → the field that says which part of its item it is about, and what reads item and part."""
+    }
+)
+_EVENTS_OF_SUMMARY: Final = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_summary_text.done"})
 
 
-@lru_cache(maxsize=4096)
-def _part(index: str, place: tuple[int, int]) -> ItemPart:
-    return ItemPart(place[0], f"{index}:{place[1]}" if index else "")
+class _Parts(dict[tuple[int, int], ItemPart]):
+    """Item and part in it → the same object for every event about it, by which the fold knows that it goes on."""
+
+    def __init__(self, index: str) -> None:
+        super().__init__()
+        self._index = index
+
+    def __missing__(self, place: tuple[int, int]) -> ItemPart:
+        if len(self) >= _MOST_PARTS:
+            self.clear()
+        made = self[place] = ItemPart(place[0], f"{self._index}:{place[1]}" if self._index else "")
+        return made
+
+
+_MOST_PARTS: Final = 4096
+_ITEMS: Final = _Parts("")
+_CONTENT_PARTS: Final = _Parts("content_index")
+_SUMMARY_PARTS: Final = _Parts("summary_index")
 
 
 def plain_item(item: Any) -> dict[str, Any]:

@@ -1,0 +1,175 @@
+"""One message while its updates are gathered: slots of items and of what stands between them. Pure.
+
+See `fold` for the theory. A piece that goes on with the one before takes the short way in `GatheredMessage.add`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from agent_framework import Content
+
+from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
+from durable_agent_host.turns.pieces import JOINERS, Joiner, Whole
+
+
+class Slot:
+    """Contents of one item, or contents that stand between items."""
+
+    def __init__(self, place: int | None) -> None:
+        self.place = place
+        self.item: Mapping[str, Any] | None = None
+        self.parts: list[tuple[str, Joiner]] = []
+        self._by_part: dict[tuple[str, str], Joiner] = {}
+
+    def add(self, content: Content, part: str) -> Joiner | None:
+        """Add a content of the slot's item: of each type one for each part, except those that come whole.
+
+        Returns:
+            What joins the next content of its type and part, or None.
+        """
+        join = JOINERS.get(content.type)
+        if join is None:
+            self.parts.append((part, Whole(content)))
+            return None
+        key = content.type, part if content.type.startswith("text") else ""
+        known = self._by_part.get(key)
+        if known is not None:
+            known.add(content)
+            return known
+        made = self._by_part[key] = join(content)
+        self.parts.append((part, made))
+        return made
+
+
+class GatheredMessage:
+    """One message while it is gathered."""
+
+    def __init__(self, update: Any) -> None:
+        self.role = update.role or "assistant"
+        self.author_name: str | None = None
+        self.message_id: str | None = None
+        self.response_id: str | None = None
+        self.begins_with_id = bool(update.response_id)
+        self.replaces = False
+        self._restart()
+
+    def _restart(self) -> None:
+        self.slots: list[Slot] = []
+        self._by_place: dict[int, Slot] = {}
+        self._by_call: dict[tuple[str, str], Joiner] = {}
+        self._part: ItemPart | None = None
+        self._hot: Joiner | None = None
+
+    def goes_on_with(self, update: Any) -> bool:
+        """Tell whether an update is of this message, by the rule of the framework, and of the same model call."""
+        return not any(
+            mine and theirs and mine != theirs
+            for mine, theirs in (
+                (self.role, update.role),
+                (self.response_id, update.response_id),
+                (self.message_id, update.message_id),
+                (self.author_name, update.author_name),
+            )
+        )
+
+    def take_names(self, update: Any) -> None:
+        """Take what an update says of the message."""
+        self.author_name = update.author_name or self.author_name
+        self.message_id = update.message_id or self.message_id
+        self.response_id = update.response_id or self.response_id
+        if update.merge_mode == "replace":
+            self.replaces = True
+            self._restart()
+
+    def add(self, contents: Iterable[Content], part: ItemPart | None) -> Sequence[Content]:
+        """Add an update's contents; what goes on with the piece before takes the short way.
+
+        Returns:
+            The contents that tell of usage: they are no part of a message.
+        """
+        usage: Sequence[Content] = ()
+        if part is not self._part:
+            self._part, self._hot = part, None
+            if part is not None and part.place is not None:
+                slot = self._slot_of(part.place)
+                slot.item = part.item or slot.item
+        hot = self._hot
+        for content in contents:
+            kind = content.type
+            if (
+                hot is not None
+                and hot.type == kind
+                and (
+                    part is not None
+                    or (hot.is_plain and content.id is None and not content.additional_properties)
+                    or (not _is_stamped(content) and hot.joins(content))
+                )
+            ):
+                hot.add(content)
+            elif kind == "usage":
+                usage = [*usage, content]
+            elif part is not None and part.place is not None:
+                hot = self._slot_of(part.place).add(content, part.part)
+            else:
+                hot = self._add_loose(content, part)
+        self._hot = hot
+        return usage
+
+    def _slot_of(self, place: int) -> Slot:
+        slot = self._by_place.get(place)
+        if slot is None:
+            slot = self._by_place[place] = Slot(place)
+            self.slots.append(slot)
+        return slot
+
+    def _add_loose(self, content: Content, part: ItemPart | None) -> Joiner | None:
+        if (told := self._told_before(content)) is not None:
+            told.add(content)
+            return None
+        if not self.slots or self.slots[-1].place is not None:
+            self.slots.append(Slot(None))
+        parts = self.slots[-1].parts
+        join = None if part is not None or _is_stamped(content) else JOINERS.get(content.type)
+        if join is None:
+            parts.append(("", Whole(content)))
+            return None
+        key = _call_key(content)
+        known = self._by_call.get(key) if key else parts[-1][1] if parts and parts[-1][1].type == content.type else None
+        if known is None or not known.joins(content):
+            known = join(content)
+            parts.append(("", known))
+            if key:
+                self._by_call[key] = known
+        else:
+            known.add(content)
+        return known if key is None and content.type != "function_call" else None
+
+    def _told_before(self, content: Content) -> Joiner | None:
+        """Find the call that the framework tells of again at the end of a run, since the app only declares its tool."""
+        if content.type != "function_call" or content.arguments or not content.user_input_request:
+            return None
+        calls = (joiner for slot in self.slots for _, joiner in slot.parts if joiner.type == "function_call")
+        return next((call for call in calls if call.joins(content)), None)
+
+    def ordered(self) -> Iterator[Slot]:
+        """Give the slots, those of items in the order of the output."""
+        placed = iter(sorted(self._by_place.values(), key=lambda slot: cast("int", slot.place)))
+        for slot in self.slots:
+            yield slot if slot.place is None else next(placed)
+
+
+def _is_stamped(content: Content) -> bool:
+    properties = content.additional_properties
+    return bool(properties) and (STAMP in properties or PART_OF in properties)
+
+
+def _call_key(content: Content) -> tuple[str, str] | None:
+    if content.type.startswith("text"):
+        return None
+    call_id = content.call_id
+    if not call_id and content.type != "function_call":
+        nested: Any = content.additional_properties.get("openai")
+        call_id = cast("Mapping[str, Any]", nested).get("item_id") if isinstance(nested, Mapping) else None
+        call_id = call_id or content.additional_properties.get("item_id")
+    name = content.id or call_id  # calls that the client numbers itself may share a call id
+    return (content.type, f"{bool(content.id)}{name}") if name else None
