@@ -9,12 +9,13 @@ square of the length before says, it is left out ("-"). "calls" are calls of too
 Times are the processor's, both sides being one thread, so that they hold on a busy machine.
 
 Bytes, for each recorded stream: ``streamed`` is the JSON of the events, ``updates`` what the updates' contents take as
-they are encoded, ``stored`` the encoded contents of the fold, ``final`` the compact contents of the provider's own
+they are encoded, ``stored`` what the contents of the fold add to the entry that the session stores, ``final`` the compact contents of the provider's own
 final response: the framework's dictionaries of what the client parses without a stream, completed by the same items.
 All is compact UTF-8 JSON.
 """
 
 import argparse
+import copy
 import gc
 import json
 import math
@@ -25,18 +26,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent_framework import AgentResponse, AgentResponseUpdate, Message
+from agent_framework import AgentResponse, AgentResponseUpdate
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from durable_agent_host.codec.content import encode_content
-from durable_agent_host.codec.message import encode_message
-from durable_agent_host.codec.packing import pack_entry
+from durable_agent_host.codec.message import encode_response_entry
 from durable_agent_host.providers import openai as provider
 from durable_agent_host.turns.fold import fold_updates
 from tests.durable_agent_host.streams import FOLDER, parsed_whole, recorded, updates_of
 
 BASE = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": []}
+TIME = "2026-01-01T00:00:00+00:00"
 
 
 def text_events(chunks: int) -> list[dict[str, Any]]:
@@ -153,12 +154,14 @@ def plain(value: Any) -> Any:
     return [plain(one) for one in value] if isinstance(value, list) else value
 
 
-def stored_bytes(messages: list[Message]) -> int:
-    """Count what the contents of a response take where they are stored, as part of an entry."""
-    wires: Any = [encode_message(message, created_at=None) for message in messages]
-    entry: Any = {"$type": "response", "correlationId": "", "createdAt": "", "messages": wires}
-    bare = entry | {"messages": [wire | {"contents": []} for wire in wires]}
-    return size(pack_entry(entry)) - size(pack_entry(bare))
+def stored_bytes(response: AgentResponse[Any]) -> int:
+    """Count what the contents of a response take where they are stored: their entry, but for an entry without them."""
+    bare = copy.copy(response)
+    bare.messages = [copy.copy(message) for message in response.messages]
+    for message in bare.messages:
+        message.contents = []
+    whole, empty = (size(encode_response_entry("turn", one, created_at=TIME)) for one in (response, bare))
+    return whole - empty
 
 
 def weigh_streams() -> None:
@@ -174,7 +177,7 @@ def weigh_streams() -> None:
         row = [
             size(stream.events),
             sum(size([encode_content(content) for content in update.contents]) for update in updates),
-            stored_bytes(fold_updates(updates, provider).messages),
+            stored_bytes(fold_updates(updates, provider)),
             size(final),
         ]
         totals = [a + b for a, b in zip(totals, row, strict=True)]
