@@ -9,9 +9,9 @@ square of the length before says, it is left out ("-"). "calls" are calls of too
 Times are the processor's, both sides being one thread, so that they hold on a busy machine.
 
 Bytes, for each recorded stream: ``streamed`` is the JSON of the events, ``updates`` what the updates' contents take as
-they are encoded, ``stored`` what the contents of the fold add to the entry that the session stores, ``final`` the compact contents of the provider's own
-final response: the framework's dictionaries of what the client parses without a stream, completed by the same items.
-All is compact UTF-8 JSON.
+they are encoded, ``stored`` what the contents of the fold add to the entry that the session stores, ``final`` the
+compact contents of the provider's own final response: the framework's dictionaries of what the client parses without a
+stream, completed by the same items. All is compact UTF-8 JSON.
 """
 
 import argparse
