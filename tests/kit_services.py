@@ -103,6 +103,25 @@ def redis(folder: Path, port: int | None = None) -> Iterator[int]:
         yield port
 
 
+@contextlib.contextmanager
+def turn_log_of(kind: str, folder: Path) -> Iterator[dict[str, str]]:
+    """Run what a store of turn logs needs; gives the environment by which a host keeps its turn logs there.
+
+    Args:
+        kind: ``sqlite`` for the embedded host's own, ``redis`` or ``blob``.
+        folder: for what the server writes.
+    """
+    match kind:
+        case "redis":
+            with redis(folder) as port:
+                yield {"DURABLE_AGENT_HOST_TURN_LOG": f"redis://127.0.0.1:{port}/0"}
+        case "blob":
+            with azurite(folder) as port:
+                yield {"DURABLE_AGENT_HOST_TURN_LOG": "blob", "AzureWebJobsStorage": azurite_connection(port)}
+        case _:
+            yield {}
+
+
 class _InThread:
     """A server of ours with a loop in a thread of its own."""
 

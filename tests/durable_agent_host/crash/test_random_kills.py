@@ -1,7 +1,8 @@
 """The host killed at random under load, again and again: every client gets its answer, nothing happens twice.
 
-The long run is ``KILLS=300 pytest tests/durable_agent_host/crash/test_random_kills.py -s``; ``SEED`` repeats the
-moments of an earlier run, as far as a machine does the same thing twice.
+That is so whichever store has the turn log. The long run of one of them is
+``KILLS=300 pytest tests/durable_agent_host/crash/test_random_kills.py -s -k redis``; ``SEED`` repeats the moments of an
+earlier run, as far as a machine does the same thing twice.
 """
 
 import itertools
@@ -9,6 +10,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,28 +20,32 @@ from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, chec
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel
+from tests.kit_services import turn_log_of
 
-KILLS = int(os.environ.get("KILLS", "25"))
+KILLS = {
+    kind: int(os.environ.get("KILLS") or by_default) for kind, by_default in (("sqlite", 25), ("redis", 8), ("blob", 8))
+}
+"""By the store of the turn log; engine and sessions are in SQLite always, so the others need fewer."""
 SESSIONS = 8
 LONGEST_LIFE_SECONDS = 1.2
 """From when the host is ready. Every fifth is killed before: so soon after its process began."""
 SHORT_LIFE_CHANCE = 0.2
 
 
-def keep_playing(site: Site, first: int, stop: threading.Event) -> list[Case]:
-    """Hold one session after the other, in all scenarios, until it is enough."""
+def keep_playing(site: Site, numbers: Iterator[int], stop: threading.Event) -> list[Case]:
+    """Hold one session after the other until it is enough, and all scenarios have had their turn."""
     names = list(SCENARIOS)
     cases: list[Case] = []
-    for number in itertools.count(first):
-        if stop.is_set():
+    for number in numbers:
+        if stop.is_set() and number >= len(names):
             return cases
         cases.append(Case(site, names[number % len(names)]).run())
     return cases
 
 
-def kill_at_random(site: Site, chooser: random.Random, players: list[Future[list[Case]]]) -> None:
+def kill_at_random(site: Site, kills: int, chooser: random.Random, players: list[Future[list[Case]]]) -> None:
     """Kill the host at random moments of its life; stop early when a client has failed."""
-    while len(site.kills) < KILLS:
+    while len(site.kills) < kills:
         time.sleep(chooser.uniform(0, LONGEST_LIFE_SECONDS))
         if any(player.done() for player in players):
             return  # a client has failed
@@ -47,17 +53,26 @@ def kill_at_random(site: Site, chooser: random.Random, players: list[Future[list
         site.kill(next_life_seconds=chooser.uniform(0, LONGEST_LIFE_SECONDS) if short else None)
 
 
-@pytest.mark.timeout(120 + 12 * KILLS)
-def test_random_kills_under_load(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
+@pytest.mark.timeout(120 + 12 * max(KILLS.values()))
+@pytest.mark.parametrize("kind", KILLS)
+def test_random_kills_under_load(
+    kind: str, practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path
+):
     """Eight sessions at once, in all scenarios, on a host that is killed again and again: all is as undisturbed."""
-    seed = int(os.environ.get("SEED") or random.randrange(2**32))
-    site, stop = Site(tmp_path, practice_model), threading.Event()
+    with turn_log_of(kind, tmp_path) as env:
+        kill_under_load(Site(tmp_path, practice_model, env=env), KILLS[kind], undisturbed)
+
+
+def kill_under_load(site: Site, kills: int, undisturbed: dict[str, Told]) -> None:
+    """Play and kill at the same time, then look at what has come of it all."""
+    seed, stop = int(os.environ.get("SEED") or random.randrange(2**32)), threading.Event()
     figures = Figures()
     try:
         with ThreadPoolExecutor(SESSIONS) as pool:
-            players = [pool.submit(keep_playing, site, first, stop) for first in range(SESSIONS)]
+            numbers = itertools.count()
+            players = [pool.submit(keep_playing, site, numbers, stop) for _ in range(SESSIONS)]
             try:
-                kill_at_random(site, random.Random(seed), players)
+                kill_at_random(site, kills, random.Random(seed), players)
             finally:
                 stop.set()
         cases = [case for player in players for case in player.result()]
@@ -74,5 +89,5 @@ def test_random_kills_under_load(practice_model: PracticeModel, undisturbed: dic
     finally:
         site.close()
     print(figures)
-    assert len(site.kills) >= KILLS
+    assert len(site.kills) >= kills
     assert {case.name for case in cases} == set(SCENARIOS)
