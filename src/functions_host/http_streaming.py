@@ -2,16 +2,18 @@
 
 On Azure the worker runs a web server with one route for everything, the host forwards each raw request to
 it, and the invocation adds the route parameters (spec section 2.5). Here that web app is called in place:
-its ASGI messages cross from the server's event loop to the app's and back, one at a time, so nothing is
-buffered, a slow reader slows the function's generator, and a caller who leaves is noticed by it.
+its ASGI messages cross from the server's event loop to the app's and back. Little is buffered, so a slow
+reader slows the function's generator, and a caller who leaves is noticed by it.
 """
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ from functions_host.invoke import Datum
 
 _logger = logging.getLogger(__name__)
 _CALL = "functions_host.call"
+_AHEAD_BYTES = 64 * 1024
 INACTIVITY_SECONDS = 240.0  # the limit of the Functions host
 
 
@@ -95,10 +98,11 @@ class LoopBridge:
         self._app = app
         self._loop = loop
         self._limit = inactivity_seconds
+        self._post = _Post(loop)
 
     async def forward(self, call: StreamingCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand one request to the app, and its response back as it comes."""
-        exchange = _Exchange(asyncio.get_running_loop(), receive, send)
+        exchange = _Exchange(self._post, receive, send)
         marked = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
         running = asyncio.run_coroutine_threadsafe(self._run(call, marked, exchange), self._loop)
         answered = asyncio.wrap_future(running)
@@ -107,6 +111,7 @@ class LoopBridge:
                 if (await asyncio.wait({answered}, timeout=left))[0]:
                     return
         finally:
+            exchange.close()
             running.cancel()  # nothing, when it is done
         _logger.error("Function %r moved nothing for %g s; its request is given up.", call.function.name, self._limit)
         if not exchange.started:
@@ -115,37 +120,163 @@ class LoopBridge:
 
     async def _run(self, call: StreamingCall, scope: Scope, exchange: "_Exchange") -> None:
         try:
-            await self._app(scope, exchange.receive, exchange.send)
+            try:
+                await self._app(scope, exchange.receive, exchange.send)
+            finally:
+                await exchange.drain()
         except Exception:  # the edge: the caller has its 500, or a cut connection; the log has the reason
             _logger.exception("Function %r failed", call.function.name)
 
 
-class _Exchange:
-    """One request's messages between two loops, and when the last of them moved."""
+class _Post:
+    """Carries messages of all responses from the app's loop to the server's, those of one moment together."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, receive: Receive, send: Send) -> None:
-        self._loop = loop
-        self._receive = receive
-        self._send = send
+    def __init__(self, app_loop: asyncio.AbstractEventLoop) -> None:
+        self.app_loop = app_loop
+        self._outgoing: dict[asyncio.AbstractEventLoop, set[_Exchange]] = {}
+
+    def send(self, exchange: "_Exchange") -> None:
+        """Have an exchange's new messages sent; called on the app's loop."""
+        if not self._outgoing:
+            self.app_loop.call_soon(self._hand_over)
+        self._outgoing.setdefault(exchange.loop, set()).add(exchange)
+
+    def _hand_over(self) -> None:
+        outgoing, self._outgoing = self._outgoing, {}
+        for loop, exchanges in outgoing.items():
+            loop.call_soon_threadsafe(self._deliver, exchanges)
+
+    def _deliver(self, exchanges: "Iterable[_Exchange]") -> None:
+        """Send what has come, on the server's loop; then wake the senders that wait for room, all at once."""
+        for exchange in exchanges:
+            exchange.deliver()
+        self.wake([exchange for exchange in exchanges if exchange.has_room])
+
+    def wake(self, senders: "Sequence[_Exchange]") -> None:
+        """Let senders go on that wait; called on the server's loop."""
+        if senders:
+            with contextlib.suppress(RuntimeError):  # the app's loop has ended
+                self.app_loop.call_soon_threadsafe(_go_on, senders)
+
+
+def _go_on(senders: "Sequence[_Exchange]") -> None:
+    for exchange in senders:
+        exchange.go_on()
+
+
+class _Exchange:
+    """One request's messages between two loops, and when the last of them moved.
+
+    A function may be ahead of its caller by `_AHEAD_BYTES`; then it waits. What it sends in one moment goes together.
+    """
+
+    def __init__(self, post: _Post, receive: Receive, send: Send) -> None:
+        self.loop = asyncio.get_running_loop()
         self.started = False
         self.last_moved = time.monotonic()
+        self._post = post
+        self._receive = receive
+        self._send = send
+        self._messages: deque[Message] = deque()
+        self._put = 0  # counted on the app's loop, as `_size_of` counts
+        self._sent = 0  # counted on the server's loop
+        self._sending: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._allowed = 0
+        self._is_closed = False
 
     async def receive(self) -> Message:
         """Take the next message of the request; called on the app's loop."""
-        return await self._there(self._receive)
+
+        async def step() -> Message:
+            return await self._receive()
+
+        message = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), self.loop))
+        self.last_moved = time.monotonic()
+        return message
 
     async def send(self, message: Message) -> None:
         """Hand a message of the response on; called on the app's loop."""
         self.started = True
-        await self._there(lambda: self._send(message))
+        self._put += _size_of(message)
+        self._messages.append(message)
+        self._post.send(self)
+        if self._put - self._sent > _AHEAD_BYTES or self._error is not None:
+            await self._wait(_AHEAD_BYTES)
 
-    async def _there(self, step: Callable[[], Awaitable[Any]]) -> Any:
-        async def run() -> Any:
-            return await step()
+    async def drain(self) -> None:
+        """Wait until all is sent; called on the app's loop."""
+        await self._wait(0)
 
-        result = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
+    async def _wait(self, allowed: int) -> None:
+        self._allowed = allowed
+        while self._error is None and not self._is_closed and self._put - self._sent > allowed:
+            self._waiter = self._post.app_loop.create_future()
+            if self.has_room:  # since the first look
+                break
+            await self._waiter
+        self._waiter = None
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the sender waits, and need not any more."""
+        done = self._error is not None or self._is_closed or self._put - self._sent <= self._allowed
+        return self._waiter is not None and done
+
+    def go_on(self) -> None:
+        """Wake the sender; called on the app's loop."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def deliver(self) -> None:
+        """Send what has come, unless the caller's connection is full; called on the server's loop."""
+        while self._sending is None and self._messages and not self._is_closed:
+            message, size = self._next()
+            step = asyncio.Task(self._step(message, size), loop=self.loop, eager_start=True)
+            if not step.done():
+                self._sending = step
+                step.add_done_callback(self._resume)
+
+    def close(self) -> None:
+        """Send nothing more, and let nobody wait; called on the server's loop."""
+        self._is_closed = True
+        if self._sending is not None:
+            self._sending.cancel()
+        self._post.wake([self])
+
+    def _next(self) -> tuple[Message, int]:
+        """Take the next message; bodies that stand in line go together."""
+        message = self._messages.popleft()
+        size = _size_of(message)
+        bodies = [message.get("body", b"")]
+        while message.get("more_body") and self._messages:
+            message = self._messages.popleft()
+            size += _size_of(message)
+            bodies.append(message.get("body", b""))
+        return message if len(bodies) == 1 else {**message, "body": b"".join(bodies)}, size
+
+    async def _step(self, message: Message, size: int) -> None:
+        try:
+            await self._send(message)
+        except Exception as error:  # noqa: BLE001 - the sender gets it
+            self._error = error
+        self._sent += size
         self.last_moved = time.monotonic()
-        return result
+
+    def _resume(self, step: asyncio.Task[None]) -> None:
+        self._sending = None
+        if step.cancelled():
+            return
+        self.deliver()
+        if self.has_room:
+            self._post.wake([self])
+
+
+def _size_of(message: Message) -> int:
+    return 1 + len(message.get("body", b""))
 
 
 def _invocation_header() -> tuple[bytes, bytes]:

@@ -5,6 +5,7 @@ The two halves of a pair that stand next to each other come back as their charac
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from durable_agent_host.errors import LogError
@@ -12,6 +13,7 @@ from durable_agent_host.model.log_entry import LogEntry
 
 _KIND: Final = "kind"
 _DATA: Final = "data"
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode_log_entry(entry: LogEntry) -> str:
@@ -29,11 +31,28 @@ def encode_log_entry(entry: LogEntry) -> str:
         LogError: the data has a value that JSON cannot hold.
     """
     try:
-        return json.dumps({_KIND: entry.kind, _DATA: entry.data}, separators=(",", ":"))
+        return encode_compact({_KIND: entry.kind, _DATA: entry.data})
     except (TypeError, ValueError, RecursionError) as error:
         raise LogError(
             f"an entry of kind {entry.kind!r} cannot be stored ({error}): give data that JSON can hold"
         ) from error
+
+
+def encode_compact(data: Mapping[str, Any]) -> str:
+    """Write JSON without blanks, in ASCII.
+
+    Guarantee: pure.
+
+    Args:
+        data: what JSON can hold.
+
+    Returns:
+        One line.
+
+    Raises:
+        TypeError, ValueError, RecursionError: it has a value that JSON cannot hold.
+    """
+    return _ENCODER.encode(data)
 
 
 def decode_log_entry(line: str | bytes) -> LogEntry:

@@ -27,6 +27,7 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest, TurnSt
 FIRST_LOOK_SECONDS = 0.05
 SLOWEST_LOOK_SECONDS = 1.0
 AFTER_HINT_SECONDS = 0.001
+AFTER_RUN_SECONDS = 0.05
 
 
 class TurnClient:
@@ -128,12 +129,14 @@ class TurnClient:
         return turn if (turn.request.agent, turn.request.session_id) == (agent, session_id) else None
 
     def hint(self, turn_id: str) -> None:
-        """Tell the waiters of this process that a turn is about to end.
+        """Tell the waiters of this process that the agent is done with a turn.
+
+        Its orchestration tells them itself when it ends in this process; it may run in another one.
 
         Args:
             turn_id: which turn; a wrong hint costs some looks.
         """
-        self._wakeups.notify(turn_id)
+        asyncio.get_running_loop().call_later(AFTER_RUN_SECONDS, self._wakeups.notify, turn_id)
 
     async def wait(
         self,
@@ -141,6 +144,7 @@ class TurnClient:
         *,
         seconds: float,
         or_people: bool = False,
+        first_look_seconds: float = FIRST_LOOK_SECONDS,
         slowest_look_seconds: float = SLOWEST_LOOK_SECONDS,
     ) -> Turn:
         """Wait until a turn has ended.
@@ -152,6 +156,7 @@ class TurnClient:
             turn_id: which turn.
             seconds: how long at the most.
             or_people: come back also when the turn waits for a person.
+            first_look_seconds: after how long it looks for the first time without a hint.
             slowest_look_seconds: how seldom it looks in the end.
 
         Returns:
@@ -164,6 +169,7 @@ class TurnClient:
             turn_id,
             lambda turn: turn.outcome is not None or (or_people and bool(turn.pending)),
             seconds=seconds,
+            first_look_seconds=first_look_seconds,
             slowest_look_seconds=slowest_look_seconds,
         )
         if turn is None:
@@ -228,10 +234,11 @@ class TurnClient:
         is_enough: Callable[[Turn], bool],
         *,
         seconds: float,
+        first_look_seconds: float = FIRST_LOOK_SECONDS,
         slowest_look_seconds: float = SLOWEST_LOOK_SECONDS,
     ) -> Turn | None:
         deadline = time.monotonic() + seconds
-        pause = FIRST_LOOK_SECONDS
+        pause = first_look_seconds
         with self._wakeups.waiter(turn_id) as hint:
             while (left := deadline - time.monotonic()) > 0:
                 try:

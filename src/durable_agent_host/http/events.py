@@ -21,14 +21,17 @@ from durable_agent_host.http.views import terminal_event
 from durable_agent_host.log.log import TurnLog
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 
 PAGE_BYTES: Final = 64 * 1024
 FIRST_SIGN_SECONDS: Final = 1.0
 """How long the status of an answer waits for a sign of the turn: a refusal is a status, and not an event."""
 
 _LONG_WAIT_SECONDS: Final = 60.0
-_SLOWEST_LOOK_SECONDS: Final = 5.0
+_FIRST_LOOK_SECONDS: Final = 2.0
+_SLOWEST_LOOK_SECONDS: Final = 10.0
+"""The orchestration and the log tell of nearly every end; only an operator's has to be looked for."""
+_KEPT_CHARACTERS: Final = 64 * 1024
 
 
 class EventStream(StreamingResponse):
@@ -112,9 +115,11 @@ async def follow_turn(
     yield OPENING
     end = asyncio.create_task(_ended(client, request, has_ended=has_ended))
     try:
-        async with _closing(log.follow(log_id, first_offset, max_bytes=PAGE_BYTES)) as pages:
-            async for page in _beating(pages, end, heartbeat_seconds):
-                if page is None:
+        async with _closing(
+            log.follow(log_id, first_offset, max_bytes=PAGE_BYTES, idle_seconds=heartbeat_seconds, until=end)
+        ) as pages:
+            async for page in pages:
+                if not page.records:
                     yield HEARTBEAT
                     continue
                 offset = page.next_offset
@@ -124,56 +129,38 @@ async def follow_turn(
                     yield told
         if not end.done():
             return
-        end.result()
+        turn = end.result()
         while (page := await log.read(log_id, offset, max_bytes=PAGE_BYTES)).records:
             offset = page.next_offset
             if told := _encode_page(page):
                 yield told
         if offset == first_offset > 0 and not (await log.read(log_id, offset - 1, max_bytes=1)).records:
             offset -= 1  # the client has the terminal event, or more than there is
-        yield encode_event(*await _terminal_event(client, request), offset)
+        yield encode_event(*await _terminal_event(client, request, turn), offset)
     finally:
         await _cancel(end)
 
 
-async def _beating(
-    pages: AsyncGenerator[LogPage], end: asyncio.Task[None], heartbeat_seconds: float
-) -> AsyncGenerator[LogPage | None]:
-    """Give pages until the end is known or the log is closed, and None when nothing came for a while."""
-    following = asyncio.ensure_future(anext(pages, None))
-    try:
-        while True:
-            done, _ = await asyncio.wait(
-                {following, end}, timeout=heartbeat_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            if following in done:
-                page = following.result()
-                if page is None:
-                    return
-                yield page
-                following = asyncio.ensure_future(anext(pages, None))
-            elif end in done:
-                return
-            else:
-                yield None
-    finally:
-        await _cancel(following)
+async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
+    """Wait until the turn has ended or is not there any more; gives a turn whose answer is short.
 
-
-async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> None:
-    """Wait until the turn has ended or is not there any more. The outcome is read when its time comes.
-
-    A reader that is slow keeps no answer in memory, which can be large.
+    A reader that is slow keeps no long answer in memory: that is read when its time comes.
     """
     while not has_ended:
         with suppress(TurnTimedOutError):
-            await client.wait(request.turn_id, seconds=_LONG_WAIT_SECONDS, slowest_look_seconds=_SLOWEST_LOOK_SECONDS)
-            return
+            turn = await client.wait(
+                request.turn_id,
+                seconds=_LONG_WAIT_SECONDS,
+                first_look_seconds=_FIRST_LOOK_SECONDS,
+                slowest_look_seconds=_SLOWEST_LOOK_SECONDS,
+            )
+            return turn if turn.outcome and len(turn.outcome.text) <= _KEPT_CHARACTERS else None
         has_ended = await client.find(request.agent, request.session_id, request.turn_id) is None
+    return None
 
 
-async def _terminal_event(client: TurnClient, request: TurnRequest) -> tuple[str, dict[str, Any]]:
-    turn = await client.find(request.agent, request.session_id, request.turn_id)
+async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn | None) -> tuple[str, dict[str, Any]]:
+    turn = turn or await client.find(request.agent, request.session_id, request.turn_id)
     if turn is None or turn.outcome is None:
         gone = {"type": "TurnError", "message": "the turn is not there any more: its session was deleted or reset"}
         return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=gone))

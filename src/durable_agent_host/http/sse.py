@@ -3,10 +3,10 @@
 Source: the section "Server-sent events" of the HTML standard.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.errors import RequestError
 
 CONTENT_TYPE: Final = "text/event-stream"
@@ -19,10 +19,13 @@ STREAM_HEADERS: Final[Mapping[str, str]] = {
 }
 """What keeps proxies and browsers from holding a stream back."""
 
-OPENING: Final = f"retry: {RETRY_MILLISECONDS}\n: the events of a turn\n\n".encode()
-"""The first bytes, so that proxies pass the answer on, and how soon a client that was cut off comes back."""
+OPENING: Final = f"retry: {RETRY_MILLISECONDS}\n: the events of a turn\n".encode()
+"""The first bytes, so that proxies pass the answer on, and how soon a client that was cut off comes back.
 
-HEARTBEAT: Final = b": still here\n\n"
+No empty line ends them, nor a heartbeat: some clients, httpx-sse and those of its kin, make an empty event of it.
+"""
+
+HEARTBEAT: Final = b": still here\n"
 
 
 def encode_event(name: str, data: Mapping[str, Any], offset: int) -> bytes:
@@ -38,7 +41,7 @@ def encode_event(name: str, data: Mapping[str, Any], offset: int) -> bytes:
     Returns:
         The event with the empty line that ends it.
     """
-    return f"id: {offset}\nevent: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+    return f"id: {offset}\nevent: {name}\ndata: {encode_compact(data)}\n\n".encode()
 
 
 def accepts_events(accept: str) -> bool:

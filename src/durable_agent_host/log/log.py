@@ -1,7 +1,8 @@
 """The turn log's protocol. Its implementations are in `durable_agent_host.stores`."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from durable_agent_host.model.log_entry import LogEntry, LogPage
 
@@ -67,16 +68,27 @@ class TurnLog(Protocol):
         """
         ...
 
-    def follow(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> AsyncIterator[LogPage]:
+    def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncIterator[LogPage]:
         """Read what is there and what will be, until the caller stops.
 
         Args:
             log_id: which log; it may begin to exist later.
             from_offset: as in `read`.
             max_bytes: as in `read`.
+            idle_seconds: after so long without a record the caller gets an empty page; None: it waits.
+            until: of the caller's loop; when it is done, the caller gets nothing more, even if there is more to read.
 
         Yields:
-            Pages with at least one record. A slow caller gets larger pages; nothing is kept for it in memory.
+            Pages with at least one record, but for silence. A slow caller gets larger pages; nothing is kept for it in
+            memory.
         """
         ...
 

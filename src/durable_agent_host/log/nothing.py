@@ -1,6 +1,8 @@
 """A turn log that keeps nothing, for turns whose app has no store: they run, and a crash runs them again."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from durable_agent_host.log.log import INTERVAL_SECONDS, MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import LogEntry, LogPage
@@ -27,10 +29,16 @@ class NoTurnLog:
         return LogPage((), from_offset)
 
     async def follow(
-        self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
     ) -> AsyncIterator[LogPage]:
         """Find nothing, and never will."""
-        del log_id, from_offset, max_bytes
+        del log_id, from_offset, max_bytes, idle_seconds, until
         for page in ():
             yield page
 

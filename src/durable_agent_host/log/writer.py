@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from durable_agent_host.log.log import INTERVAL_SECONDS, TurnLog
+from durable_agent_host.log.ticks import ticks_of
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 
 BATCH_BYTES: Final = 16 * 1024
@@ -52,10 +53,13 @@ class TurnLogWriter:
         self._waiting: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
         self._bytes = 0
         self._is_urgent = False
-        self._due = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._ticks = ticks_of(self._loop)
         self._written = asyncio.Event()
         self._written_at = float("-inf")
+        self._is_writing = False
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
 
     async def put(self, event: str, data: Mapping[str, Any]) -> None:
@@ -103,10 +107,10 @@ class TurnLogWriter:
             FencedError: a later attempt has begun; this one has to stop.
             LogError: the store failed for good.
         """
-        if self._waiting and self._error is None:
+        while self._error is None and (self._waiting or self._is_writing):
             self._hurry()
-        while self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
+            if self._task is not None:
+                await asyncio.wait([self._task])
         self._check()
 
     async def close(self) -> None:
@@ -117,41 +121,54 @@ class TurnLogWriter:
         self._check()
         self._waiting.append((entry, None))
         self._bytes += size_bytes
-        if self._bytes >= self._batch_bytes:
-            self._due.set()
         self._wake()
 
     def _hurry(self) -> None:
         self._is_urgent = True
-        self._due.set()
         self._wake()
 
     def _wake(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._write_all(), name=f"turn-log {self._log_id}")
+        """See to it that what waits is written: now when it is urgent or much, else when its time comes."""
+        if self._is_writing or not self._waiting:
+            return
+        if self._is_urgent or self._bytes >= self._batch_bytes:
+            self._begin()
+        elif self._timer is None:
+            due = self._ticks.due(max(self._loop.time(), self._written_at + self._interval_seconds))
+            self._timer = self._loop.call_at(due, self._on_time, due)
+
+    def _on_time(self, due: float) -> None:
+        self._timer = None
+        if self._waiting and not self._is_writing:
+            self._ticks.passed(due, self._loop.time())
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_writing = True
+        self._task = self._loop.create_task(self._write_all(), name=f"turn-log {self._log_id}")
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
 
     async def _write_all(self) -> None:
-        """Write batches until nothing waits. The first failure that the store does not mend ends the writer."""
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            rest = self._written_at + self._interval_seconds - loop.time()
-            if rest > 0 and not self._is_urgent and self._bytes < self._batch_bytes:
-                self._due.clear()
-                try:
-                    async with asyncio.timeout(rest):
-                        await self._due.wait()
-                except TimeoutError:
-                    pass
-            batch, self._waiting = self._waiting, []
-            size_bytes, self._is_urgent = self._bytes, False
-            self._written_at = loop.time()
-            await self._write(batch)
-            self._bytes = 0 if self._error else self._bytes - size_bytes
-            self._written.set()
+        """Write what waits, and more when that is urgent. The first failure that the store does not mend is the end."""
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                size_bytes, self._is_urgent = self._bytes, False
+                self._written_at = self._loop.time()
+                await self._write(batch)
+                self._bytes = 0 if self._error else self._bytes - size_bytes
+                self._written.set()
+                if not self._is_urgent and self._bytes < self._batch_bytes:
+                    break
+        finally:
+            self._is_writing = False
+        self._wake()
 
     async def _write(self, batch: Sequence[tuple[LogEntry, asyncio.Future[int] | None]]) -> None:
         entries, promises = _merge(batch)
@@ -185,6 +202,9 @@ def _merge(
     batch: Sequence[tuple[LogEntry, asyncio.Future[int] | None]],
 ) -> tuple[list[LogEntry], list[tuple[asyncio.Future[int], int]]]:
     """Join neighbouring deltas of the same thing. Gives the entries, and for each promise the index of its entry."""
+    if len(batch) == 1:
+        [(entry, durable)] = batch
+        return [entry], [] if durable is None else [(durable, 0)]
     entries: list[LogEntry] = []
     promises: list[tuple[asyncio.Future[int], int]] = []
     texts: list[str] = []

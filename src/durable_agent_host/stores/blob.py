@@ -179,9 +179,17 @@ class BlobTurnLog:
 
         return await self._loop.run(work())
 
-    def follow(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> AsyncGenerator[LogPage]:
+    def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
         """Read what is there and what will be; see the protocol."""
-        return self._arrivals.follow(self, log_id, from_offset, max_bytes)
+        return self._arrivals.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Delete the parts of which nothing is to be kept; see the protocol."""

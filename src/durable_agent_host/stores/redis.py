@@ -151,12 +151,20 @@ class RedisTurnLog:
         return await self._loop.run(work())
 
     async def follow(
-        self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read what is there and what will be; see the protocol."""
         await self._loop.run(self._listen_to(log_id))
         try:
-            async with aclosing(self._arrivals.follow(self, log_id, from_offset, max_bytes)) as pages:
+            async with aclosing(
+                self._arrivals.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+            ) as pages:
                 async for page in pages:
                     yield page
         finally:

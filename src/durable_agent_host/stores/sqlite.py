@@ -11,12 +11,14 @@ because it is locked or its disk is full, makes writers wait.
 """
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,12 +40,13 @@ type _Work = Callable[[sqlite3.Connection], _Result]
 
 
 class _Job:
-    """One write that waits for the writer's thread."""
+    """One write that waits for the writer's thread; made in the loop that waits for it."""
 
     def __init__(self, work: _Work, size_bytes: int) -> None:
         self.work = work
         self.size_bytes = size_bytes
-        self.future: Future[Any] = Future()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
         self.result: _Result = (None, None)
         self.refusal: Exception | None = None
 
@@ -55,11 +58,12 @@ class _Job:
             self.refusal = error
 
     def settle(self) -> None:
-        if self.future.set_running_or_notify_cancel():
-            if self.refusal is not None:
-                self.future.set_exception(self.refusal)
-            else:
-                self.future.set_result(self.result[0])
+        if self.future.done():  # the waiter has gone
+            return
+        if self.refusal is not None:
+            self.future.set_exception(self.refusal)
+        else:
+            self.future.set_result(self.result[0])
 
 
 class SqliteTurnLog:
@@ -113,19 +117,17 @@ class SqliteTurnLog:
 
         def work(connection: sqlite3.Connection) -> _Result:
             found = connection.execute(
-                "SELECT id, attempt, next_offset FROM logs WHERE log_id = ?", (log_id,)
+                "UPDATE logs SET next_offset = next_offset + ?, appended_at = ? WHERE log_id = ? AND attempt = ? "
+                "RETURNING id, next_offset",
+                (len(lines), time.time(), log_id, attempt),
             ).fetchone()
-            key, current, first = found or (0, 0, 0)
-            if current != attempt:
-                raise FencedError(
-                    f"attempt {attempt} of the turn log {log_id} may not write: attempt {current} has begun"
-                )
+            if found is None:
+                raise FencedError(f"attempt {attempt} of the turn log {log_id} may not write: another one has begun")
+            key, end = found
+            first = end - len(lines)
             connection.executemany(
                 "INSERT INTO entries VALUES (?, ?, ?)",
                 [(key * _OFFSETS + offset, attempt, line) for offset, line in enumerate(lines, first)],
-            )
-            connection.execute(
-                "UPDATE logs SET next_offset = ?, appended_at = ? WHERE id = ?", (first + len(lines), time.time(), key)
             )
             records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
             return first, (log_id, records, size_bytes)
@@ -155,9 +157,17 @@ class SqliteTurnLog:
 
         return await self._read(work)
 
-    def follow(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> AsyncGenerator[LogPage]:
+    def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
         """Read what is there and what will be; see the protocol."""
-        return self._arrivals.follow(self, log_id, from_offset, max_bytes)
+        return self._arrivals.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Forget what is before an offset; see the protocol."""
@@ -239,7 +249,7 @@ class SqliteTurnLog:
         with self._start_lock:
             self._start()
             self._jobs.put(job)
-        return await asyncio.wrap_future(job.future)
+        return await job.future
 
     async def _read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:
@@ -290,8 +300,7 @@ class SqliteTurnLog:
                     time.sleep(pause)
                     pause = min(pause * 2, 1.0)
             self._arrivals.announce(job.result[1] for job in group if not job.refusal and job.result[1])
-            for job in group:
-                job.settle()
+            _settle(group)
 
     def _next_group(self) -> tuple[list[_Job], bool]:
         """Wait for a job; gives it with all others that wait, and whether there will be no more."""
@@ -319,6 +328,21 @@ class SqliteTurnLog:
         self.durable_writes += 1
         if self.durable_writes % _COMMITS_BETWEEN_CHECKPOINTS == 0 and self._readers is not None:
             self._readers.submit(self._file.checkpoint)
+
+
+def _settle(group: Sequence[_Job]) -> None:
+    """Tell the waiters of a group, each loop once."""
+    jobs: defaultdict[asyncio.AbstractEventLoop, list[_Job]] = defaultdict(list)
+    for job in group:
+        jobs[job.loop].append(job)
+    for loop, own in jobs.items():
+        with contextlib.suppress(RuntimeError):  # the waiters' loop is closed
+            loop.call_soon_threadsafe(_settle_here, own)
+
+
+def _settle_here(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.settle()
 
 
 def _delete_entries(connection: sqlite3.Connection, key: int) -> None:

@@ -192,9 +192,14 @@ class _Text:
         self._part: list[str] = []
         self._begun = False
         self._message: dict[str, Any] = {}
+        self._said: tuple[Any, ...] = ()
 
     def enter(self, update: AgentResponseUpdate) -> None:
         """Begin a new message where the fold does."""
+        said = update.role, update.response_id, update.message_id, update.author_name
+        if said == self._said:
+            return
+        self._said = said
         names = ("role", "response_id", "message_id", "author_name")
         given = {name: value for name in names if (value := getattr(update, name, None))}
         if any(self._message.get(name, value) != value for name, value in given.items()):
