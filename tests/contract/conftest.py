@@ -20,6 +20,11 @@ class Backend:
     def __init__(self) -> None:
         self.opened: list[TurnLog] = []
 
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process; JSON holds it."""
+        raise NotImplementedError
+
     def log(self, **options: Any) -> TurnLog:
         """Open the store once more."""
         made = self.make(**({"give_up_seconds": GIVE_UP_SECONDS} | options))
@@ -34,9 +39,14 @@ class Backend:
 class Sqlite(Backend):
     """A file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         super().__init__()
-        self.path = path
+        self.path = Path(path)
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process."""
+        return [str(self.path)]
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
@@ -48,11 +58,16 @@ class Sqlite(Backend):
 class Blob(Backend):
     """A container of its own in an Azurite."""
 
-    def __init__(self, port: int, options: dict[str, Any] | None = None) -> None:
+    def __init__(self, port: int, options: dict[str, Any] | None = None, container: str | None = None) -> None:
         super().__init__()
         self.port = port
-        self.container = f"turns-{uuid.uuid4().hex[:12]}"
+        self.container = container or f"turns-{uuid.uuid4().hex[:12]}"
         self.options = options or {}
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process."""
+        return [self.port, self.options, self.container]
 
     def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
@@ -68,6 +83,11 @@ class Redis(Backend):
     def __init__(self, port: int) -> None:
         super().__init__()
         self.port = port
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process."""
+        return [self.port]
 
     def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
         """Make an object of the store's class."""

@@ -1,0 +1,129 @@
+"""Writers in processes of their own, which are killed or stand still, and a follower that outlives them all."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from durable_agent_host.model.log_entry import ATTEMPT
+from tests.contract.conftest import Backend
+from tests.contract.test_turn_log import assert_consecutive, delta, new_id, read_all, texts
+from tests.contract.writing import FENCED
+from tests.kit import ROOT
+
+WRITERS = 4
+APPENDS = 12
+"""What a writer gets done at least before something happens to it."""
+END = "the end"
+
+
+@dataclass
+class Writer:
+    """A process that appends, and the file in which it says what was acknowledged."""
+
+    process: subprocess.Popen[bytes]
+    said: Path
+
+    @property
+    def acknowledged(self) -> list[tuple[int, str]]:
+        """Offsets and texts of appends; a line that was cut off is left out."""
+        return [
+            (offset, text) for offset, text in map(json.loads, self.said.read_bytes().splitlines(keepends=True)[:-1])
+        ]
+
+    async def has_written(self, count: int) -> None:
+        """Wait until so many appends more have been acknowledged."""
+        wanted = len(self.acknowledged) + count
+        async with asyncio.timeout(60):
+            while len(self.acknowledged) < wanted:
+                assert self.process.poll() is None
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def start_writer(tmp_path):
+    """Start writers; all end with the test."""
+    started: list[Writer] = []
+
+    def start(backend: Backend, log_id: str) -> Writer:
+        said = tmp_path / f"writer-{len(started)}"
+        arguments = [type(backend).__name__, json.dumps(backend.arguments), log_id]
+        with said.open("wb") as output:
+            command = [sys.executable, "-m", "tests.contract.writing", *arguments]
+            started.append(Writer(subprocess.Popen(command, cwd=ROOT, stdout=output), said))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+async def follow_to_the_end(backend: Backend, log_id: str) -> list:
+    """Follow from before the first entry to the last one."""
+    records = []
+    async with asyncio.timeout(150):
+        async for page in backend.log().follow(log_id):
+            records += page.records
+            if records[-1].entry == delta(END):
+                return records
+    return records
+
+
+async def check(backend: Backend, log_id: str, following: asyncio.Task[list], writers: list[Writer]) -> None:
+    """End the log, and hold what the follower got against what was acknowledged and what is there."""
+    log = backend.log()
+    last = await log.open(log_id)
+    await log.append(log_id, [delta(END)], attempt=last)
+    records = await following
+    assert_consecutive(records)
+    assert records == await read_all(backend.log(), log_id)
+    begun = [record.entry.data["number"] for record in records if record.entry.kind == ATTEMPT]
+    assert begun == list(range(1, last + 1)) == list(range(1, len(writers) + 2))
+    of_writers = [record for record in records[:-2] if record.entry.kind != ATTEMPT]
+    assert all(text.startswith(f"{one.attempt}:") for one, text in zip(of_writers, texts(of_writers), strict=True))
+    assert [one.attempt for one in records] == sorted(one.attempt for one in records)
+    found = texts(of_writers)
+    assert len(set(found)) == len(found)
+    assert all(first[:-1] == second[:-1] for first, second in zip(found[::2], found[1::2], strict=True))
+    for writer in writers:
+        assert writer.acknowledged
+        for offset, text in writer.acknowledged:
+            assert texts(records[offset : offset + 2]) == [f"{text}a", f"{text}b"]
+
+
+async def test_a_follower_outlives_writers_that_are_killed(backend, start_writer):
+    """Killed in the middle of appends, each writer leaves whole ones; a follower elsewhere gets all, once, in order."""
+    log_id = new_id()
+    following = asyncio.create_task(follow_to_the_end(backend, log_id))
+    writers: list[Writer] = []
+    for _ in range(WRITERS):
+        writers.append(start_writer(backend, log_id))
+        await writers[-1].has_written(APPENDS)
+        writers[-1].process.kill()
+        writers[-1].process.wait()
+    await check(backend, log_id, following, writers)
+
+
+@pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"], indirect=True)
+async def test_a_process_that_stood_still_is_fenced(networked, start_writer):
+    """A process that is halted, and goes on when another one writes, gets nothing in between, and is told."""
+    log_id = new_id()
+    following = asyncio.create_task(follow_to_the_end(networked, log_id))
+    writers = [start_writer(networked, log_id)]
+    for _ in range(WRITERS - 1):
+        ghost = writers[-1]
+        await ghost.has_written(APPENDS)
+        ghost.process.send_signal(signal.SIGSTOP)
+        writers.append(start_writer(networked, log_id))
+        await writers[-1].has_written(APPENDS)
+        ghost.process.send_signal(signal.SIGCONT)
+        assert await asyncio.to_thread(ghost.process.wait, 60) == FENCED
+    writers[-1].process.kill()
+    writers[-1].process.wait()
+    await check(networked, log_id, following, writers)
