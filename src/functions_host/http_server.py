@@ -1,16 +1,20 @@
 """The host's HTTP edge: an ASGI app for HTTP triggers and the management API, and the server that runs it."""
 
+import asyncio
 import contextlib
 import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from functions_host.admin_api import ADMIN_PATH
 from functions_host.app_loader import AppFunction
@@ -25,6 +29,7 @@ from functions_host.routing import RouteError, RouteTable, compile_template
 _logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 104_857_600
 _GRACE_SECONDS = 1
+_LONGEST_LINE_BYTES = 64 * 1024
 _FRONT_PAGE = "The functions host is up and running.\n"
 
 
@@ -224,6 +229,43 @@ def open_listener(host: str, port: int) -> socket.socket:
     return listener
 
 
+class HttpConnection(HttpToolsProtocol):
+    """A connection of a client, whichever version of HTTP/1 it speaks. Arguments are those that uvicorn gives.
+
+    HTTP/1.0 knows no chunks: an answer of unknown length ends with its connection. uvicorn's fast parser sends chunks
+    all the same, which RFC 9112 forbids (section 6.1), and its slow one does not. So a connection whose first line
+    says HTTP/1.0 is handed to that one.
+    """
+
+    def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], **more: Any) -> None:
+        super().__init__(config, server_state, app_state, **more)
+        self._make_slow = lambda: H11Protocol(config, server_state, app_state, **more)
+        self._begin: bytes | None = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; those of the first line wait until it is whole."""
+        if self._begin is None:
+            super().data_received(data)
+            return
+        begin = self._begin + data
+        line, end, _ = begin.partition(b"\n")
+        if not end and len(begin) < _LONGEST_LINE_BYTES:
+            self._begin = begin
+            return
+        self._begin = None
+        if line.rstrip().endswith(b" HTTP/1.0"):
+            self._hand_over(self.transport, begin)
+        else:
+            super().data_received(begin)
+
+    def _hand_over(self, transport: asyncio.Transport, begin: bytes) -> None:
+        self.connections.discard(self)
+        slow = self._make_slow()
+        transport.set_protocol(slow)
+        slow.connection_made(transport)
+        slow.data_received(begin)
+
+
 class HostServer(uvicorn.Server):
     """uvicorn with the host's own signal handling and a short grace for open connections."""
 
@@ -233,6 +275,7 @@ class HostServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 lifespan="off",
+                http=HttpConnection,
                 ws="none",
                 log_config=None,
                 access_log=False,
