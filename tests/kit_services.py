@@ -158,12 +158,13 @@ class _InThread:
 class CuttingProxy(_InThread):
     """A TCP proxy whose connections break after a random number of bytes, in either direction, and which is slow."""
 
-    def __init__(self, target: int, *, seed: int = 1, most_bytes: int = 6000) -> None:
+    def __init__(self, target: int, *, seed: int = 1, least_bytes: int = 200, most_bytes: int = 6000) -> None:
         super().__init__()
         self.cuts = 0
         self.is_calm = False
         self._target = target
         self._random = random.Random(seed)
+        self._least_bytes = least_bytes
         self._most_bytes = most_bytes
 
     async def _start(self) -> None:
@@ -179,15 +180,17 @@ class CuttingProxy(_InThread):
         except OSError:
             writer.close()
             return
-        left = [self._random.randrange(200, self._most_bytes)]
+        left = [self._random.randrange(self._least_bytes, self._most_bytes)]
 
         async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
             while data := await source.read(1400):
                 if not self.is_calm:
                     await asyncio.sleep(self._random.choice((0, 0, 0, 0.02)))
+                    data, is_cut = data[: max(left[0], 0)], len(data) > left[0]
                     left[0] -= len(data)
-                    if left[0] < 0:
+                    if is_cut:
                         self.cuts += 1
+                        sink.write(data)
                         return
                 sink.write(data)
                 await sink.drain()

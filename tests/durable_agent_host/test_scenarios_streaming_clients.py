@@ -1,0 +1,282 @@
+"""Streams as clients get them that others wrote: curl and bare sockets, cut at any byte, at odd places, in company.
+
+``RUNS=300 SEED=7 pytest tests/durable_agent_host/test_scenarios_streaming_clients.py`` holds more turns.
+"""
+
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from tests.durable_agent_host.sse_client import Event, Reader
+from tests.durable_agent_host.test_scenarios_streaming import asked, follow, open_without_reading
+from tests.durable_agent_host.test_scenarios_streaming_resume import AT_ONCE, Reborn, plan_answers
+from tests.kit import AgentHost, Lives, PracticeModel, wait_until
+from tests.kit_services import CuttingProxy, turn_log_of
+
+JOURNAL = Path(__file__).parent / "apps" / "journal"
+CURL = shutil.which("curl")
+RUNS = int(os.environ.get("RUNS", "20"))
+SEED = int(os.environ.get("SEED", "6"))
+PATIENCE_SECONDS = 120
+TEXT = "It rains, größer 😀 than ever. " * 12
+SLOW = {"text": TEXT, "chunk_characters": 4, "delay_milliseconds": 20}
+
+with_curl = pytest.mark.skipif(CURL is None, reason="no curl here")
+
+
+def curl(url: str, *options: str) -> tuple[bytes, bytes]:
+    """Let curl get what it gets before the connection ends; gives head and body, empty when the head is not whole."""
+    assert CURL is not None
+    command = [CURL, "--silent", "--no-buffer", "--include", "--max-time", "60", *options, url]
+    head, end, body = subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout.partition(b"\r\n\r\n")
+    return (head, body) if end else (b"", b"")
+
+
+def events_of(body: bytes) -> list[Event]:
+    """Read the whole events of a body; each block of lines is one, and what was cut off is none."""
+    events = []
+    for block in body.split(b"\n\n")[:-1]:
+        lines = [line for line in block.decode().split("\n") if not line.startswith((":", "retry: "))]
+        fields = dict(line.split(": ", 1) for line in lines)
+        events.append(Event(int(fields["id"]), fields["event"], json.loads(fields["data"])))
+    return events
+
+
+def accepted(host: AgentHost, agent: str = "Kept", **body: Any) -> tuple[str, str]:
+    """Have a turn run; gives its URL and that of its events."""
+    answer = host.run(agent, {"message": "go", **body}, headers={"x-ms-wait-for-response": "false"})
+    assert answer.status_code == 202, answer.text
+    return answer.json()["turn_url"], answer.json()["events_url"]
+
+
+class CurlClient:
+    """Asks once, and comes back through a network that breaks, by either route and either way to say where it is."""
+
+    def __init__(self, url: str, number: int, choices: random.Random) -> None:
+        self.url = f"{url}/api/agents/Kept"
+        self.name = f"curl-{number}"
+        self.choices = choices
+        self.reader = Reader()
+        self.turn_id = ""
+
+    def run(self) -> Reader:
+        """Connect until the terminal event has come."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self.reader.ended:
+            assert time.monotonic() < deadline, f"{self.name} waited in vain after {self.reader.names()[-3:]}"
+            head, body = self.connect()
+            assert not head or b" 200 " in head.splitlines()[0], head + body
+            for line in head.decode().lower().splitlines():
+                if line.startswith("x-ms-turn-id: "):
+                    self.turn_id = line.partition(": ")[2]
+            for event in events_of(body):
+                self.reader.take(event)
+            time.sleep(self.choices.uniform(0.0, 0.1))
+        return self.reader
+
+    def connect(self) -> tuple[bytes, bytes]:
+        """Ask again under the same key, or get the turn's events; both go on after the last event."""
+        last = self.reader.last
+        header = ["--header", f"last-event-id: {last.id}"] if last else []
+        if self.turn_id and self.choices.random() < 0.7:
+            url = f"{self.url}/sessions/{self.name}/turns/{self.turn_id}/events"
+            return curl(f"{url}?after={last.id}") if last and self.choices.random() < 0.5 else curl(url, *header)
+        sent = {"idempotency-key": self.name, "accept": "text/event-stream", "content-type": "text/plain"}
+        named = [part for name, value in sent.items() for part in ("--header", f"{name}: {value}")]
+        return curl(f"{self.url}/run?session_id={self.name}", "--data", self.name, *named, *header)
+
+
+@with_curl
+@pytest.mark.timeout(120 + RUNS * 10)
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "blob"])
+def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: PracticeModel, tmp_path: Path):
+    """Cut within heads, events and characters, on a host that is killed: the stored text, whichever store has the log.
+
+    Whoever reads it all at once afterwards gets the same events.
+    """
+    choices = random.Random(SEED)
+    plan_answers(model, choices)
+    with turn_log_of(kind, tmp_path) as env:
+        host = Reborn(tmp_path / "data", model, LEDGER=str(tmp_path / "ledger"), **env)
+        try:
+            with CuttingProxy(urlsplit(host.url).port or 0, seed=SEED, least_bytes=10, most_bytes=5000) as proxy:
+                url = f"http://127.0.0.1:{proxy.port}"
+                clients = [CurlClient(url, number, random.Random(choices.random())) for number in range(RUNS)]
+                with ThreadPoolExecutor(AT_ONCE) as threads:
+                    following = [threads.submit(client.run) for client in clients]
+                    time.sleep(choices.uniform(0.5, 1.5))
+                    host.crash()
+                    readers = [one.result() for one in following]
+                assert proxy.cuts > RUNS // 4
+            for client, reader in zip(clients, readers, strict=True):
+                turn = f"{host.url}/api/agents/Kept/sessions/{client.name}/turns/{client.turn_id}"
+                assert reader.names()[-1] == "turn.completed", reader.last
+                assert reader.text == requests.get(turn, timeout=60).json()["response"]
+                assert follow(f"{turn}/events") == reader.events
+        finally:
+            host.host.kill()
+
+
+@with_curl
+def test_heartbeats_are_no_events(lives: Callable[..., Lives], model: PracticeModel):
+    """While a tool is silent, curl hears that the stream lives; no client takes that, or the opening, for an event."""
+    host = lives(JOURNAL, DURABLE_AGENT_HOST_STREAM_HEARTBEAT_SECONDS="0.1").host
+    model.plan({"calls": [{"name": "dawdle", "arguments": {"text": "well", "seconds": 1}}]}, {"text": "Done."})
+    turn, events = accepted(host, "Worker")
+    _, body = curl(events)
+    blocks = body.decode().split("\n\n")
+    assert blocks.pop() == ""
+    assert all(block.count("\ndata: ") == 1 for block in blocks)
+    assert blocks[0].startswith("retry: ")
+    told = [event.name for event in events_of(body)]
+    assert told == ["turn.started", "tool.started", "tool.completed", "message.delta", "turn.completed"]
+    assert blocks[2].split("\n").count(": still here") > 3
+    assert requests.get(turn, timeout=60).json()["response"] == "Done."
+
+
+def exchange(url: str, version: str, *headers: str, pieces: int = 1) -> tuple[str, bytes]:
+    """Send a request over a bare socket, in pieces, and read until the host closes; gives head and body."""
+    parts = urlsplit(url)
+    lines = [f"GET {parts.path} HTTP/{version}", f"Host: {parts.netloc}", *headers]
+    request = "\r\n".join((*lines, "", "")).encode()
+    size = len(request) // pieces + 1
+    with socket.create_connection((parts.hostname, parts.port), 60) as connection:
+        for begin in range(0, len(request), size):
+            connection.sendall(request[begin : begin + size])
+        answer = b""
+        while data := connection.recv(65536):
+            answer += data
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.decode("latin-1").lower(), body
+
+
+@pytest.mark.parametrize("pieces", [1, 9])
+def test_a_client_of_http_1_0_reads_until_the_connection_ends(lab: AgentHost, model: PracticeModel, pieces: int):
+    """It gets the events as they are, not in the chunks of HTTP/1.1, while the turn runs and afterwards."""
+    model.plan(SLOW)
+    _, events = accepted(lab)
+    for _ in range(2):
+        head, body = exchange(events, "1.0", pieces=pieces)
+        assert " 200 ok" in head.splitlines()[0]
+        assert "transfer-encoding" not in head
+        reader = Reader()
+        for event in events_of(body):
+            reader.take(event)
+        assert (reader.ended, reader.text) == (True, TEXT)
+
+
+def test_events_are_not_compressed(lab: AgentHost, model: PracticeModel):
+    """A client that takes compressed answers gets its events plain, so that nothing holds them back."""
+    model.plan(SLOW)
+    _, events = accepted(lab)
+    head, body = exchange(events, "1.1", "Accept-Encoding: gzip, deflate, br, zstd", "Connection: close")
+    assert "content-encoding" not in head
+    assert b"event: turn.completed\n" in body
+
+
+def test_several_go_on_at_the_same_time(lab: AgentHost, model: PracticeModel):
+    """Clients that come back to a running turn at different places get what follows, and all of them the same."""
+    model.plan(SLOW)
+    _, events = accepted(lab)
+    with ThreadPoolExecutor(8) as threads:
+        whole = threads.submit(follow, events)
+        wait_until(lambda: len(requests.get(events, stream=True, timeout=60).raw.read(900)) == 900)
+        parts = [threads.submit(follow, f"{events}?after={place}") for place in range(1, 8)]
+        told = whole.result()
+        assert [one.result() for one in parts] == [[e for e in told if e.id > place] for place in range(1, 8)]
+    assert "".join(event.data["text"] for event in told if event.name == "message.delta") == TEXT
+
+
+def test_a_place_that_is_still_to_come(lab: AgentHost, model: PracticeModel):
+    """Who asks for what comes after an event that is not there yet gets what comes after it, or else only the end."""
+    model.plan(SLOW)
+    _, events = accepted(lab)
+    with ThreadPoolExecutor(3) as threads:
+        near, far, whole = (threads.submit(follow, events + query) for query in ("?after=15", "?after=100000", ""))
+        told = whole.result()
+        assert near.result() == [event for event in told if event.id > 15]
+        assert [event.name for event in far.result()] == ["turn.completed"]
+        assert far.result()[0].data == told[-1].data
+    assert all(before.id < after.id for before, after in pairwise(told))
+
+
+def test_one_key_streamed_by_several_at_once(lab: AgentHost, model: PracticeModel):
+    """Clients that ask under one key at the same moment share one turn and its events."""
+    model.plan(SLOW)
+
+    def ask(_: int) -> bytes:
+        with asked(lab, "Kept", "hi", session="shared", idempotency_key="shared") as answer:
+            assert answer.status_code == 200, answer.text
+            return answer.content
+
+    with ThreadPoolExecutor(6) as threads:
+        first, *others = [events_of(body) for body in threads.map(ask, range(6))]
+    assert all(events == first for events in others)
+    assert first[-1].name == "turn.completed"
+    assert len(model.requests()) == 1
+
+
+def test_a_cancel_is_told_to_all(lab: AgentHost, model: PracticeModel):
+    """Everybody who follows a turn that is cancelled in the middle of its answer is told, and who comes later, too."""
+    model.plan(SLOW | {"text": TEXT * 20})
+    turn, events = accepted(lab)
+    with ThreadPoolExecutor(3) as threads:
+        following = [threads.submit(follow, events) for _ in range(3)]
+        wait_until(lambda: len(requests.get(events, stream=True, timeout=60).raw.read(900)) == 900)
+        assert requests.post(f"{turn}/cancel", timeout=60).status_code == 202
+        first, *others = [one.result() for one in following]
+    assert all(told == first for told in others)
+    assert first[-1].name == "turn.cancelled"
+    assert follow(events) == first
+    assert follow(f"{events}?after={first[-3].id}") == first[-2:]
+    text = "".join(event.data["text"] for event in first if event.name == "message.delta")
+    assert TEXT.startswith(text[: len(TEXT)])
+    assert text == first[-1].data["response"]
+    assert requests.get(turn, timeout=60).json()["status"] == "cancelled"
+
+
+def test_a_session_that_is_deleted_under_a_reader(lab: AgentHost, model: PracticeModel):
+    """A reader that stood still while its session was deleted is told so; there is nothing to come back to."""
+    model.plan({"text": "0123456789abcdef" * 200_000, "chunk_characters": 16_384})
+    turn, events = accepted(lab, session_id="deleted")
+    with open_without_reading(events) as standing:
+        wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
+        assert requests.delete(turn.rpartition("/turns/")[0], timeout=60).ok
+        standing.settimeout(60)
+        answer = b""
+        while not answer.endswith(b"\r\n0\r\n\r\n"):
+            answer += standing.recv(65536)
+    assert answer.count(b"event: turn.") == 2
+    assert b"event: turn.failed" in answer
+    assert b"its session was deleted" in answer
+    assert requests.get(events, timeout=60).status_code == 404
+
+
+@with_curl
+def test_another_host_on_the_same_store_knows_only_its_own_turns(
+    model: PracticeModel, lives: Callable[..., Lives], tmp_path: Path
+):
+    """Two hosts with sessions of their own share a store of turn logs: each streams its own, the other's are a 404."""
+    model.plan(SLOW, times=None)
+    with turn_log_of("redis", tmp_path) as env:
+        one, other = (lives(**env).host for _ in range(2))
+        urls = [accepted(host, session_id="same") for host in (one, other)]
+        for turn, events in urls:
+            _, body = curl(events)
+            assert "".join(e.data["text"] for e in events_of(body) if e.name == "message.delta") == TEXT
+            assert requests.get(turn, timeout=60).json()["response"] == TEXT
+        crossed = urls[0][1].replace(one.url, other.url)
+        assert requests.get(crossed, timeout=60).status_code == 404
