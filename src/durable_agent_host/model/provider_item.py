@@ -47,11 +47,14 @@ class ItemPart:
     """Where in the output of one model call an update belongs. Also the form in which a folded update says so.
 
     Attributes:
-        place: position of the provider's item in the output, from 0; None for whole contents that no item is known of.
+        place: position of the provider's item in the output, from 0, or the item's id where the provider tells no
+            position; None for whole contents that no item is known of.
         part: which part of the item; empty for the item as such.
         item: the finished item as the provider wrote it, when this update has it.
+        begins: the id of the item that begins with this update; there are services that give all items one position.
     """
 
-    place: int | None
+    place: int | str | None
     part: str = ""
     item: Mapping[str, Any] | None = None
+    begins: str | None = None

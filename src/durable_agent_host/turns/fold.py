@@ -45,7 +45,7 @@ class _Stream:
         self.tail: dict[str, Any] = {}
         self.properties: dict[str, Any] | None = None
         self.token: Any = None
-        self.state: Any = None
+        self.state: Any = "in_progress"
         self._gather(updates, read_item)
 
     def _gather(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
@@ -102,11 +102,10 @@ class _Stream:
     def _add_operation(self, update: Any) -> None:
         """Follow whether the service still works at it. Source: ``_process_update`` of agent-framework-core 1.23."""
         state = getattr(update, "_operation_state", None)
-        self.state = state or self.state
         if state == "terminal":
-            self.token = None
+            self.state, self.token = state, None
         elif state is None or update.continuation_token is not None:
-            self.token = update.continuation_token
+            self.state, self.token = state, update.continuation_token
 
 
 _TAIL = "response_id", "agent_id", "created_at", "finish_reason"
@@ -232,6 +231,8 @@ def _as_pieces(gathered: GatheredMessage) -> Iterator[AgentResponseUpdate]:
             for _, joiner in slot.parts:
                 groups.append((_WHOLE if isinstance(joiner, Whole) else None, [joiner.content(as_piece=True)]))
             continue
+        if slot.begins is not None:
+            groups.append((ItemPart(slot.place, begins=slot.begins), []))
         groups += [(ItemPart(slot.place, part), contents) for part, contents in known.items()]
         if slot.item is not None or not known:
             groups.append((ItemPart(slot.place, item=slot.item), []))

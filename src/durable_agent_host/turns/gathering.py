@@ -4,6 +4,7 @@ See `fold` for the theory. A piece that goes on with the one before takes the sh
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, cast
 
 from agent_framework import Content
@@ -15,8 +16,9 @@ from durable_agent_host.turns.pieces import JOINERS, Joiner, Whole
 class Slot:
     """Contents of one item, or contents that stand between items."""
 
-    def __init__(self, place: int | None) -> None:
+    def __init__(self, place: int | str | None) -> None:
         self.place = place
+        self.begins: str | None = None
         self.item: Mapping[str, Any] | None = None
         self.parts: list[tuple[str, Joiner]] = []
         self._by_part: dict[tuple[str, str], Joiner] = {}
@@ -55,7 +57,7 @@ class GatheredMessage:
 
     def _restart(self) -> None:
         self.slots: list[Slot] = []
-        self._by_place: dict[int, Slot] = {}
+        self._by_place: dict[int | str, Slot] = {}
         self._by_call: dict[tuple[str, str], Joiner] = {}
         self._part: ItemPart | None = None
         self._hot: Joiner | None = None
@@ -91,8 +93,7 @@ class GatheredMessage:
         if part is not self._part:
             self._part, self._hot = part, None
             if part is not None and part.place is not None:
-                slot = self._slot_of(part.place)
-                slot.item = part.item or slot.item
+                self._turn_to(part, part.place)
         hot = self._hot
         for content in contents:
             kind = content.type
@@ -115,7 +116,17 @@ class GatheredMessage:
         self._hot = hot
         return usage
 
-    def _slot_of(self, place: int) -> Slot:
+    def _turn_to(self, part: ItemPart, place: int | str) -> None:
+        """Note what is said of an item; one that begins where another has ended has a slot of its own."""
+        slot = self._slot_of(place)
+        if part.begins is not None:
+            if slot.item is not None and slot.item.get("id") != part.begins:
+                del self._by_place[place]
+                slot = self._slot_of(place)
+            slot.begins = part.begins
+        slot.item = part.item or slot.item
+
+    def _slot_of(self, place: int | str) -> Slot:
         slot = self._by_place.get(place)
         if slot is None:
             slot = self._by_place[place] = Slot(place)
@@ -152,10 +163,14 @@ class GatheredMessage:
         return next((call for call in calls if call.joins(content)), None)
 
     def ordered(self) -> Iterator[Slot]:
-        """Give the slots, those of items in the order of the output."""
-        placed = iter(sorted(self._by_place.values(), key=lambda slot: cast("int", slot.place)))
+        """Give the slots, those of items in the order of the output; items of unknown position as they came."""
+        placed = iter(sorted((slot for slot in self.slots if slot.place is not None), key=_position))
         for slot in self.slots:
             yield slot if slot.place is None else next(placed)
+
+
+def _position(slot: Slot) -> float:
+    return slot.place if isinstance(slot.place, int) else inf
 
 
 def _is_stamped(content: Content) -> bool:

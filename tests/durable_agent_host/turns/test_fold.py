@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from itertools import pairwise
-from random import Random
 
 from agent_framework import AgentResponseUpdate, Content
 from hypothesis import given
@@ -14,6 +13,7 @@ from durable_agent_host.providers import openai as provider
 from durable_agent_host.turns.fold import fold_contents, fold_part, fold_updates, whole_updates
 from practice_model.grammar import stream_events
 from tests.durable_agent_host.streams import cut_elsewhere, parsed_whole, stored, stored_all, updates_of
+from tests.durable_agent_host.turns.comparing import interleaved
 
 # --- generated answers of the Responses API ----------------------------------------------------------------------
 
@@ -74,24 +74,6 @@ def answers(draw):
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     body = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
     return body | {"output": draw(items()), "usage": usage, "tools": [], "parallel_tool_calls": True}
-
-
-def interleaved(events, seed):
-    """Mix the events of the items; those of one item stay in order, and so do the first and the last events."""
-    draw = Random(seed)
-    lanes = {}
-    for event in events:
-        if "output_index" in event:
-            lanes.setdefault(event["output_index"], []).append(event)
-    mixed = []
-    while lanes:
-        place = draw.choice(sorted(lanes))
-        mixed.append(lanes[place].pop(0))
-        if not lanes[place]:
-            del lanes[place]
-    outside = [number for number, event in enumerate(events) if "output_index" not in event]
-    first = [events[number] for number in outside if number < len(events) - 1]
-    return [*first, *mixed, events[-1]]
 
 
 @given(answers(), st.integers(1, 9), st.integers(), st.integers())

@@ -17,6 +17,7 @@ from tests.durable_agent_host.streams import (
     stored_all,
     updates_of,
 )
+from tests.durable_agent_host.turns.comparing import comparable, contents_of
 
 pytestmark = pytest.mark.recordings
 
@@ -108,10 +109,6 @@ def test_a_recorded_stream_may_end_anywhere(stream):
         assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
 
 
-def contents_of(messages):
-    return [content for message in messages for content in message["contents"]]
-
-
 def text_so_far(events):
     """Add up the visible text of raw events, by item and part."""
     texts = {}
@@ -125,27 +122,3 @@ def text_so_far(events):
             for number, part in enumerate(event["item"]["content"]):
                 texts[event["output_index"], number] = part.get("text") or part.get("refusal") or ""
     return "".join(texts[place] for place in sorted(texts))
-
-
-SEALED_ANEW = {"protected_data", "encrypted_content"}
-"""The service seals its reasoning anew for every event: each payload is accepted, no two are equal."""
-
-
-def comparable(value, name=None):
-    """Leave out the listed differences between a finished item of a stream and of a final response.
-
-    Token probabilities that are an empty list, and the status of a call a second time among its properties.
-    """
-    if isinstance(value, list):
-        return [comparable(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    properties = name == "additional_properties"
-    return {
-        key: "sealed" if key in SEALED_ANEW and inner else comparable(inner, key)
-        for key, inner in value.items()
-        if not (key == "logprobs" and not inner)
-        and not (key == "openai" and inner == {"logprobs": []})
-        and not (properties and key == "status")
-        and inner is not None
-    }

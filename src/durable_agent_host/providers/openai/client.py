@@ -163,21 +163,16 @@ class OpenAIItems:
             event = event.raw_representation
         try:
             kind: Any = event.type
-            if kind in _EVENTS_OF_CONTENT:
-                return _CONTENT_PARTS[event.output_index, event.content_index]
-            if kind in _EVENTS_OF_SUMMARY:
-                return _SUMMARY_PARTS[event.output_index, event.summary_index]
+            if (place := event.output_index) is not None:
+                if kind in _EVENTS_OF_CONTENT:
+                    return _CONTENT_PARTS[place, event.content_index]
+                if kind in _EVENTS_OF_SUMMARY:
+                    return _SUMMARY_PARTS[place, event.summary_index]
         except (AttributeError, TypeError):
             pass  # an event of another kind
         while type(event) in _UPDATES:
             event = event.raw_representation
-        kind = getattr(event, "type", None)
-        place = getattr(event, "output_index", None)
-        if not isinstance(kind, str) or not kind.startswith("response.") or not isinstance(place, int):
-            return None
-        if kind == "response.output_item.done":
-            return ItemPart(place, item=plain_item(event.item))
-        return _ITEMS[place, 0]
+        return _read_event(event)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Complete the contents of one item, see `items.complete_item`.
@@ -206,14 +201,34 @@ _EVENTS_OF_CONTENT: Final = frozenset(
 _EVENTS_OF_SUMMARY: Final = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_summary_text.done"})
 
 
-class _Parts(dict[tuple[int, int], ItemPart]):
+def _read_event(event: Any) -> ItemPart | None:
+    kind, item = getattr(event, "type", None), getattr(event, "item", None)
+    if not isinstance(kind, str) or not kind.startswith("response."):
+        return None
+    place = getattr(event, "output_index", None)
+    if place is None:
+        place = getattr(item, "id", None) or getattr(event, "item_id", None)
+    if not isinstance(place, int | str):
+        return None
+    if kind == "response.output_item.done":
+        return ItemPart(place, item=plain_item(item))
+    if kind == "response.output_item.added":
+        return ItemPart(place, begins=str(getattr(item, "id", None) or ""))
+    if kind in _EVENTS_OF_CONTENT:
+        return _CONTENT_PARTS[place, getattr(event, "content_index", None)]
+    if kind in _EVENTS_OF_SUMMARY:
+        return _SUMMARY_PARTS[place, getattr(event, "summary_index", None)]
+    return _ITEMS[place, None]
+
+
+class _Parts(dict[tuple[int | str, int | None], ItemPart]):
     """Item and part in it → the same object for every event about it, by which the fold knows that it goes on."""
 
     def __init__(self, index: str) -> None:
         super().__init__()
         self._index = index
 
-    def __missing__(self, place: tuple[int, int]) -> ItemPart:
+    def __missing__(self, place: tuple[int | str, int | None]) -> ItemPart:
         if len(self) >= _MOST_PARTS:
             self.clear()
         made = self[place] = ItemPart(place[0], f"{self._index}:{place[1]}" if self._index else "")
@@ -237,5 +252,6 @@ def plain_item(item: Any) -> dict[str, Any]:
     """
     if not callable(dump := getattr(item, "model_dump", None)):
         return dict(item)
-    # Providers send kinds that the SDK does not know yet, and pydantic would warn of them.
-    return cast("dict[str, Any]", dump(mode="json", exclude_unset=True, warnings=False))
+    # Providers send kinds that the SDK does not know yet, and pydantic would warn of them; the SDK's ``async_`` is the
+    # provider's ``async``.
+    return cast("dict[str, Any]", dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))

@@ -4,10 +4,12 @@ Source: ``_parse_chunk_from_openai`` of agent-framework-openai 1.17, which has n
 the arguments of an MCP call before they are there, and keeps the last part of a reasoning summary alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
+
+from durable_agent_host.providers.openai.rebuild import says_refusal
 
 
 def _complete_message(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
@@ -17,17 +19,28 @@ def _complete_message(item: Mapping[str, Any], mine: list[Content]) -> list[Cont
     for part in cast("list[dict[str, Any]]", item.get("content") or []):
         said = str(part.get("text") or part.get("refusal") or "")
         notes = parse_annotations_from_openai(part)
-        known = next((content for content in left if content.text == said), None)
+        is_refusal = part.get("type") == "refusal"
+        alike = (content for content in left if content.text == said and says_refusal(content) == is_refusal)
+        known = next(alike, None)
         if known is None:
             kind = {"core": {"model_output_kind": "refusal"}, "model_output_kind": "refusal"}
-            known = Content("text", text=said, additional_properties=kind if "refusal" in part else None)
+            known = Content("text", text=said, additional_properties=kind if is_refusal else None)
         else:
             left = [content for content in left if content is not known]
-        is_all = len(known.annotations or ()) == len(notes or ())
-        known.annotations = [_quiet(note) for note in known.annotations or ()] or None if is_all else notes
+        heard = [_quiet(note) for note in known.annotations or ()]
+        is_all = len(heard) == len(notes or ()) and all(map(_says_all_of, heard, notes or ()))
+        known.annotations = (heard or None) if is_all else notes
         known.additional_properties = _without_noise(known.additional_properties)
         texts.append(known)
     return texts + [content for content in mine if content.type != "text"]
+
+
+def _says_all_of(heard: Any, note: Any) -> bool:
+    """Tell whether a citation of the stream has what the finished item says of it."""
+    return all(
+        _says_all_of(heard.get(name) or {}, value) if name == "additional_properties" else heard.get(name) == value
+        for name, value in note.items()
+    )
 
 
 def _complete_reasoning(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
@@ -50,10 +63,13 @@ def _parts(item: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _complete_function_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """The call's final arguments, name and ids, whatever its events said."""
+    """The call's final arguments, name and ids, whatever its events said, or did not say."""
+    if not any(content.type == "function_call" for content in mine):
+        mine = [Content("function_call", call_id=item.get("call_id"), name=item.get("name")), *mine]
     for content in mine:
         if content.type == "function_call":
             content.call_id = item.get("call_id") or content.call_id
+            content.name = item.get("name") or content.name
             content.status = item.get("status") or content.status
             content.arguments = item["arguments"] if item.get("arguments") is not None else content.arguments
             content.additional_properties = _without_noise(content.additional_properties)
@@ -89,14 +105,23 @@ def _parse_output_from_openai(output: Mapping[str, Any]) -> Content:
     return Content.from_text("", additional_properties={"openai_output": dict(output)})
 
 
+def _complete_custom_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    for content in mine:
+        if content.type == "function_call":
+            content.arguments = item.get("input")
+    return mine
+
+
 def _complete_mcp(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """A stream's arguments come after the event that the framework reads them from; a failure is a result, too."""
+    names = {"call_id": item.get("id"), "tool_name": item.get("name"), "server_name": item.get("server_label")}
+    mine = _with_call(mine, "mcp_server_tool_call", names)
     for content in mine:
         if content.type == "mcp_server_tool_call":
             content.arguments = item.get("arguments")
             content.status = item.get("status")
     if not item.get("error"):
-        return mine
+        return [one for one in mine if one.type != "mcp_server_tool_result" or one.output is not None]
     results = [content for content in mine if content.type == "mcp_server_tool_result"]
     if not results:
         results = [Content("mcp_server_tool_result", call_id=item.get("id"))]
@@ -106,8 +131,25 @@ def _complete_mcp(item: Mapping[str, Any], mine: list[Content]) -> list[Content]
     return mine
 
 
+def _with_call(mine: list[Content], kind: Any, names: Mapping[str, Any]) -> list[Content]:
+    """Add the call where the stream was taken up after the event that begins it, and take each content once."""
+    mine = _each_once(mine)
+    return mine if any(content.type == kind for content in mine) else [Content(kind, **names), *mine]
+
+
+def _each_once(contents: Sequence[Content]) -> list[Content]:
+    """Take the last of each type, for items that have no more: an event may come twice."""
+    return list({content.type: content for content in contents}.values())
+
+
+def _complete_call(_item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    return _each_once(mine)
+
+
 def _complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """A call is read when it begins, and what is searched for is known when it ends."""
+    name = "web_search" if item["type"] == "web_search_call" else "file_search"
+    mine = _with_call(mine, "search_tool_call", {"call_id": item.get("id"), "tool_name": name})
     for content in mine:
         content.status = item.get("status")
         if content.type == "search_tool_call" and item["type"] == "file_search_call":
@@ -120,10 +162,20 @@ def _complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Conte
     return mine
 
 
+def _complete_approval(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    """What is asked is told when the item begins; of a stream that was taken up later, when it ends."""
+    if mine:
+        return mine
+    server = item.get("server_label")
+    call = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
+    call.call_id, call.name, call.arguments = item.get("id"), item.get("name"), item.get("arguments")
+    return [Content.from_function_approval_request(id=str(item.get("id") or ""), function_call=call)]
+
+
 def _complete_image(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """The partial images of a stream are drafts of the one that the finished item has."""
     if not item.get("result"):
-        return mine
+        return _each_once(mine)
     return [content for content in mine if not _is_draft(content)][-2:]
 
 
@@ -184,10 +236,14 @@ COMPLETE: Final[dict[str, Callable[[Mapping[str, Any], list[Content]], list[Cont
     "function_call": _complete_function_call,
     "reasoning": _complete_reasoning,
     "code_interpreter_call": _complete_code,
+    "custom_tool_call": _complete_custom_call,
     "mcp_call": _complete_mcp,
     "web_search_call": _complete_search,
     "file_search_call": _complete_search,
     "image_generation_call": _complete_image,
+    "mcp_approval_request": _complete_approval,
+    **dict.fromkeys(("shell_call", "shell_call_output", "local_shell_call", "computer_call"), _complete_call),
+    "tool_search_call": _complete_call,
 }
 """Type of item → what makes its contents complete; other types are as they are."""
 
@@ -216,5 +272,6 @@ def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] |
         if "start_index" in note:
             region = {"type": "text_span", "start_index": note["start_index"], "end_index": note["end_index"]}
             annotation["annotated_regions"] = [region]
-        parsed.append(cast("Annotation", cast("object", annotation)))
+        if len(annotation) > 1:  # of an unknown kind nothing may be left; the item's stamp has it
+            parsed.append(cast("Annotation", cast("object", annotation)))
     return parsed or None

@@ -56,6 +56,7 @@ _MAY_BE_NULL: Final = frozenset({("code_interpreter_call", "outputs"), ("code_in
 
 
 _STANDS_FOR: Final = {
+    "function_call": {"function_call"},
     "shell_call": {"shell_tool_call", "function_call"},
     "shell_call_output": {"shell_tool_result"},
 }
@@ -130,10 +131,11 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     """
     if item is None:
         return tidy_open_item(contents)
+    if complete := COMPLETE.get(item["type"]):
+        contents = complete(item, contents)
     if item["type"] not in _INPUT_FIELDS:
         return contents
-    complete = COMPLETE.get(item["type"])
-    group = (complete(item, contents) if complete else contents) or [Content("text", text="")]
+    group = contents or [Content("text", text="")]
     _stamp(group, sendable(item))
     return group
 
@@ -149,6 +151,8 @@ def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
         for content in left
         if {content.id, content.call_id, content.image_id} & ids and (only is None or content.type in only)
     ]
+    if item["type"] == "function_call":
+        mine = mine[:1]  # there are services that give two calls the same call id
     left[:] = [content for content in left if not any(content is one for one in mine)]
     return [copy.copy(content) for content in mine]
 

@@ -33,11 +33,22 @@ def _message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -
     return {"role": "assistant", "status": "completed", "content": [_text_part(content) for content in group]}
 
 
-def _text_part(content: Content) -> Item:
-    kind = content.additional_properties.get("model_output_kind")
+def says_refusal(content: Content) -> bool:
+    """Tell whether a text is the model's refusal. Guarantee: pure.
+
+    Args:
+        content: of type ``text``.
+
+    Returns:
+        True when it has the framework's mark of one, in either place.
+    """
     core: Any = content.additional_properties.get("core")
     nested = cast("dict[str, Any]", core).get("model_output_kind") if isinstance(core, dict) else None
-    if "refusal" in {kind, nested}:
+    return "refusal" in {content.additional_properties.get("model_output_kind"), nested}
+
+
+def _text_part(content: Content) -> Item:
+    if says_refusal(content):
         return {"type": "refusal", "refusal": content.text}
     notes = [_prepare_annotation_for_openai(note) for note in content.annotations or ()]
     return {"type": "output_text", "text": content.text, "annotations": notes}

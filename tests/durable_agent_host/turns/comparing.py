@@ -1,0 +1,49 @@
+"""What tests of the fold compare, and the order of events that they change."""
+
+from random import Random
+
+
+def contents_of(messages):
+    return [content for message in messages for content in message["contents"]]
+
+
+def interleaved(events, seed):
+    """Mix the events of the items; those of one item stay in order, and so do the first and the last events."""
+    draw = Random(seed)
+    lanes = {}
+    for event in events:
+        if "output_index" in event:
+            lanes.setdefault(event["output_index"], []).append(event)
+    mixed = []
+    while lanes:
+        place = draw.choice(sorted(lanes))
+        mixed.append(lanes[place].pop(0))
+        if not lanes[place]:
+            del lanes[place]
+    outside = [number for number, event in enumerate(events) if "output_index" not in event]
+    first = [events[number] for number in outside if number < len(events) - 1]
+    return [*first, *mixed, events[-1]]
+
+
+SEALED_ANEW = {"protected_data", "encrypted_content"}
+"""The service seals its reasoning anew for every event: each payload is accepted, no two are equal."""
+
+
+def comparable(value, name=None):
+    """Leave out the listed differences between a finished item of a stream and of a final response.
+
+    Token probabilities that are an empty list, and the status of a call a second time among its properties.
+    """
+    if isinstance(value, list):
+        return [comparable(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    properties = name == "additional_properties"
+    return {
+        key: "sealed" if key in SEALED_ANEW and inner else comparable(inner, key)
+        for key, inner in value.items()
+        if not (key == "logprobs" and not inner)
+        and not (key == "openai" and inner == {"logprobs": []})
+        and not (properties and key == "status")
+        and inner is not None
+    }
