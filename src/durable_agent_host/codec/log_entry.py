@@ -6,6 +6,7 @@ The two halves of a pair that stand next to each other come back as their charac
 
 import json
 from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final, cast
 
 from durable_agent_host.errors import LogError
@@ -31,7 +32,7 @@ def encode_log_entry(entry: LogEntry) -> str:
         LogError: the data has a value that JSON cannot hold.
     """
     try:
-        return encode_compact({_KIND: entry.kind, _DATA: entry.data})
+        return f'{{"{_KIND}":{encode_basestring_ascii(entry.kind)},"{_DATA}":{encode_compact(entry.data)}}}'
     except (TypeError, ValueError, RecursionError) as error:
         raise LogError(
             f"an entry of kind {entry.kind!r} cannot be stored ({error}): give data that JSON can hold"
@@ -52,7 +53,17 @@ def encode_compact(data: Mapping[str, Any]) -> str:
     Raises:
         TypeError, ValueError, RecursionError: it has a value that JSON cannot hold.
     """
-    return _ENCODER.encode(data)
+    members: list[str] = []
+    for name, value in data.items():  # events are nearly all texts, and texts in one object
+        if type(name) is not str:
+            return _ENCODER.encode(data)
+        if type(value) is str:
+            members.append(f"{encode_basestring_ascii(name)}:{encode_basestring_ascii(value)}")
+        elif type(value) is dict:
+            members.append(f"{encode_basestring_ascii(name)}:{encode_compact(cast('dict[str, Any]', value))}")
+        else:
+            members.append(f"{encode_basestring_ascii(name)}:{_ENCODER.encode(value)}")
+    return "{" + ",".join(members) + "}"
 
 
 def decode_log_entry(line: str | bytes) -> LogEntry:

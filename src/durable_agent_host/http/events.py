@@ -69,7 +69,8 @@ async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) 
     log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
     async with _closing(log.follow(log_id, max_bytes=1)) as pages:
         sign = asyncio.ensure_future(anext(pages, None))
-        end = asyncio.create_task(client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS))
+        wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_look_seconds=FIRST_SIGN_SECONDS / 2)
+        end = asyncio.create_task(wait)
         try:
             await asyncio.wait({sign, end}, return_when=asyncio.FIRST_COMPLETED)
             if sign.done():

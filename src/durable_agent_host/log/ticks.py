@@ -20,7 +20,8 @@ class Ticks:
     """The ticks of one event loop; belongs to it."""
 
     def __init__(self) -> None:
-        self._last = -math.inf
+        self._anchor = 0.0
+        self._latest = -math.inf
         self._length = SHORTEST_TICK_SECONDS
 
     def due(self, earliest: float) -> float:
@@ -30,12 +31,14 @@ class Ticks:
             earliest: when the writer would, by itself; of the loop's clock.
 
         Returns:
-            That moment when nobody has written just before it, else the next tick.
+            That moment when nobody writes just before it, else the next tick.
         """
-        since = earliest - self._last
-        if since >= self._length:
-            return earliest
-        return self._last + self._length * max(1, math.ceil(since / self._length))
+        if earliest >= self._latest + self._length:
+            self._anchor = tick = earliest
+        else:
+            tick = self._anchor + math.ceil((earliest - self._anchor) / self._length) * self._length
+        self._latest = max(self._latest, tick)
+        return tick
 
     def passed(self, due: float, now: float) -> None:
         """Note that a tick's writes begin.
@@ -44,9 +47,9 @@ class Ticks:
             due: as `due` gave it.
             now: by the loop's clock.
         """
-        if due <= self._last:  # another one's of the same tick
+        if due <= self._anchor:  # another one's of the same tick, or of a grid that is not used any more
             return
-        self._last = due
+        self._anchor = due
         if now - due > max(_LATE_SECONDS, self._length / 2):
             self._length = min(self._length * 1.5, LONGEST_TICK_SECONDS)
         else:

@@ -85,7 +85,8 @@ class SqliteTurnLog:
         self._file = SqliteFile(self._path)
         self._give_up_seconds = give_up_seconds
         self._arrivals = Arrivals()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
+        self._posted: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -232,6 +233,7 @@ class SqliteTurnLog:
     async def close(self) -> None:
         """End the threads and close the file, after what was asked for is written."""
         self._arrivals.close()
+        await asyncio.sleep(0)  # what was asked for just before is handed over
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
@@ -246,10 +248,25 @@ class SqliteTurnLog:
 
     async def _write(self, work: _Work, size_bytes: int = 0) -> Any:
         job = _Job(work, size_bytes)
-        with self._start_lock:
-            self._start()
-            self._jobs.put(job)
+        if (posted := self._posted.get(job.loop)) is not None:
+            posted.append(job)
+        else:
+            self._posted[job.loop] = [job]
+            job.loop.call_soon(self._post, job.loop)
         return await job.future
+
+    def _post(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand over what was asked for in one step of a loop: turns that write at the same tick share a commit."""
+        jobs = self._posted.pop(loop)
+        with self._start_lock:
+            try:
+                self._start()
+            except LogError as error:
+                for job in jobs:
+                    job.refusal = error
+                _settle_here(jobs)
+            else:
+                self._jobs.put(jobs)
 
     async def _read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:
@@ -306,13 +323,11 @@ class SqliteTurnLog:
         """Wait for a job; gives it with all others that wait, and whether there will be no more."""
         group: list[_Job] = []
         size_bytes = 0
-        job = self._jobs.get()
-        while job is not None:
-            group.append(job)
-            size_bytes += job.size_bytes
+        while (jobs := self._jobs.get()) is not None:
+            group += jobs
+            size_bytes += sum(job.size_bytes for job in jobs)
             if size_bytes > _GROUP_BYTES or self._jobs.empty():
                 return group, False
-            job = self._jobs.get()
         return group, True
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[_Job]) -> None:
