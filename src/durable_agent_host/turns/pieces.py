@@ -6,6 +6,7 @@ joined again and then gives the same as the pieces would have.
 """
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Literal, cast
@@ -97,7 +98,7 @@ class Text(_Joined):
         self._pieces: list[str] = []
         self._has_text = first.text is not None
         self._id = first.id
-        self._protected: str | None = None
+        self._protected: list[str] = []
         self._kind = _kind(first)
         self.is_plain = self._kind is None  # a content without properties and id goes on with it
         self.add(first)
@@ -127,8 +128,10 @@ class Text(_Joined):
         if (text := content.text) is not None:
             self._has_text = True
             self._pieces.append(text)
-        if content.protected_data is not None:
-            self._protected = content.protected_data
+        if (sealed := content.protected_data) is not None:
+            if mode != "append" or not sealed.startswith("["):  # only lists come in pieces
+                self._protected = []
+            self._protected.append(sealed)
 
     def content(self, *, as_piece: bool = False) -> Content:
         """Give the run as one content.
@@ -141,7 +144,7 @@ class Text(_Joined):
         """
         own = self._finish(as_piece)
         own.text = "".join(self._pieces) if self._has_text else None
-        own.protected_data = self._protected
+        own.protected_data = _joined_lists(self._protected) if self._protected else None
         return own
 
 
@@ -305,6 +308,17 @@ def _bare(content: Content) -> Content:
 
 def _without_raw(note: Any) -> Any:
     return {name: value for name, value in note.items() if name != "raw_representation"}
+
+
+def _joined_lists(texts: Sequence[str]) -> str:
+    """Join lists of details of a reasoning, which the Chat Completions client gives out as JSON; else take the last."""
+    if len(texts) == 1:
+        return texts[0]
+    try:
+        lists = [json.loads(one) for one in texts]
+    except ValueError:
+        return texts[-1]
+    return json.dumps([detail for one in lists for detail in one])
 
 
 def _is_text(content: Content) -> bool:
