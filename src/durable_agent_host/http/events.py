@@ -112,7 +112,7 @@ async def follow_turn(
         LogError: the log's store does not answer; the client comes back.
     """
     log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
-    offset = first_offset
+    offset, has_run = first_offset, False
     yield OPENING
     end = asyncio.create_task(_ended(client, request, has_ended=has_ended))
     try:
@@ -125,13 +125,14 @@ async def follow_turn(
                     continue
                 offset = page.next_offset
                 if any(record.entry.kind == OUTCOME for record in page.records):
+                    has_run = True
                     client.hint(request.turn_id)
                 if told := _encode_page(page):
                     yield told
         if not end.done():
             return
         turn = end.result()
-        while (page := await log.read(log_id, offset, max_bytes=PAGE_BYTES)).records:
+        while not has_run and (page := await log.read(log_id, offset, max_bytes=PAGE_BYTES)).records:
             offset = page.next_offset
             if told := _encode_page(page):
                 yield told

@@ -11,7 +11,7 @@ from typing import Any, Final
 from durable_agent_host.log.log import TurnLog
 from durable_agent_host.model.log_entry import LogPage, LogRecord
 
-_FIRST_PAUSE_SECONDS: Final = 0.010
+_FIRST_PAUSE_SECONDS: Final = 0.020
 _FIRST_PAUSE_BESIDE_WRITER_SECONDS: Final = 0.25
 _LONGEST_PAUSE_SECONDS: Final = 0.250
 _LONGEST_PAUSE_BESIDE_WRITER_SECONDS: Final = 2.0
@@ -168,7 +168,7 @@ class Arrivals:
                         longest = (
                             _LONGEST_PAUSE_BESIDE_WRITER_SECONDS if mailbox.has_local_writer else _LONGEST_PAUSE_SECONDS
                         )
-                        pause = min(pause * 1.5, longest)
+                        pause = min(pause * 2, longest)
                 arrived = mailbox.take()
 
     @contextmanager
