@@ -110,7 +110,8 @@ async def test_a_follower_outlives_writers_that_are_killed(backend, start_writer
     await check(backend, log_id, following, writers)
 
 
-@pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"], indirect=True)
+# With parts of five blocks, a ghost that reads on does not overtake a writer that writes as fast as it can.
+@pytest.mark.parametrize("networked", ["blob", "redis"], indirect=True)
 async def test_a_process_that_stood_still_is_fenced(networked, start_writer):
     """A process that is halted, and goes on when another one writes, gets nothing in between, and is told."""
     log_id = new_id()

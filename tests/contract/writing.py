@@ -34,6 +34,8 @@ async def write(backend: conftest.Backend, log_id: str) -> None:
         await asyncio.gather(*(append() for _ in range(AT_ONCE)))
     except FencedError:
         sys.exit(FENCED)
+    finally:
+        await log.close()
 
 
 if __name__ == "__main__":
