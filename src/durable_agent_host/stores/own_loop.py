@@ -1,8 +1,13 @@
-"""An event loop in a thread of its own, for clients that belong to one loop and are called from many."""
+"""An event loop in a thread of its own, for clients that belong to one loop and are called from many.
+
+What is posted to it while it is busy goes over with one wake-up, and so do the answers back to each loop that waits:
+waking a thread costs more than most of what it is woken for.
+"""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from durable_agent_host.errors import LogError
@@ -10,8 +15,42 @@ from durable_agent_host.errors import LogError
 _LAST_SECONDS: Final = 5.0
 
 
+class Promise:
+    """What one caller waits for; made in the caller's loop.
+
+    Attributes:
+        loop: the caller's.
+        future: to be awaited there.
+        task: what works on it in the own loop, if it is a coroutine.
+    """
+
+    __slots__ = ("_error", "_result", "future", "loop", "task")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.task: asyncio.Task[Any] | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def keep(self, result: Any, error: BaseException | None) -> None:
+        """Note the answer, until `give` is called in the caller's loop."""
+        self._result, self._error = result, error
+
+    def give(self) -> None:
+        """Give the answer, in the caller's loop; nothing happens when the caller has gone."""
+        if self.future.done():
+            return
+        if self._error is None:
+            self.future.set_result(self._result)
+        elif isinstance(self._error, asyncio.CancelledError):
+            self.future.cancel()
+        else:
+            self.future.set_exception(self._error)
+
+
 class OwnLoop:
-    """Run coroutines of any thread and any loop in one loop. The thread begins with the first of them.
+    """Run what callers of any thread and any loop ask for in one loop. The thread begins with the first of them.
 
     Args:
         name: of the thread.
@@ -23,6 +62,32 @@ class OwnLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._posted: list[tuple[Callable[[Any], object], Any]] = []
+        self._answered: dict[asyncio.AbstractEventLoop, list[Promise]] = {}
+
+    def post(self, call: Callable[[Any], object], what: Any) -> None:
+        """Call something in the own loop soon, in the order in which it was posted; of any thread.
+
+        Raises:
+            LogError: after `close`.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise LogError("the turn log is closed")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread.start()
+            self._posted.append((call, what))
+            if len(self._posted) == 1:
+                self._loop.call_soon_threadsafe(self._call_posted)
+
+    def answer(self, promise: Promise, result: Any, error: BaseException | None = None) -> None:
+        """Give a caller the answer, together with those of the moment; in the own loop only."""
+        promise.keep(result, error)
+        if not self._answered:
+            asyncio.get_running_loop().call_soon(self._give_answers)
+        self._answered.setdefault(promise.loop, []).append(promise)
 
     async def run[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there and wait for it here; when the waiter is cancelled, so is the coroutine.
@@ -30,16 +95,18 @@ class OwnLoop:
         Raises:
             LogError: after `close`.
         """
-        with self._lock:
-            if self._is_closed:
-                work.close()
-                raise LogError("the turn log is closed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
-                self._thread.start()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return await asyncio.wrap_future(future)
+        promise = Promise()
+        try:
+            self.post(self._begin, (work, promise))
+        except LogError:
+            work.close()
+            raise
+        try:
+            return await promise.future
+        except asyncio.CancelledError:
+            with contextlib.suppress(LogError):
+                self.post(_cancel, promise)
+            raise
 
     async def close(self, last: Coroutine[Any, Any, None]) -> None:
         """End the loop after a last coroutine, which does not run when nothing else did."""
@@ -53,6 +120,38 @@ class OwnLoop:
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.to_thread(thread.join)
         loop.close()
+
+    def _call_posted(self) -> None:
+        with self._lock:
+            posted, self._posted = self._posted, []
+        for call, what in posted:
+            call(what)
+
+    def _begin(self, asked: tuple[Coroutine[Any, Any, Any], Promise]) -> None:
+        work, promise = asked
+
+        def tell(task: asyncio.Task[Any]) -> None:
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            self.answer(promise, None if error else task.result(), error)
+
+        promise.task = asyncio.get_running_loop().create_task(work)
+        promise.task.add_done_callback(tell)
+
+    def _give_answers(self) -> None:
+        answered, self._answered = self._answered, {}
+        for loop, promises in answered.items():
+            with contextlib.suppress(RuntimeError):  # the callers' loop is closed
+                loop.call_soon_threadsafe(_give_all, promises)
+
+
+def _give_all(promises: Sequence[Promise]) -> None:
+    for promise in promises:
+        promise.give()
+
+
+def _cancel(promise: Promise) -> None:
+    if promise.task is not None:
+        promise.task.cancel()
 
 
 async def _finish(last: Coroutine[Any, Any, None]) -> None:

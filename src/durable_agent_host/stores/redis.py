@@ -2,16 +2,18 @@
 
 Theory of operation. A log is a stream whose entries have the ids ``{offset}-1``, and a hash with the attempt and the
 next offset. One script appends: it looks at the attempt, writes all entries and publishes, in one step of the server.
-It is told when it runs again because an answer was lost, and then looks first whether it has written already. Followers
-of other processes are woken by the publication, and read now and then in case one was missed.
+It is told when it runs again because an answer was lost, and then looks first whether it has written already; and it
+leaves a note for the lost one, which may still come. The appends of all turns go together, see
+`durable_agent_host.stores.redis_pipeline`. Followers of other processes are woken by the publication, and read now and
+then in case one was missed.
 
 An append is as durable as the server is set up: with ``appendonly yes`` and ``appendfsync always`` it is on the disk.
 """
 
 import asyncio
+import hashlib
 import itertools
 import uuid
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, cast
@@ -34,8 +36,10 @@ from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entr
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.log.log import INTERVAL_SECONDS, MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
-from durable_agent_host.stores.arrivals import Arrivals
+from durable_agent_host.stores.arrivals import Arrival, Arrivals
 from durable_agent_host.stores.own_loop import OwnLoop
+from durable_agent_host.stores.redis_listener import RedisListener, channel_of
+from durable_agent_host.stores.redis_pipeline import Command, Pipelines
 from durable_agent_host.stores.retry import retry
 
 _APPEND: Final = """
@@ -45,13 +49,18 @@ if is_retry == '1' then
   for _, found in ipairs(redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1000)) do
     local fields = found[2]
     if fields[4] == batch then
-      return {1, tonumber(string.match(found[1], '^%d+')) - tonumber(fields[6])}
+      return tonumber(string.match(found[1], '^%d+')) - tonumber(fields[6])
     end
   end
 end
-local current = redis.call('HGET', state, 'attempt') or '0'
-if current ~= expected then return {0, tonumber(current)} end
-local first = tonumber(redis.call('HGET', state, 'next') or '0')
+local found = redis.call('HMGET', state, 'attempt', 'next', batch)
+local current, first = found[1] or '0', tonumber(found[2] or '0')
+if current ~= expected then return -1 - tonumber(current) end
+if is_retry == '1' then
+  redis.call('HSET', state, batch, 1)
+elseif found[3] then
+  return redis.error_reply('LATE the append has been tried again')
+end
 for index = 7, #ARGV do
   local id = string.format('%.0f-1', first + index - 7)
   redis.call('XADD', stream, id, 'a', attempt, 'b', batch, 'i', index - 7, 'e', ARGV[index])
@@ -61,13 +70,44 @@ redis.call('HSET', state, 'attempt', attempt, 'next', string.format('%.0f', firs
 redis.call('EXPIRE', state, expire)
 redis.call('EXPIRE', stream, expire)
 redis.call('PUBLISH', channel, batch)
-return {1, first}
+return first
 """
-_PREFIX: Final = "durable-agent-host:turn"
+_DIGEST: Final = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
 _CONNECTIONS: Final = 32
 _ENTRIES_AT_ONCE: Final = 64
 _KEPT_SECONDS: Final = 7 * 24 * 3600
-_LISTEN_SECONDS: Final = 1.0
+
+
+class _Append(Command):
+    """The script that appends; its answer is the first offset, or the attempt that has begun, as -1 minus it."""
+
+    def __init__(self, log_id: str, entries: Sequence[LogEntry], lines: Sequence[str], values: Sequence[Any]) -> None:
+        super().__init__(sum(map(len, lines)))
+        self.log_id = log_id
+        self.attempt = int(values[1])
+        self._entries = entries
+        self._lines = lines
+        self._values = values
+
+    def arguments(self) -> Sequence[Any]:
+        expected, attempt, batch, kept_seconds = self._values
+        keys = (2, _state(self.log_id), _stream(self.log_id))
+        values = (expected, attempt, batch, int(self.tries > 1), kept_seconds, channel_of(self.log_id))
+        return ("EVALSHA", _DIGEST, *keys, *values, *self._lines)
+
+    def records(self, first: int) -> list[LogRecord]:
+        return [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self._entries, first)]
+
+
+class _Exists(Command):
+    """Whether a key is there."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+
+    def arguments(self) -> Sequence[Any]:
+        return ("EXISTS", self._key)
 
 
 class RedisTurnLog:
@@ -94,37 +134,38 @@ class RedisTurnLog:
         self._name = uuid.uuid4().hex[:12]
         self._batches = itertools.count()
         self._made: Any = None
-        self._script = ""
-        self._followed: Counter[str] = Counter()
-        self._listener: asyncio.Task[None] | None = None
-        self._channels: Any = None
+        self._pipelines = Pipelines(
+            self._loop,
+            self._send,
+            explain=lambda error: None if _is_passing(error) else _explain(error),
+            on_answers=self._on_answers,
+            give_up_seconds=give_up_seconds,
+        )
+        self._listener = RedisListener(
+            self._name,
+            lambda: self._client().pubsub(),
+            (RedisError, OSError),
+            lambda log_id: self._arrivals.announce([(log_id, [], 0)]),
+        )
 
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
-
-        async def work() -> int:
-            current = int(await self._retry(lambda: self._client().hget(_state(log_id), "attempt")) or 0)
-            while True:
-                entry = LogEntry(ATTEMPT, {"number": current + 1})
-                is_done, found = await self._append(log_id, [entry], expected=current, attempt=current + 1)
-                if is_done:
-                    return current + 1
-                current = found
-
-        return await self._loop.run(work())
+        current = int(await self._run(lambda: self._client().hget(_state(log_id), "attempt")) or 0)
+        while True:
+            entry = LogEntry(ATTEMPT, {"number": current + 1})
+            first = await self._append(log_id, [entry], expected=current, attempt=current + 1)
+            if first >= 0:
+                return current + 1
+            current = -1 - first
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
         """Append entries, all or none; see the protocol."""
-
-        async def work() -> int:
-            is_done, found = await self._append(log_id, entries, expected=attempt, attempt=attempt)
-            if not is_done:
-                raise FencedError(
-                    f"attempt {attempt} of the turn log {log_id} may not write: attempt {found} has begun"
-                )
-            return found
-
-        return await self._loop.run(work())
+        first = await self._append(log_id, entries, expected=attempt, attempt=attempt)
+        if first < 0:
+            raise FencedError(
+                f"attempt {attempt} of the turn log {log_id} may not write: attempt {-1 - first} has begun"
+            )
+        return first
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read what is there now; see the protocol."""
@@ -160,7 +201,7 @@ class RedisTurnLog:
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read what is there and what will be; see the protocol."""
-        await self._loop.run(self._listen_to(log_id))
+        self._loop.post(self._listener.follow, log_id)
         try:
             async with aclosing(
                 self._arrivals.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
@@ -169,7 +210,7 @@ class RedisTurnLog:
                     yield page
         finally:
             with suppress(LogError):  # closed
-                await self._loop.run(self._forget(log_id))
+                self._loop.post(self._listener.forget, log_id)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Forget what is before an offset; see the protocol."""
@@ -204,94 +245,65 @@ class RedisTurnLog:
 
     async def request_cancel(self, log_id: str) -> None:
         """Leave a mark that the turn is to be cancelled."""
-
-        async def work() -> None:
-            await self._retry(lambda: self._client().set(_cancel(log_id), 1, ex=self._kept_seconds))
-
-        await self._loop.run(work())
+        await self._run(lambda: self._client().set(_cancel(log_id), 1, ex=self._kept_seconds))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
         """Tell whether the mark is there."""
-
-        async def work() -> bool:
-            return bool(await self._retry(lambda: self._client().exists(_cancel(log_id))))
-
-        return await self._loop.run(work())
+        return bool(await self._pipelines.ask(_Exists(_cancel(log_id))))
 
     async def close(self) -> None:
         """Close the connections and end the store's loop."""
         self._arrivals.close()
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.get_loop().call_soon_threadsafe(listener.cancel)
+        with suppress(LogError):  # closed before
+            self._loop.post(lambda listener: listener.close(), self._listener)
         await self._loop.close(self._disconnect())
 
-    async def _append(
-        self, log_id: str, entries: Sequence[LogEntry], *, expected: int, attempt: int
-    ) -> tuple[bool, int]:
-        """Run the script: whether it appended, and the first offset or else the attempt that has begun."""
+    async def _append(self, log_id: str, entries: Sequence[LogEntry], *, expected: int, attempt: int) -> int:
+        """Run the script; gives its answer."""
         lines = [encode_log_entry(entry) for entry in entries]
-        batch = f"{self._name}:{next(self._batches)}"
-        tries = 0
+        values = (expected, attempt, f"{self._name}:{next(self._batches)}", self._kept_seconds)
+        return await self._pipelines.ask(_Append(log_id, entries, lines, values))
 
-        async def call() -> Any:
-            nonlocal tries
-            tries += 1
-            values = [expected, attempt, batch, int(tries > 1), self._kept_seconds, _channel(log_id), *lines]
-            client = self._client()
-            if not self._script:
-                self._script = await client.script_load(_APPEND)
-            try:
-                return await client.evalsha(self._script, 2, _state(log_id), _stream(log_id), *values)
-            except NoScriptError:  # the server was started anew
-                return await client.eval(_APPEND, 2, _state(log_id), _stream(log_id), *values)
+    async def _send(self, commands: Sequence[Command]) -> Sequence[Any]:
+        """Send commands in one pipeline, and once more those whose script the server does not know."""
+        some = [command.arguments() for command in commands]
+        answers = await self._pipeline(some)
+        unknown = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        if unknown:  # the server is new, or was started anew
+            again = await self._pipeline([("EVAL", _APPEND, *some[index][2:]) for index in unknown])
+            for index, answer in zip(unknown, again, strict=True):
+                answers[index] = answer
+        return answers
 
-        is_done, value = cast("tuple[int, int]", await self._retry(call))
-        if is_done:
+    async def _pipeline(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        pipeline = self._client().pipeline(transaction=False)
+        for arguments in commands:
+            pipeline.execute_command(*arguments)
+        return await pipeline.execute(raise_on_error=False)
+
+    def _on_answers(self, answers: Sequence[tuple[Command, Any]]) -> None:
+        """Tell the followers of this process, together, what has been appended."""
+        arrivals: list[Arrival] = []
+        for command, first in answers:
+            if not isinstance(command, _Append):
+                continue
+            if first < 0:
+                self._listener.gave_way(command.log_id)
+                continue
             self.durable_writes += 1
-            records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, value)]
-            self._arrivals.announce([(log_id, records, sum(map(len, lines)))])
-        return bool(is_done), value
+            self._listener.wrote(command.log_id)
+            arrivals.append((command.log_id, command.records(first), command.size_bytes))
+        self._arrivals.announce(arrivals)
 
     async def _delete(self, log_id: str) -> None:
         await self._retry(lambda: self._client().delete(_state(log_id), _stream(log_id), _cancel(log_id)))
 
     async def _states(self) -> list[bytes]:
-        found = cast("AsyncIterator[bytes]", self._client().scan_iter(match=f"{_PREFIX}:{{*}}:state", count=500))
+        found = cast("AsyncIterator[bytes]", self._client().scan_iter(match=_state("*"), count=500))
         return [key async for key in found]
 
-    async def _listen_to(self, log_id: str) -> None:
-        self._followed[log_id] += 1
-        if self._followed[log_id] == 1 and self._channels is not None:
-            with suppress(RedisError, OSError):  # the listener connects anew, to all channels
-                await self._channels.subscribe(_channel(log_id))
-        if self._listener is None:
-            self._listener = asyncio.create_task(self._listen())
-
-    async def _forget(self, log_id: str) -> None:
-        self._followed[log_id] -= 1
-        if self._followed[log_id] <= 0:
-            del self._followed[log_id]
-            if self._channels is not None:
-                with suppress(RedisError, OSError):
-                    await self._channels.unsubscribe(_channel(log_id))
-
-    async def _listen(self) -> None:
-        """Wake followers when another process has appended. A missed publication costs them a little time only."""
-        while True:
-            try:
-                async with self._client().pubsub() as self._channels:
-                    await self._channels.subscribe(f"{_PREFIX}:{self._name}", *map(_channel, self._followed))
-                    while True:
-                        message = await self._channels.get_message(True, _LISTEN_SECONDS)
-                        if message is not None and not message["data"].startswith(self._name.encode()):
-                            log_id = message["channel"].decode().rpartition("{")[2].partition("}")[0]
-                            self._arrivals.announce([(log_id, [], 0)])
-            except (RedisError, OSError):
-                self._channels = None
-                await asyncio.sleep(_LISTEN_SECONDS)
-
     async def _disconnect(self) -> None:
+        self._pipelines.close()
         if self._made is not None:
             await self._made.aclose()
             await self._made.connection_pool.disconnect()
@@ -310,14 +322,26 @@ class RedisTurnLog:
             self._made = Redis(connection_pool=pool)
         return self._made
 
+    async def _run(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        return await self._loop.run(self._retry(call))
+
     async def _retry(self, call: Callable[[], Awaitable[Any]]) -> Any:
         try:
             return await retry(call, _is_passing, what="Redis", give_up_seconds=self._give_up_seconds)
         except RedisError as error:
-            raise LogError(
-                f"Redis refused the turn log ({type(error).__name__}: {error}): see the address, the user and the "
-                "password, and that streams, scripts and publish are allowed"
-            ) from error
+            raise _explain(error) from error
+
+
+def _explain(error: Exception) -> Exception:
+    """Give what a caller gets for an error that trying again does not mend."""
+    if not isinstance(error, RedisError):
+        return error
+    refusal = LogError(
+        f"Redis refused the turn log ({type(error).__name__}: {error}): see the address, the user and the "
+        "password, and that streams, scripts and publish are allowed"
+    )
+    refusal.__cause__ = error
+    return refusal
 
 
 def _is_passing(error: Exception) -> bool:
@@ -327,16 +351,12 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _state(log_id: str) -> str:
-    return f"{_PREFIX}:{{{log_id}}}:state"
+    return f"{channel_of(log_id)}:state"
 
 
 def _stream(log_id: str) -> str:
-    return f"{_PREFIX}:{{{log_id}}}:entries"
+    return f"{channel_of(log_id)}:entries"
 
 
 def _cancel(log_id: str) -> str:
-    return f"{_PREFIX}:{{{log_id}}}:cancel"
-
-
-def _channel(log_id: str) -> str:
-    return f"{_PREFIX}:{{{log_id}}}"
+    return f"{channel_of(log_id)}:cancel"
