@@ -23,7 +23,7 @@ from tests.kit import PracticeModel
 from tests.kit_services import turn_log_of
 
 KILLS = {
-    kind: int(os.environ.get("KILLS") or by_default) for kind, by_default in (("sqlite", 25), ("redis", 8), ("blob", 8))
+    kind: int(os.environ.get("KILLS") or by_default) for kind, by_default in (("sqlite", 25), ("redis", 6), ("blob", 6))
 }
 """By the store of the turn log; engine and sessions are in SQLite always, so the others need fewer."""
 SESSIONS = 8

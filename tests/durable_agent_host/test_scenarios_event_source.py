@@ -1,0 +1,67 @@
+"""The browser's own EventSource follows a turn: it comes back by itself, with the id of its last event."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_browser import CHROMIUM, Page, opened
+from tests.kit import ROOT, AgentHost, PracticeModel, start_host
+
+FOLLOW = """
+  globalThis.told = { events: [], opened: 0, pieces: new Map(), ended: false };
+  const source = new EventSource(%s);
+  source.onopen = () => told.opened++;
+  source.onmessage = (event) => told.events.push(["message", event.lastEventId]);
+  for (const name of ["turn.started", "message.delta", "turn.restarted", "turn.completed"])
+    source.addEventListener(name, (event) => {
+      const [id, data] = [Number(event.lastEventId), JSON.parse(event.data)];
+      told.events.push([name, id]);
+      if (name === "message.delta") told.pieces.set(id, data.text);
+      if (name === "turn.restarted") told.pieces.forEach((_, at) => at >= data.discard_from && told.pieces.delete(at));
+      if (name === "turn.completed") { source.close(); told.ended = true; }
+    });
+"""
+SO_FAR = "JSON.stringify({ ...told, text: [...told.pieces.values()].join('') })"
+
+
+async def until(page: Page, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Look at what the page was told until it is wanted."""
+    async with asyncio.timeout(60):
+        while not wanted(told := json.loads(await page.evaluate(SO_FAR))):
+            await asyncio.sleep(0.02)
+    return told
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+async def test_a_browsers_event_source_comes_back_by_itself(model: PracticeModel, tmp_path: Path):
+    """A host that is killed and started anew costs the page nothing: each event once, and the text that is stored."""
+    model.plan(
+        *({"text": f"Answer {n}: größer 😀. " * 12, "chunk_characters": 5, "delay_milliseconds": 40} for n in range(3))
+    )
+
+    def start(port: int) -> AgentHost:
+        return start_host(tmp_path / "data", model, app=ROOT / "examples" / "chat", port=port)
+
+    host = start(0)
+    try:
+        async with opened(f"{host.url}/api/chat", tmp_path / "browser") as page:
+            await page.until("state", lambda text: text == "ready")
+            accepted = host.run("Helper", {"message": "go"}, headers={"x-ms-wait-for-response": "false"}).json()
+            await page.evaluate(FOLLOW % json.dumps(accepted["events_url"]))
+            await until(page, lambda told: len(told["events"]) > 8)
+            host.kill()
+            host = start(int(host.url.rpartition(":")[2]))
+            told = await until(page, lambda told: told["ended"])
+        stored = requests.get(accepted["turn_url"], timeout=60).json()["response"]
+        assert told["text"] == stored
+        assert told["opened"] == 2
+        names, ids = zip(*told["events"], strict=True)
+        assert set(names) == {"turn.started", "message.delta", "turn.restarted", "turn.completed"}
+        assert list(ids) == sorted(set(ids))
+    finally:
+        host.kill()
