@@ -5,7 +5,8 @@
 Times: a stream of one content in so many chunks, as the real client parses the events of the Responses API. Both sides
 get the same updates and take turns, so that what else the machine does falls on both. Garbage collection is on. The
 framework's side is ``AgentResponse.from_updates``; where it would take longer than the limit for one fold, as the
-square of the length before says, it is left out ("-"). "calls" are calls of tools in parallel, ten chunks each, mixed.
+square of the length before says, it is left out ("-"). "calls" are calls of tools in parallel, ten chunks each, mixed;
+"chat" is a text in chunks of Chat Completions, "plain" one in updates that no client made.
 Times are the processor's, both sides being one thread, so that they hold on a busy machine.
 
 Bytes, for each recorded stream: ``streamed`` is the JSON of the events, ``updates`` what the updates' contents take as
@@ -26,7 +27,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent_framework import AgentResponse, AgentResponseUpdate
+from agent_framework import AgentResponse, AgentResponseUpdate, Content
+from agent_framework._types import map_chat_to_agent_update
+from agent_framework_openai import OpenAIChatCompletionClient
+from openai._models import construct_type
+from openai.types.chat import ChatCompletionChunk
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -95,11 +100,33 @@ def _call_events(calls: int, deltas: int) -> list[dict[str, Any]]:
     ]
 
 
-STREAMS: dict[str, Callable[[int], list[dict[str, Any]]]] = {
-    "text": text_events,
-    "code": code_events,
-    "arguments": argument_events,
-    "calls": parallel_events,
+def chat_updates(chunks: int) -> list[AgentResponseUpdate]:
+    """A text in so many chunks of Chat Completions."""
+    choice = {"index": 0, "delta": {"content": "token "}, "finish_reason": None, "logprobs": None}
+    base = {"object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "f"}
+    body = json.dumps(base | {"id": "c", "choices": [choice]})
+    client = OpenAIChatCompletionClient(model="m", api_key="practice")
+    typed = (construct_type(type_=ChatCompletionChunk, value=json.loads(body)) for _ in range(chunks))
+    parse = client._parse_response_update_from_openai  # noqa: SLF001 - what the client does with each chunk
+    return [map_chat_to_agent_update(parse(chunk), "Player") for chunk in typed]
+
+
+def plain_updates(chunks: int) -> list[AgentResponseUpdate]:
+    """A text in so many updates that say nothing else."""
+    return [AgentResponseUpdate(contents=[Content.from_text("token ")], role="assistant") for _ in range(chunks)]
+
+
+def _through_responses(events_of: Callable[[int], list[dict[str, Any]]]) -> Callable[[int], list[AgentResponseUpdate]]:
+    return lambda chunks: updates_of([{"type": "response.created", "response": BASE}, *events_of(chunks)])
+
+
+STREAMS: dict[str, Callable[[int], list[AgentResponseUpdate]]] = {
+    "text": _through_responses(text_events),
+    "code": _through_responses(code_events),
+    "arguments": _through_responses(argument_events),
+    "calls": _through_responses(parallel_events),
+    "chat": chat_updates,
+    "plain": plain_updates,
 }
 
 
@@ -122,10 +149,10 @@ def time_streams(lengths: list[int], repeat: int, limit: float) -> None:
     print(
         f"{'stream':<10} {'chunks':>7} {'ours ms':>10} {'p99':>10} {'theirs ms':>10} {'p99':>10} {'ratio':>7} {'n':>4}"
     )
-    for name, events_of in STREAMS.items():
+    for name, stream_of in STREAMS.items():
         slowest = 0.0
         for chunks in lengths:
-            updates = updates_of([{"type": "response.created", "response": BASE}, *events_of(chunks)])
+            updates = stream_of(chunks)
             ours: list[float] = []
             theirs: list[float] = []
             gc.collect()

@@ -161,6 +161,8 @@ class OpenAIItems:
         event: Any = update.raw_representation
         if event.__class__ is ChatResponseUpdate:  # an agent's update holds the client's
             event = event.raw_representation
+        if _OTHERS[event.__class__]:
+            return None
         try:
             kind: Any = event.type
             if (place := event.output_index) is not None:
@@ -168,6 +170,8 @@ class OpenAIItems:
                     return _CONTENT_PARTS[place, event.content_index]
                 if kind in _EVENTS_OF_SUMMARY:
                     return _SUMMARY_PARTS[place, event.summary_index]
+                if kind in _EVENTS_OF_CALLS:
+                    return _ITEMS[place, None]
         except (AttributeError, TypeError):
             pass  # an event of another kind
         while type(event) in _UPDATES:
@@ -199,26 +203,46 @@ _EVENTS_OF_CONTENT: Final = frozenset(
     }
 )
 _EVENTS_OF_SUMMARY: Final = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_summary_text.done"})
+_EVENTS_OF_ITEMS: Final = frozenset({"response.output_item.added", "response.output_item.done"})
+_EVENTS_OF_CALLS: Final = frozenset(
+    f"response.{kind}.{end}"
+    for kind in (
+        "function_call_arguments",
+        "code_interpreter_call_code",
+        "mcp_call_arguments",
+        "custom_tool_call_input",
+    )
+    for end in ("delta", "done")
+)
 
 
 def _read_event(event: Any) -> ItemPart | None:
-    kind, item = getattr(event, "type", None), getattr(event, "item", None)
+    kind, place = getattr(event, "type", None), getattr(event, "output_index", None)
     if not isinstance(kind, str) or not kind.startswith("response."):
         return None
-    place = getattr(event, "output_index", None)
+    item = getattr(event, "item", None) if kind in _EVENTS_OF_ITEMS else None
     if place is None:
         place = getattr(item, "id", None) or getattr(event, "item_id", None)
     if not isinstance(place, int | str):
         return None
-    if kind == "response.output_item.done":
-        return ItemPart(place, item=plain_item(item))
-    if kind == "response.output_item.added":
+    if item is not None:
+        if kind.endswith("done"):
+            return ItemPart(place, item=plain_item(item))
         return ItemPart(place, begins=str(getattr(item, "id", None) or ""))
     if kind in _EVENTS_OF_CONTENT:
         return _CONTENT_PARTS[place, getattr(event, "content_index", None)]
     if kind in _EVENTS_OF_SUMMARY:
         return _SUMMARY_PARTS[place, getattr(event, "summary_index", None)]
     return _ITEMS[place, None]
+
+
+class _Others(dict[type[Any], bool]):
+    """Class of the SDK's models → whether it has no type, as chunks of Chat Completions: asking those is slow."""
+
+    def __missing__(self, kind: type[Any]) -> bool:
+        fields = getattr(kind, "model_fields", None)
+        self[kind] = is_other = fields is not None and "type" not in fields
+        return is_other
 
 
 class _Parts(dict[tuple[int | str, int | None], ItemPart]):
@@ -235,6 +259,7 @@ class _Parts(dict[tuple[int | str, int | None], ItemPart]):
         return made
 
 
+_OTHERS: Final = _Others()
 _MOST_PARTS: Final = 4096
 _ITEMS: Final = _Parts("")
 _CONTENT_PARTS: Final = _Parts("content_index")
