@@ -28,7 +28,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.turns.fold import fold_updates
 
 _LOGGER = logging.getLogger(__name__)
-_LOOK_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.7
 _GIVE_UP_SECONDS: Final = 0.3
 """How long work that was told to stop may take for it; it is left behind then."""
 
@@ -162,7 +162,7 @@ class AgentRunner:
         return suspended(work)
 
     async def _watch(self, work: AgentWork, task: "asyncio.Task[None]") -> Literal["ended", "cancelled", "timed out"]:
-        """Wait for the work's end; look at the cancel mark once a second, and when somebody hints at it."""
+        """Wait for the work's end; look at the cancel mark now and then, and when somebody hints at it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.turn_seconds
         with CANCELLATIONS.watch(work.request.turn_id) as hint:

@@ -25,7 +25,7 @@ def test_the_users_client_is_not_changed():
     assert isinstance(hosted, OpenAIChatClient)
     assert type(client) is OpenAIChatClient
     assert vars(client) == before
-    assert hosted.client is client.client
+    assert hosted.client._client is client.client._client
     assert adapt_client(hosted) is hosted
 
 

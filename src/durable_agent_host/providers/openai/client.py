@@ -16,6 +16,7 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Me
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.openai.closing import closed_messages
+from durable_agent_host.providers.openai.direct_events import with_direct_events
 from durable_agent_host.providers.openai.errors import failure_of
 from durable_agent_host.providers.openai.items import attach_items, complete_item, groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.replay import (
@@ -49,7 +50,7 @@ def adapt_client(client: Any) -> Any:
         return cast("Any", client)
     brought = cast("object", client)
     hosted = object.__new__(_with_items(type(brought)))
-    hosted.__dict__.update(brought.__dict__)
+    hosted.__dict__.update({name: with_direct_events(value) for name, value in brought.__dict__.items()})
     return hosted
 
 
