@@ -58,6 +58,7 @@ class GatheredMessage:
     def _restart(self) -> None:
         self.slots: list[Slot] = []
         self._by_place: dict[int | str, Slot] = {}
+        self._places: dict[str, int | str] = {}
         self._by_call: dict[tuple[str, str], Joiner] = {}
         self._part: ItemPart | None = None
         self._hot: Joiner | None = None
@@ -124,9 +125,11 @@ class GatheredMessage:
                 del self._by_place[place]
                 slot = self._slot_of(place)
             slot.begins = part.begins
+            self._places[part.begins] = place  # events of the item may tell its id alone
         slot.item = part.item or slot.item
 
     def _slot_of(self, place: int | str) -> Slot:
+        place = self._places.get(place, place) if isinstance(place, str) else place
         slot = self._by_place.get(place)
         if slot is None:
             slot = self._by_place[place] = Slot(place)

@@ -135,6 +135,9 @@ QUIRKS = {
         lambda event: "output_index" in event, lambda event: {"output_index": event["output_index"] + 1}
     ),
     "no positions": without_field("output_index"),
+    "no positions but the items'": lambda events: [
+        {name: value for name, value in event.items() if "item" in event or name != "output_index"} for event in events
+    ],
     "no numbers of parts": without_field("content_index", "summary_index"),
     "one number for all parts": with_fields(
         lambda event: "content_index" in event or "summary_index" in event,
