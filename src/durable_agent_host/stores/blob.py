@@ -7,25 +7,30 @@ entry of a later attempt, and then it is fenced; or another block of its own att
 it. A part that has all its blocks but one is sealed with a last frame that leads to the next part, so a ghost cannot go
 on in the old one. Parts that are truncated as a whole are deleted; their offsets are not given out again.
 
+What the turns of a process append takes up half of a processor at the most: a turn waits for its next append when there
+are many, and what it produces meanwhile goes into one block.
+
 Clients of the SDK belong to one loop, so all requests are made in a loop of the store's own.
 """
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.codec.log_entry import encode_log_entry
 from durable_agent_host.errors import FencedError, SettingError
-from durable_agent_host.log.log import INTERVAL_SECONDS, MAX_PAGE_BYTES
+from durable_agent_host.log.log import INTERVAL_SECONDS, MAX_PAGE_BYTES, TurnLog
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 from durable_agent_host.stores.arrivals import Arrivals
+from durable_agent_host.stores.blob_cancels import BlobCancels
 from durable_agent_host.stores.blob_container import (
     MAX_BLOCK_BYTES,
     MAX_BLOCKS,
@@ -35,13 +40,13 @@ from durable_agent_host.stores.blob_container import (
 from durable_agent_host.stores.blob_frames import FrameReader, PageBuilder
 from durable_agent_host.stores.blob_tail import BlobTails, Tail, part_name
 from durable_agent_host.stores.own_loop import OwnLoop
+from durable_agent_host.stores.pace import Pace
 
 CONTAINER: Final = "durable-agent-host-turns"
 _CACHED_PLACES: Final = 8192
+_BESIDE_WRITER_SECONDS: Final = 2.0
 _CLIENT_OPTIONS: Final[dict[str, Any]] = {
     "retry_total": 0,  # the store tries again itself, for shorter and for longer than the SDK
-    "connection_timeout": 5,
-    "read_timeout": 20,
     "logger": logging.getLogger("durable_agent_host.stores.blob.requests"),
 }
 _CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
@@ -51,7 +56,8 @@ class BlobTurnLog:
     """The turn logs of one blob container. Implements `durable_agent_host.log.log.TurnLog`.
 
     Args:
-        make_client: makes the container's client, in the store's own loop, at the first use; see `from_environment`.
+        make_client: makes the container's client, in the store's own loop, at the first use, with the transport that it
+            is given; see `from_environment`.
         give_up_seconds: how long a request is tried again while the storage does not answer.
         max_blocks: of a part; Azure's limit is 50,000.
         max_block_bytes: of a block; the limit of all versions of the service is 4 MiB.
@@ -61,7 +67,7 @@ class BlobTurnLog:
 
     def __init__(
         self,
-        make_client: Callable[[], ContainerClient],
+        make_client: Callable[[Any], ContainerClient],
         *,
         give_up_seconds: float = 30.0,
         max_blocks: int = MAX_BLOCKS,
@@ -74,6 +80,8 @@ class BlobTurnLog:
         self._tails = BlobTails(self._container, max_blocks=max_blocks, max_block_bytes=max_block_bytes)
         self._places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._cancels = BlobCancels(self._container)
+        self._pace = Pace()
 
     @classmethod
     def from_environment(
@@ -101,7 +109,7 @@ class BlobTurnLog:
         """
         connection_string = environment.get(setting, "").strip()
         if connection_string:
-            return cls(lambda: _connect(connection_string, container, setting), **options)
+            return cls(lambda transport: _connect(connection_string, container, setting, transport), **options)
         account = environment.get(f"{setting}__accountName", "").strip()
         url = environment.get(f"{setting}__blobServiceUri", "").strip()
         url = url or (f"https://{account}.blob.core.windows.net" if account else "")
@@ -113,7 +121,7 @@ class BlobTurnLog:
         client_id = environment.get(f"{setting}__clientId", "").strip() or None
         is_managed = environment.get(f"{setting}__credential", "").strip().casefold() == "managedidentity"
 
-        def make_client() -> ContainerClient:
+        def make_client(transport: Any) -> ContainerClient:
             from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential  # noqa: PLC0415 (slow)
 
             credential = (
@@ -121,7 +129,7 @@ class BlobTurnLog:
                 if is_managed
                 else DefaultAzureCredential(managed_identity_client_id=client_id)
             )
-            return ContainerClient(url, container, credential, **_CLIENT_OPTIONS)
+            return ContainerClient(url, container, credential, transport=transport, **_CLIENT_OPTIONS)
 
         return cls(make_client, **options)
 
@@ -152,17 +160,9 @@ class BlobTurnLog:
 
         async def work() -> int:
             async with self._lock(log_id):
-                tail = self._tails.known(log_id)
-                if tail is None or tail.attempt < attempt:
-                    tail = await self._tails.recover(log_id)
-                while tail is not None and tail.attempt == attempt:
-                    first = await self._append_at(log_id, tail, entries, attempt)
-                    if first is not None:
-                        return first
-                current = tail.attempt if tail else 0
-                raise FencedError(
-                    f"attempt {attempt} of the turn log {log_id} may not write: attempt {current} has begun"
-                )
+                first = await self._append(log_id, entries, attempt)
+            await self._pace.rest()
+            return first
 
         return await self._loop.run(work())
 
@@ -189,7 +189,18 @@ class BlobTurnLog:
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read what is there and what will be; see the protocol."""
-        return self._arrivals.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+        beside = cast("TurnLog", _Beside(self))
+        return self._arrivals.follow(beside, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+
+    async def read_beside(self, log_id: str, from_offset: int, *, max_bytes: int) -> LogPage:
+        """Read for a follower of this process, who is told what this process appends.
+
+        Where this process has just appended the last entry, there is nothing to ask the storage for.
+        """
+        end = self._tails.known(log_id)
+        if end and end.next_offset == from_offset and time.monotonic() < end.appended_at + _BESIDE_WRITER_SECONDS:
+            return LogPage([], from_offset)
+        return await self.read(log_id, from_offset, max_bytes=max_bytes)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Delete the parts of which nothing is to be kept; see the protocol."""
@@ -227,11 +238,11 @@ class BlobTurnLog:
 
     async def request_cancel(self, log_id: str) -> None:
         """Leave a mark that the turn is to be cancelled."""
-        await self._loop.run(self._container.mark(f"{log_id}/cancel"))
+        await self._loop.run(self._cancels.leave(log_id))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
         """Tell whether the mark is there."""
-        return await self._loop.run(self._container.exists(f"{log_id}/cancel"))
+        return await self._loop.run(self._cancels.look(log_id))
 
     async def close(self) -> None:
         """Close the connections and end the store's loop."""
@@ -243,12 +254,24 @@ class BlobTurnLog:
         for name, _ in await self._container.names(f"{log_id}/"):
             await self._container.delete(name)
 
+    async def _append(self, log_id: str, entries: Sequence[LogEntry], attempt: int) -> int:
+        tail = self._tails.known(log_id)
+        if tail is None or tail.attempt < attempt:
+            tail = await self._tails.recover(log_id)
+        while tail is not None and tail.attempt == attempt:
+            first = await self._append_at(log_id, tail, entries, attempt)
+            if first is not None:
+                return first
+        current = tail.attempt if tail else 0
+        raise FencedError(f"attempt {attempt} of the turn log {log_id} may not write: attempt {current} has begun")
+
     def _lock(self, log_id: str) -> asyncio.Lock:
         return self._locks.setdefault(log_id, asyncio.Lock())
 
     async def _append_at(self, log_id: str, tail: Tail, entries: Sequence[LogEntry], attempt: int) -> int | None:
         lines = [encode_log_entry(entry) for entry in entries]
-        first = await self._tails.try_append(log_id, tail, lines, attempt)
+        async with self._pace.slot():
+            first = await self._tails.try_append(log_id, tail, lines, attempt)
         if first is not None:
             records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
             self._arrivals.announce([(log_id, records, sum(map(len, lines)))])
@@ -279,8 +302,16 @@ class BlobTurnLog:
         return (before[-1].number, 0) if before else None
 
 
-def _connect(connection_string: str, container: str, setting: str) -> ContainerClient:
+class _Beside:
+    """A store as followers in the writer's process see it."""
+
+    def __init__(self, log: BlobTurnLog) -> None:
+        self.read = log.read_beside
+
+
+def _connect(connection_string: str, container: str, setting: str, transport: Any) -> ContainerClient:
+    options = _CLIENT_OPTIONS | {"transport": transport}
     try:
-        return ContainerClient.from_connection_string(connection_string, container, **_CLIENT_OPTIONS)
+        return ContainerClient.from_connection_string(connection_string, container, **options)
     except ValueError as error:
         raise SettingError(f"{setting} is no connection string of a storage account ({error}): copy it anew") from None

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from io import BytesIO
 from typing import Any, Final, cast
+from urllib.request import getproxies
 
-from azure.core import MatchConditions
 from azure.core.exceptions import (
     ClientAuthenticationError,
     DecodeError,
@@ -18,17 +17,20 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseError,
 )
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.errors import LogError
+from durable_agent_host.stores.blob_requests import BlobRequests
 from durable_agent_host.stores.retry import retry
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
 MAX_BLOCKS: Final = 50_000
-_LARGE_BYTES: Final = 512 * 1024
+_TIMEOUTS: Final = {"connection_timeout": 5, "read_timeout": 20}
 _PASSING_STATUS: Final = {408, 429, 500, 502, 503, 504}
 _FIRST_OFFSET: Final = "first_offset"
 _ATTEMPT: Final = "attempt"
+_BLOCKS: Final = "x-ms-blob-committed-block-count"
 
 
 class BlobMissingError(Exception):
@@ -73,18 +75,19 @@ class BlobContainer:
     """Requests to one container, which is made when it is missing. All calls come from one loop.
 
     Args:
-        make_client: makes the client, in that loop.
+        make_client: makes the client, in that loop, with the transport that it is given.
         give_up_seconds: how long a request is tried again.
 
     Attributes:
         durable_writes: blocks appended so far.
     """
 
-    def __init__(self, make_client: Callable[[], ContainerClient], give_up_seconds: float) -> None:
+    def __init__(self, make_client: Callable[[Any], ContainerClient], give_up_seconds: float) -> None:
         self.durable_writes = 0
         self._make_client = make_client
         self._give_up_seconds = give_up_seconds
         self._made: ContainerClient | None = None
+        self._often: BlobRequests | None = None
 
     async def append(self, name: str, block: bytes, position: int) -> None:
         """Append a block where the blob is thought to end.
@@ -94,14 +97,8 @@ class BlobContainer:
             BlobMissingError: it is not there.
             LogError: the storage does not answer.
         """
-
-        async def call() -> Any:
-            body = BytesIO(block) if len(block) > _LARGE_BYTES else block  # aiohttp wants large bodies as files
-            blob = self._client().get_blob_client(name)
-            return await blob.append_block(body, len(block), appendpos_condition=position)
-
         try:
-            await self._retry(call)
+            await self._retry(lambda: self._requests().append(name, block, position))
         except ResourceNotFoundError as error:
             raise BlobMissingError from error
         except HttpResponseError as error:
@@ -113,31 +110,23 @@ class BlobContainer:
     async def create(self, name: str, *, first_offset: int, attempt: int) -> None:
         """Make an append blob, unless it is there. Makes the container when that is missing."""
         metadata = {_FIRST_OFFSET: str(first_offset), _ATTEMPT: str(attempt)}
-        client = self._client()
+        await self._make(lambda: self._requests().create(name, metadata))
+
+    async def mark(self, name: str, content: bytes) -> None:
+        """Write a small blob, whether or not it is there. Makes the container when that is missing."""
 
         async def call() -> Any:
-            return await client.get_blob_client(name).create_append_blob(
-                metadata=metadata, match_condition=MatchConditions.IfMissing
-            )
+            return await self._client().get_blob_client(name).upload_blob(content, overwrite=True)
 
-        await self._make(client, call)
+        await self._make(call)
 
-    async def mark(self, name: str) -> None:
-        """Make an empty blob, unless it is there."""
-        client = self._client()
-
-        async def call() -> Any:
-            return await client.get_blob_client(name).upload_blob(b"", overwrite=True)
-
-        await self._make(client, call)
-
-    async def _make(self, client: ContainerClient, call: Callable[[], Any]) -> None:
+    async def _make(self, call: Callable[[], Any]) -> None:
         try:
             try:
                 await self._retry(call)
             except ResourceNotFoundError:
                 with suppress(ResourceExistsError):
-                    await self._retry(client.create_container)
+                    await self._retry(self._client().create_container)
                 await self._retry(call)
         except ResourceExistsError:
             pass
@@ -145,9 +134,15 @@ class BlobContainer:
             raise self._explain(error) from error
 
     async def exists(self, name: str) -> bool:
-        """Whether there is a blob of that name."""
+        """Tell whether there is a blob of that name."""
+        return await self.etag(name) is not None
+
+    async def etag(self, name: str) -> str | None:
+        """Tell the mark of a blob's present state, or None when there is no blob of that name."""
         try:
-            return await self._retry(self._client().get_blob_client(name).exists)
+            return (await self._retry(lambda: self._requests().properties(name)))["etag"]
+        except ResourceNotFoundError:
+            return None
         except HttpResponseError as error:
             raise self._explain(error) from error
 
@@ -158,17 +153,19 @@ class BlobContainer:
             BlobMissingError: there is no such blob.
             LogError: the storage does not answer.
         """
-        blob = self._client().get_blob_client(name)
+        requests = self._requests()
+        start = max(position - 1, 0)  # there is a byte before the end, so that its answer tells the size
 
         async def call() -> Piece:
             try:
-                download = await blob.download_blob(offset=position, length=length)
-                data = await download.readall()
-                return _piece(data, download.properties)
+                data, headers = await requests.read(name, start, position - start + length)
+                size = headers["content-range"].rpartition("/")[2]
             except HttpResponseError as error:
                 if error.status_code != 416:  # noqa: PLR2004
                     raise
-            return _piece(b"", await blob.get_blob_properties())
+                data, headers = b"", await requests.properties(name)
+                size = headers["content-length"]
+            return Piece(data[position - start :], int(size), int(headers.get(_BLOCKS, 0)))
 
         try:
             return await self._retry(call)
@@ -181,12 +178,11 @@ class BlobContainer:
         """List the append blobs of a log, in order; empty when there is none."""
 
         async def call() -> list[Part]:
-            found: list[Part] = []
-            async for blob in self._client().list_blobs(name_starts_with=f"{log_id}/", include=["metadata"]):
-                name, metadata = str(blob.name), blob.metadata or {}
-                if _FIRST_OFFSET in metadata:
-                    number = int(name.rpartition("/")[2])
-                    found.append(Part(number, int(metadata[_FIRST_OFFSET]), int(metadata[_ATTEMPT])))
+            found = [
+                Part(int(name.rpartition("/")[2]), int(metadata[_FIRST_OFFSET]), int(metadata[_ATTEMPT]))
+                for name, metadata in await self._requests().list(f"{log_id}/")
+                if _FIRST_OFFSET in metadata
+            ]
             return sorted(found, key=lambda part: part.number)
 
         try:
@@ -226,8 +222,17 @@ class BlobContainer:
 
     def _client(self) -> ContainerClient:
         if self._made is None:
-            self._made = self._make_client()
+            is_behind_proxy = bool({"http", "https", "all"} & getproxies().keys())
+            # With the environment's settings each request looks for a .netrc file, in a thread.
+            self._transport = AioHttpTransport(use_env_settings=is_behind_proxy, **_TIMEOUTS)
+            self._made = self._make_client(self._transport)
         return self._made
+
+    def _requests(self) -> BlobRequests:
+        if self._often is None:
+            client = self._client()
+            self._often = BlobRequests(client.url, client.credential, self._transport, client.api_version)
+        return self._often
 
     async def _retry[T](self, call: Callable[[], Any]) -> Any:
         return await retry(call, _is_passing, what="the blob storage", give_up_seconds=self._give_up_seconds)
@@ -258,9 +263,3 @@ def _is_passing(error: Exception) -> bool:
 def _code_of(error: HttpResponseError) -> str:
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code) or "")
-
-
-def _piece(data: bytes, properties: Any) -> Piece:
-    content_range = str(getattr(properties, "content_range", None) or "")
-    size = content_range.rpartition("/")[2] or properties.size
-    return Piece(data, int(size), int(properties.append_blob_committed_block_count or 0))

@@ -1,5 +1,7 @@
 """The ends of the logs in a blob container: where to append, and what to do when the log does not end there."""
 
+import math
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -31,6 +33,7 @@ class Tail:
         attempt: the current one.
         next_part: the part that follows, when this one takes no more.
         appends: what may be open at its end.
+        appended_at: when this process appended last; of the monotonic clock.
     """
 
     part: int
@@ -40,6 +43,7 @@ class Tail:
     attempt: int = 0
     next_part: int | None = None
     appends: Appends = field(default_factory=Appends)
+    appended_at: float = -math.inf
 
 
 class BlobTails:
@@ -98,6 +102,7 @@ class BlobTails:
             raise
         if tail.next_offset < first + len(lines):
             tail.next_offset, tail.attempt = first + len(lines), attempt
+        tail.appended_at = time.monotonic()
         self._remember(log_id, tail)
         return first
 
