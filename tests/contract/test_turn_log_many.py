@@ -1,0 +1,182 @@
+"""Many turns of one process that write at once: each gets what is its own, whatever befalls the others."""
+
+import asyncio
+
+import pytest
+
+from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+from tests.contract.conftest import Redis
+from tests.contract.holding import HoldingProxy
+from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
+from tests.kit_services import Asked, CuttingProxy, FaultyHttp, redis
+
+TURNS = 12
+NETWORKED = pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"], indirect=True)
+
+
+@NETWORKED
+async def test_connections_that_break_under_many_turns_lose_and_repeat_nothing(networked):
+    """Connections are cut in the middle of what many turns send together; each turn's entries are there once."""
+    ids = [new_id() for _ in range(TURNS)]
+    count = 20 if isinstance(networked, Redis) else 5
+
+    async def write(log, log_id: str) -> None:
+        attempt = await log.open(log_id)
+        assert attempt == 1
+        for number in range(count):
+            pair = [delta(f"{log_id} {number}a"), delta(f"{log_id} {number}b" + "." * 300)]
+            assert await log.append(log_id, pair, attempt=attempt) == 1 + 2 * number
+            assert not await log.is_cancel_requested(log_id)
+
+    with CuttingProxy(networked.port, seed=4, most_bytes=12_000) as proxy:
+        log = networked.log(port=proxy.port)
+        followers = [asyncio.create_task(collect(log, log_id, 1 + 2 * count)) for log_id in ids]
+        await asyncio.gather(*(write(log, log_id) for log_id in ids))
+        followed = await asyncio.gather(*followers)
+        assert proxy.cuts > 5
+        proxy.is_calm = True
+    for log_id, records in zip(ids, followed, strict=True):
+        assert_consecutive(records)
+        assert records == await read_all(networked.log(), log_id)
+        assert [text.rstrip(".") for text in texts(records)] == [
+            f"{log_id} {number}{half}" for number in range(count) for half in "ab"
+        ]
+
+
+async def test_a_refused_append_does_not_touch_the_others(backend):
+    """Of many appends in one moment, a ghost's and one of data that cannot be stored are refused, and no other."""
+    log, ids = backend.log(), [new_id() for _ in range(TURNS)]
+    assert await asyncio.gather(*map(log.open, ids)) == [1] * TURNS
+    assert await backend.log().open(ids[3]) == 2
+    entries = [[delta(log_id)] for log_id in ids]
+    entries[5] = [LogEntry(EVENT, {"event": object()})]
+    found = await asyncio.gather(
+        *(log.append(log_id, some, attempt=1) for log_id, some in zip(ids, entries, strict=True)),
+        return_exceptions=True,
+    )
+    assert isinstance(found[3], FencedError)
+    assert isinstance(found[5], LogError)
+    assert [one for index, one in enumerate(found) if index not in {3, 5}] == [1] * (TURNS - 2)
+    for index, log_id in enumerate(ids):
+        assert texts(await read_all(backend.log(), log_id)) == ([] if index in {3, 5} else [log_id])
+
+
+@pytest.mark.parametrize("silence_seconds", [0, 4])
+async def test_a_follower_sees_another_process_go_on(backend, silence_seconds):
+    """Followers in the process that began a log get what another process appends to it, at once or after a silence."""
+    here, there, log_id = backend.log(), backend.log(), new_id()
+    following = [asyncio.create_task(collect(here, log_id, 24)) for _ in range(2)]
+    first = await here.open(log_id)
+    for number in range(10):
+        await here.append(log_id, [delta(f"here {number}")], attempt=first)
+    await asyncio.sleep(silence_seconds)
+    second = await there.open(log_id)
+    for number in range(10):
+        await there.append(log_id, [delta(f"there {number}")], attempt=second)
+    with pytest.raises(FencedError):
+        await here.append(log_id, [delta("ghost")], attempt=first)
+    third = await here.open(log_id)
+    await here.append(log_id, [delta("here again")], attempt=third)
+    for records in await asyncio.gather(*following):
+        assert_consecutive(records)
+        wanted = [f"{place} {number}" for place in ("here", "there") for number in range(10)]
+        assert texts(records) == [*wanted, "here again"]
+
+
+async def test_a_turn_that_hears_nothing_does_not_hold_up_the_others(tmp_path):
+    """While a connection to Redis is dead and one turn's append with it, the appends of others go on."""
+    with redis(tmp_path) as port:
+        async with HoldingProxy(port).running() as proxy:
+            log, stuck, other = Redis(proxy.port).make(), new_id(), new_id()
+            assert await asyncio.gather(log.open(stuck), log.open(other)) == [1, 1]
+            proxy.hold(b"stuck here", hangs_up=False)
+            waiting = asyncio.create_task(log.append(stuck, [delta("stuck here")], attempt=1))
+            await proxy.held.wait()
+            for number in range(5):
+                assert await log.append(other, [delta(str(number))], attempt=1) == 1 + number
+                assert not await log.is_cancel_requested(other)
+            assert not waiting.done()
+            proxy.release()
+            assert await waiting == 1
+            await log.close()
+
+
+async def test_an_append_that_arrives_after_its_retry_is_passed_over(tmp_path):
+    """What was on its way when its connection broke may reach Redis after the retry; it is there once all the same."""
+    with redis(tmp_path) as port:
+        async with HoldingProxy(port).running() as proxy:
+            log, log_id = Redis(proxy.port).make(), new_id()
+            attempt = await log.open(log_id)
+            proxy.hold(b"late one", hangs_up=True)
+            assert await log.append(log_id, [delta("late one")], attempt=attempt) == 1
+            assert await log.append(log_id, [delta("next")], attempt=attempt) == 2
+            proxy.release()
+            await asyncio.sleep(0.3)
+            assert await log.append(log_id, [delta("last")], attempt=attempt) == 3
+            records = await read_all(log, log_id)
+            assert_consecutive(records)
+            assert texts(records) == ["late one", "next", "last"]
+            await log.close()
+
+
+async def test_a_redis_without_memory_makes_writers_wait(tmp_path):
+    """While Redis refuses to store for want of memory, appends wait, reading goes on, and then each is there once."""
+    from redis.asyncio import Redis as Client
+
+    with redis(tmp_path) as port:
+        log, ids = Redis(port).make(), [new_id() for _ in range(TURNS)]
+        await asyncio.gather(*map(log.open, ids))
+        async with Client(port=port) as client:
+            await client.config_set("maxmemory", 1)
+            appending = [asyncio.create_task(log.append(log_id, [delta(log_id)], attempt=1)) for log_id in ids]
+            assert not any(await asyncio.gather(*map(log.is_cancel_requested, ids)))
+            assert [len(await read_all(log, log_id)) for log_id in ids] == [1] * TURNS
+            assert not any(task.done() for task in appending)
+            await client.config_set("maxmemory", 0)
+        assert await asyncio.gather(*appending) == [1] * TURNS
+        for log_id in ids:
+            assert texts(await read_all(log, log_id)) == [log_id]
+        await log.close()
+
+
+async def test_many_turns_look_for_cancels_together(blob):
+    """Turns that ask again and again cost the account about one request each time, and each sees its own mark."""
+    ids, asked = [new_id() for _ in range(TURNS)], []
+
+    def decide(request: Asked):
+        asked.append(request)
+
+    with FaultyHttp(blob.port, decide) as proxy:
+        log, other = blob.log(port=proxy.port), blob.log()
+        await other.open(ids[0])
+
+        async def ask() -> list[int]:
+            found = await asyncio.gather(*map(log.is_cancel_requested, ids))
+            return [index for index, is_requested in enumerate(found) if is_requested]
+
+        for _ in range(2):
+            assert await ask() == []
+        asked.clear()
+        for _ in range(5):
+            assert await ask() == []
+        assert len(asked) < 2 * TURNS
+        await other.request_cancel(ids[3])
+        assert await ask() == [3]
+        await other.request_cancel(ids[7])
+        assert await ask() == [3, 7]
+
+
+async def test_a_mark_that_nobody_told_of_is_seen(blob):
+    """A mark that was left before the process looked first, by an earlier version, counts."""
+    from azure.storage.blob.aio import ContainerClient
+
+    from tests.kit_services import azurite_connection
+
+    log, log_id = blob.log(), new_id()
+    await log.open(log_id)
+    client = ContainerClient.from_connection_string(azurite_connection(blob.port), blob.container)
+    async with client:
+        await client.get_blob_client(f"{log_id}/cancel").upload_blob(b"")
+    assert await log.is_cancel_requested(log_id)
+    assert await log.is_cancel_requested(log_id)
