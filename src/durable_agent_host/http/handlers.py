@@ -15,7 +15,7 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, NotFoundError
 from durable_agent_host.http.problems import problem, problem_of_error
-from durable_agent_host.http.views import session_view
+from durable_agent_host.http.views import header_value, session_view
 from durable_agent_host.log.log import TurnLog
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.settings import Settings
@@ -116,7 +116,8 @@ async def read_session(host: Host, req: func.HttpRequest, client: TurnClient) ->
     session = await client.session(agent, session_id)
     if session is None:
         raise NotFoundError(f"agent {agent!r} has no session {session_id!r}")
-    names = {"x-ms-session-id": session_id, "x-ms-thread-id": session_id}
+    name = header_value(session_id)
+    names = {"x-ms-session-id": name, "x-ms-thread-id": name}
     return json_answer(HTTPStatus.OK, session_view(agent, session_id, session), names)
 
 

@@ -16,6 +16,7 @@ from durable_agent_host.codec.state import decode_session, document_digest, enco
 from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError, TurnRejectedError
 from durable_agent_host.http.handlers import Host, answered, base_url, json_answer, path_part
+from durable_agent_host.http.views import header_value
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, check_session_id, turn_log_id
 
 DEFAULT_LIMIT: Final = 50
@@ -45,7 +46,7 @@ async def export_session(host: Host, req: func.HttpRequest, client: TurnClient) 
     state = await client.documents.read(agent, session_id)
     if state is None:
         raise _unknown(agent, session_id)
-    return json_answer(HTTPStatus.OK, state, {"x-ms-session-id": session_id})
+    return json_answer(HTTPStatus.OK, state, {"x-ms-session-id": header_value(session_id)})
 
 
 @answered
@@ -63,7 +64,7 @@ async def import_session(host: Host, req: func.HttpRequest, client: TurnClient) 
         raise TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
     await client.documents.put(agent, session_id, document, instead_of=now)
     answer = {"agent": agent, "session_id": session_id, "message_count": len(decode_session(document).entries)}
-    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": session_id})
+    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(session_id)})
 
 
 @answered
@@ -92,7 +93,7 @@ async def repair_session(host: Host, req: func.HttpRequest, client: TurnClient) 
         "changes": [asdict(change) for change in changes],
         "original_session_id": kept if changes else None,
     }
-    return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": session_id})
+    return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
 @answered
@@ -113,7 +114,7 @@ async def fork_session(host: Host, req: func.HttpRequest, client: TurnClient) ->
         "message_count": count,
         "session_url": f"{base_url(req)}/agents/{quote(agent)}/sessions/{quote(new_id, safe='')}",
     }
-    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": new_id})
+    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(new_id)})
 
 
 @answered

@@ -21,12 +21,25 @@ def turn_identity(request: TurnRequest) -> dict[str, Any]:
     }
 
 
+def header_value(name: str) -> str:
+    """Write the id of a session or a turn as a header can carry it. Guarantee: pure.
+
+    Args:
+        name: the id; none has a percent sign.
+
+    Returns:
+        The same, percent-encoded as in URLs when it is not ASCII.
+    """
+    return name if name.isascii() else quote(name)
+
+
 def turn_headers(request: TurnRequest) -> dict[str, str]:
     """Name a turn in headers. Guarantee: pure."""
+    session_id = header_value(request.session_id)
     return {
-        "x-ms-session-id": request.session_id,
-        "x-ms-thread-id": request.session_id,
-        "x-ms-turn-id": request.turn_id,
+        "x-ms-session-id": session_id,
+        "x-ms-thread-id": session_id,
+        "x-ms-turn-id": header_value(request.turn_id),
     }
 
 

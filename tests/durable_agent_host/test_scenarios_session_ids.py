@@ -1,0 +1,36 @@
+"""Session ids that HTTP headers and paths cannot carry as they are: every route takes and gives them."""
+
+from urllib.parse import quote, unquote
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_streaming import asked, follow, read_all
+from tests.kit import AgentHost
+
+
+@pytest.mark.parametrize("session", ["größer", "😀 雨", "a b;c=d,e"])
+def test_a_session_by_any_name(lab: AgentHost, session: str):
+    """Turns are run, streamed and read, and the session is listed, kept, repaired, forked and deleted."""
+    run = lab.run("Instant", {"message": "hi", "session_id": session})
+    assert (run.status_code, run.json()["session_id"]) == (200, session)
+    assert unquote(run.headers["x-ms-session-id"]) == unquote(run.headers["x-ms-thread-id"]) == session
+    assert run.headers["x-ms-session-id"].isascii()
+    with asked(lab, "Instant", "again", session=session) as answer:
+        told = read_all(answer).events
+    assert told[0].data["session_id"] == session
+    waiting = {"x-ms-wait-for-response": "false"}
+    later = lab.run("Instant", "later", headers=waiting, session_id=session).json()
+    assert follow(later["events_url"])[-1].data["session_id"] == session
+    assert requests.get(later["turn_url"], timeout=60).json()["session_id"] == session
+    path = f"/agents/Instant/sessions/{quote(session)}"
+    assert lab.get(path).json()["session_id"] == session
+    assert session in [one["session_id"] for one in lab.get("/agents/Instant/sessions").json()["sessions"]]
+    exported = lab.get(f"{path}/export")
+    assert lab.post(f"{path}x/import", exported.content).status_code == 201
+    assert lab.get(f"{path}/verify").ok
+    assert lab.post(f"{path}/repair", b"{}").ok
+    forked = requests.post(f"{lab.url}/api{path}/fork", json={"session_id": f"{session}-fork"}, timeout=60)
+    assert (forked.status_code, unquote(forked.headers["x-ms-session-id"])) == (201, f"{session}-fork")
+    assert requests.delete(f"{lab.url}/api{path}", timeout=60).ok
+    assert lab.get(path).status_code == 404
