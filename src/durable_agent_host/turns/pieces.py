@@ -143,7 +143,7 @@ class Text(_Joined):
             A new content.
         """
         own = self._finish(as_piece)
-        own.text = "".join(self._pieces) if self._has_text else None
+        own.text = _joined_text(self._pieces) if self._has_text else None
         own.protected_data = _joined_lists(self._protected) if self._protected else None
         return own
 
@@ -217,7 +217,9 @@ class Call(_Joined):
         own = self._finish(as_piece)
         for name, value in (self._fields | self._flags).items():
             setattr(own, name, value)
-        own.arguments = self._object if self._object is not None else "".join(self._pieces) if self._pieces else None
+        own.arguments = (
+            self._object if self._object is not None else _joined_text(self._pieces) if self._pieces else None
+        )
         return own
 
 
@@ -308,6 +310,16 @@ def _bare(content: Content) -> Content:
 
 def _without_raw(note: Any) -> Any:
     return {name: value for name, value in note.items() if name != "raw_representation"}
+
+
+def _joined_text(pieces: Sequence[str]) -> str:
+    """Join texts; characters that a service in another language cut in two become whole."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text
 
 
 def _joined_lists(texts: Sequence[str]) -> str:

@@ -276,6 +276,20 @@ def test_several_model_calls_of_a_turn_stay_apart():
     assert stored(fold_updates([*first, *second], provider).messages) == stored([messages[0], messages[2]])
 
 
+def test_characters_that_were_cut_in_two_are_whole():
+    """Halves of a character, as services that count in UTF-16 cut them, are the character; a lone half stays."""
+    halves = ["a\ud83d", "\ude00b\ud83d", "c"]
+    contents = [
+        *(Content.from_text(half) for half in halves),
+        *(Content.from_function_call("c", "f", arguments=half) for half in halves),
+    ]
+    updates = [AgentResponseUpdate(role="assistant", contents=[content]) for content in contents]
+    text, call = fold_updates(updates, provider).messages[0].contents
+    assert (text.text, call.arguments) == ("a😀b\ud83dc", "a😀b\ud83dc")
+    parts = [*fold_part(updates[:1], provider), *fold_part(updates[1:4], provider), *fold_part(updates[4:], provider)]
+    assert fold_updates(parts, provider).messages[0].contents == [text, call]
+
+
 def test_what_any_update_says_of_the_response_is_kept():
     """Names, times and properties that come with one update in a run of like ones are in the response."""
     late = {
