@@ -40,7 +40,6 @@ from durable_agent_host.stores.blob_container import (
 from durable_agent_host.stores.blob_frames import FrameReader, PageBuilder
 from durable_agent_host.stores.blob_tail import BlobTails, Tail, part_name
 from durable_agent_host.stores.own_loop import OwnLoop
-from durable_agent_host.stores.pace import Pace
 
 CONTAINER: Final = "durable-agent-host-turns"
 _CACHED_PLACES: Final = 8192
@@ -81,7 +80,6 @@ class BlobTurnLog:
         self._places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._cancels = BlobCancels(self._container)
-        self._pace = Pace()
 
     @classmethod
     def from_environment(
@@ -161,7 +159,7 @@ class BlobTurnLog:
         async def work() -> int:
             async with self._lock(log_id):
                 first = await self._append(log_id, entries, attempt)
-            await self._pace.rest()
+            await self._container.pace.rest()
             return first
 
         return await self._loop.run(work())
@@ -270,8 +268,7 @@ class BlobTurnLog:
 
     async def _append_at(self, log_id: str, tail: Tail, entries: Sequence[LogEntry], attempt: int) -> int | None:
         lines = [encode_log_entry(entry) for entry in entries]
-        async with self._pace.slot():
-            first = await self._tails.try_append(log_id, tail, lines, attempt)
+        first = await self._tails.try_append(log_id, tail, lines, attempt)
         if first is not None:
             records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
             self._arrivals.announce([(log_id, records, sum(map(len, lines)))])

@@ -22,6 +22,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.errors import LogError
 from durable_agent_host.stores.blob_requests import BlobRequests
+from durable_agent_host.stores.pace import Pace
 from durable_agent_host.stores.retry import retry
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -80,10 +81,12 @@ class BlobContainer:
 
     Attributes:
         durable_writes: blocks appended so far.
+        pace: of appends; who has appended rests before its next one.
     """
 
     def __init__(self, make_client: Callable[[Any], ContainerClient], give_up_seconds: float) -> None:
         self.durable_writes = 0
+        self.pace = Pace()
         self._make_client = make_client
         self._give_up_seconds = give_up_seconds
         self._made: ContainerClient | None = None
@@ -97,8 +100,13 @@ class BlobContainer:
             BlobMissingError: it is not there.
             LogError: the storage does not answer.
         """
+
+        async def call() -> None:
+            async with self.pace.slot():
+                await self._requests().append(name, block, position)
+
         try:
-            await self._retry(lambda: self._requests().append(name, block, position))
+            await self._retry(call)
         except ResourceNotFoundError as error:
             raise BlobMissingError from error
         except HttpResponseError as error:

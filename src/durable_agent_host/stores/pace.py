@@ -10,6 +10,7 @@ _AT_ONCE: Final = 16
 _SHARE: Final = 0.5
 _LONGEST_SECONDS: Final = 1.0
 _REQUESTS_REMEMBERED: Final = 16
+_BUSY_SECONDS: Final = 0.5
 
 
 class Pace:
@@ -22,6 +23,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._requests = 0
+        self._measured_at = 0.0
         self._used_seconds = 0.0
         self._cost_seconds = 0.0
         self._answer_seconds = 0.0
@@ -33,10 +36,11 @@ class Pace:
         async with self._slots:
             begun = time.monotonic()
             yield
-            took, used = time.monotonic() - begun, time.thread_time()
-            self._answer_seconds += (took - self._answer_seconds) / _REQUESTS_REMEMBERED
-            self._cost_seconds += (used - self._used_seconds - self._cost_seconds) / _REQUESTS_REMEMBERED
-            self._used_seconds = used
+            now = time.monotonic()
+            self._answer_seconds += (now - begun - self._answer_seconds) / _REQUESTS_REMEMBERED
+            self._requests += 1
+            if self._requests % _REQUESTS_REMEMBERED == 0:
+                self._measure(now)
 
     async def rest(self) -> None:
         """Wait until the caller may make its next request; callers take turns."""
@@ -46,3 +50,10 @@ class Pace:
         self._free_at = begins_at + max(self._cost_seconds / _SHARE, self._answer_seconds / (_AT_ONCE / 2))
         if begins_at > now:
             await asyncio.sleep(min(begins_at - now, _LONGEST_SECONDS))
+
+    def _measure(self, now: float) -> None:
+        """Tell the processor time of a request from what the loop's thread has used for the last ones."""
+        used = time.thread_time()
+        is_busy = now < self._measured_at + _BUSY_SECONDS  # else most of it was used for other things
+        self._cost_seconds = (used - self._used_seconds) / _REQUESTS_REMEMBERED if is_busy else 0.0
+        self._used_seconds, self._measured_at = used, now

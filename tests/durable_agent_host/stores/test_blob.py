@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 
 from durable_agent_host.errors import LogError, SettingError
+from durable_agent_host.model.log_entry import LogEntry
 from durable_agent_host.stores.blob import BlobTurnLog
 from tests.kit_services import ACCOUNT_KEY, azurite, azurite_connection
 
@@ -46,6 +49,24 @@ async def test_a_malformed_connection_string_is_named():
     with pytest.raises(SettingError, match="AzureWebJobsStorage") as refused:
         await log.read("a" * 32)
     assert "nonsense" not in str(refused.value)
+    await log.close()
+
+
+async def test_a_shared_access_signature_is_enough(azurite_port):
+    """With a signature in place of the key, logs are written, read and cancelled."""
+    allowed = AccountSasPermissions(read=True, write=True, delete=True, list=True, add=True, create=True)
+    kinds = ResourceTypes(service=True, container=True, object=True)
+    until = datetime.now(UTC) + timedelta(hours=1)
+    signature = generate_account_sas("devstoreaccount1", ACCOUNT_KEY, kinds, allowed, until)
+    endpoint = f"http://127.0.0.1:{azurite_port}/devstoreaccount1"
+    settings = {"AzureWebJobsStorage": f"BlobEndpoint={endpoint};SharedAccessSignature={signature}"}
+    log, log_id = BlobTurnLog.from_environment(settings), "a" * 32
+    attempt = await log.open(log_id)
+    assert await log.append(log_id, [LogEntry("event", {"text": "é"})], attempt=attempt) == 1
+    assert [record.entry.data for record in (await log.read(log_id, 1)).records] == [{"text": "é"}]
+    assert not await log.is_cancel_requested(log_id)
+    await log.request_cancel(log_id)
+    assert await log.is_cancel_requested(log_id)
     await log.close()
 
 
