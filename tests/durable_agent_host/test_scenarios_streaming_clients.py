@@ -250,7 +250,8 @@ def test_a_cancel_is_told_to_all(lab: AgentHost, model: PracticeModel):
 
 def test_a_session_that_is_deleted_under_a_reader(lab: AgentHost, model: PracticeModel):
     """A reader that stood still while its session was deleted is told so; there is nothing to come back to."""
-    model.plan({"text": "0123456789abcdef" * 200_000, "chunk_characters": 16_384})
+    # More than the kernel takes for a client that does not read.
+    model.plan({"text": "0123456789abcdef" * 600_000, "chunk_characters": 16_384})
     turn, events = accepted(lab, session_id="deleted")
     with open_without_reading(events) as standing:
         wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
