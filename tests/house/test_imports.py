@@ -74,6 +74,7 @@ HOMES = {
         "functions_host.engine.checkpoints",
         "durable_agent_host.stores.sqlite",
         "durable_agent_host.stores.sqlite_file",
+        "durable_agent_host.stores.sqlite_jobs",
     ),
     "uvicorn": ("functions_host.http_server", "practice_model.__main__"),
 }

@@ -57,10 +57,10 @@ class Attempt:
         number = await log.open(_log_id(request))
         reach("turn.after_open")
         attempt = cls(log, request, number, finished_calls)
-        if number == 1:
-            await attempt._writer.put(*turn_started(request))
-        else:
+        if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)
+        if not attempt.recorded.has_begun and attempt.outcome is None:
+            await attempt._writer.put(*turn_started(request))
         return attempt
 
     @property

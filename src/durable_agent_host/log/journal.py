@@ -79,6 +79,7 @@ class Recorded:
         outcome: what the activity returned, once it is done.
         discard_from: offset of the first event that belongs to a model call without a response, or None.
         asked: calls about which clients have been told that a person is to decide.
+        has_begun: whether clients have been told that the turn runs.
     """
 
     responses: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
@@ -86,6 +87,7 @@ class Recorded:
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
     asked: set[str] = field(default_factory=set[str])
+    has_begun: bool = False
 
     def note(self, record: LogRecord) -> None:
         """Take the next record of the log."""
@@ -109,9 +111,11 @@ class Recorded:
         event = data["event"]
         if event == "approval.requested":
             self.asked.add(data["data"]["call_id"])
+        elif event == "turn.started":
+            self.has_begun = True
         elif event == "turn.restarted":
             self.discard_from = None
-        elif self.discard_from is None and event != "turn.started":
+        elif self.discard_from is None:
             self.discard_from = offset
 
 

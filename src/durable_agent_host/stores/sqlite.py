@@ -11,59 +11,37 @@ because it is locked or its disk is full, makes writers wait.
 """
 
 import asyncio
-import contextlib
 import queue
 import sqlite3
 import threading
 import time
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.errors import LogError
 from durable_agent_host.log.log import MAX_PAGE_BYTES
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
-from durable_agent_host.stores.arrivals import Arrival, Arrivals
+from durable_agent_host.stores.arrivals import Arrivals
 from durable_agent_host.stores.sqlite_file import SqliteFile, is_final
+from durable_agent_host.stores.sqlite_jobs import (
+    OFFSETS,
+    Append,
+    Change,
+    Job,
+    Result,
+    Work,
+    append_all,
+    settle_all,
+    settle_here,
+)
 
-_OFFSETS: Final = 1 << 32
-"""An entry's place is its log's id times this, plus its offset: one B-tree, each log in one piece."""
 _READERS: Final = 4
 _COMMITS_BETWEEN_CHECKPOINTS: Final = 500
 _GROUP_BYTES: Final = 8 * 1024 * 1024
-
-type _Result = tuple[Any, Arrival | None]
-type _Work = Callable[[sqlite3.Connection], _Result]
-
-
-class _Job:
-    """One write that waits for the writer's thread; made in the loop that waits for it."""
-
-    def __init__(self, work: _Work, size_bytes: int) -> None:
-        self.work = work
-        self.size_bytes = size_bytes
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.result: _Result = (None, None)
-        self.refusal: Exception | None = None
-
-    def do(self, connection: sqlite3.Connection) -> None:
-        self.refusal = None
-        try:
-            self.result = self.work(connection)
-        except LogError as error:  # nothing was changed: the work looks before it writes
-            self.refusal = error
-
-    def settle(self) -> None:
-        if self.future.done():  # the waiter has gone
-            return
-        if self.refusal is not None:
-            self.future.set_exception(self.refusal)
-        else:
-            self.future.set_result(self.result[0])
 
 
 class SqliteTurnLog:
@@ -85,8 +63,8 @@ class SqliteTurnLog:
         self._file = SqliteFile(self._path)
         self._give_up_seconds = give_up_seconds
         self._arrivals = Arrivals()
-        self._jobs: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
-        self._posted: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._posted: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -96,7 +74,7 @@ class SqliteTurnLog:
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> _Result:
+        def work(connection: sqlite3.Connection) -> Result:
             now = time.time()
             key, attempt, offset = connection.execute(
                 "INSERT INTO logs (log_id, attempt, next_offset, appended_at) VALUES (?, 1, 1, ?) ON CONFLICT (log_id) "
@@ -106,34 +84,14 @@ class SqliteTurnLog:
             ).fetchone()
             entry = LogEntry(ATTEMPT, {"number": attempt})
             line = encode_log_entry(entry)
-            connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (key * _OFFSETS + offset, attempt, line))
+            connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (key * OFFSETS + offset, attempt, line))
             return attempt, (log_id, [LogRecord(offset, attempt, entry)], len(line))
 
         return await self._write(work)
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
         """Append entries, all or none; see the protocol."""
-        lines = [encode_log_entry(entry) for entry in entries]
-        size_bytes = sum(map(len, lines))
-
-        def work(connection: sqlite3.Connection) -> _Result:
-            found = connection.execute(
-                "UPDATE logs SET next_offset = next_offset + ?, appended_at = ? WHERE log_id = ? AND attempt = ? "
-                "RETURNING id, next_offset",
-                (len(lines), time.time(), log_id, attempt),
-            ).fetchone()
-            if found is None:
-                raise FencedError(f"attempt {attempt} of the turn log {log_id} may not write: another one has begun")
-            key, end = found
-            first = end - len(lines)
-            connection.executemany(
-                "INSERT INTO entries VALUES (?, ?, ?)",
-                [(key * _OFFSETS + offset, attempt, line) for offset, line in enumerate(lines, first)],
-            )
-            records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
-            return first, (log_id, records, size_bytes)
-
-        return await self._write(work, size_bytes)
+        return await self._do(Append(log_id, entries, attempt))
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read what is there now; see the protocol."""
@@ -145,7 +103,7 @@ class SqliteTurnLog:
             key, end = found
             rows = connection.execute(
                 "SELECT place, attempt, body FROM entries WHERE place BETWEEN ? AND ? ORDER BY place",
-                (key * _OFFSETS + from_offset, key * _OFFSETS + end - 1),
+                (key * OFFSETS + from_offset, key * OFFSETS + end - 1),
             )
             records: list[LogRecord] = []
             left = max_bytes
@@ -153,7 +111,7 @@ class SqliteTurnLog:
                 if records and len(body) > left:
                     return LogPage(records, records[-1].offset + 1, has_more=True)
                 left -= len(body)
-                records.append(LogRecord(place % _OFFSETS, attempt, decode_log_entry(body)))
+                records.append(LogRecord(place % OFFSETS, attempt, decode_log_entry(body)))
             return LogPage(records, max(from_offset, end))
 
         return await self._read(work)
@@ -173,10 +131,10 @@ class SqliteTurnLog:
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Forget what is before an offset; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> _Result:
+        def work(connection: sqlite3.Connection) -> Result:
             found = connection.execute("SELECT id, next_offset FROM logs WHERE log_id = ?", (log_id,)).fetchone()
             if found is not None:
-                start = found[0] * _OFFSETS
+                start = found[0] * OFFSETS
                 connection.execute(
                     "DELETE FROM entries WHERE place >= ? AND place < ?", (start, start + min(before_offset, found[1]))
                 )
@@ -187,7 +145,7 @@ class SqliteTurnLog:
     async def delete(self, log_id: str) -> None:
         """Delete a log and its cancel mark."""
 
-        def work(connection: sqlite3.Connection) -> _Result:
+        def work(connection: sqlite3.Connection) -> Result:
             for (key,) in connection.execute("DELETE FROM logs WHERE log_id = ? RETURNING id", (log_id,)).fetchall():
                 _delete_entries(connection, key)
             connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))
@@ -198,7 +156,7 @@ class SqliteTurnLog:
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs to which nothing has been appended for so long; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> _Result:
+        def work(connection: sqlite3.Connection) -> Result:
             before = time.time() - older_than_seconds
             gone = connection.execute(
                 "DELETE FROM logs WHERE appended_at < ? RETURNING id, log_id", (before,)
@@ -216,7 +174,7 @@ class SqliteTurnLog:
     async def request_cancel(self, log_id: str) -> None:
         """Leave a mark that the turn is to be cancelled."""
 
-        def work(connection: sqlite3.Connection) -> _Result:
+        def work(connection: sqlite3.Connection) -> Result:
             connection.execute("INSERT OR IGNORE INTO cancels VALUES (?, ?)", (log_id, time.time()))
             return None, None
 
@@ -246,8 +204,10 @@ class SqliteTurnLog:
                 self._readers.shutdown()
             self._file.close()
 
-    async def _write(self, work: _Work, size_bytes: int = 0) -> Any:
-        job = _Job(work, size_bytes)
+    async def _write(self, change: Work) -> Any:
+        return await self._do(Change(change))
+
+    async def _do(self, job: Job) -> Any:
         if (posted := self._posted.get(job.loop)) is not None:
             posted.append(job)
         else:
@@ -264,7 +224,7 @@ class SqliteTurnLog:
             except LogError as error:
                 for job in jobs:
                     job.refusal = error
-                _settle_here(jobs)
+                settle_here(jobs)
             else:
                 self._jobs.put(jobs)
 
@@ -274,11 +234,7 @@ class SqliteTurnLog:
                 connection = getattr(self._connections, "connection", None)
                 if connection is None:
                     connection = self._connections.connection = self._file.connect()
-                connection.execute("BEGIN")
-                try:
-                    return work(connection)
-                finally:
-                    connection.execute("COMMIT")
+                return work(connection)
             except sqlite3.Error as error:
                 raise self._file.explain(error) from error
 
@@ -316,12 +272,12 @@ class SqliteTurnLog:
                         break
                     time.sleep(pause)
                     pause = min(pause * 2, 1.0)
-            self._arrivals.announce(job.result[1] for job in group if not job.refusal and job.result[1])
-            _settle(group)
+            self._arrivals.announce(job.arrival for job in group if not job.refusal and job.arrival)
+            settle_all(group)
 
-    def _next_group(self) -> tuple[list[_Job], bool]:
+    def _next_group(self) -> tuple[list[Job], bool]:
         """Wait for a job; gives it with all others that wait, and whether there will be no more."""
-        group: list[_Job] = []
+        group: list[Job] = []
         size_bytes = 0
         while (jobs := self._jobs.get()) is not None:
             group += jobs
@@ -330,11 +286,15 @@ class SqliteTurnLog:
                 return group, False
         return group, True
 
-    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Job]) -> None:
+    def _commit(self, connection: sqlite3.Connection, group: Sequence[Job]) -> None:
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for job in group:
-                job.do(connection)
+            for are_appends, jobs in groupby(group, key=lambda job: isinstance(job, Append)):
+                if are_appends:
+                    append_all(connection, cast("list[Append]", list(jobs)))
+                else:
+                    for job in cast("Iterable[Change]", jobs):
+                        job.do(connection)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -345,20 +305,5 @@ class SqliteTurnLog:
             self._readers.submit(self._file.checkpoint)
 
 
-def _settle(group: Sequence[_Job]) -> None:
-    """Tell the waiters of a group, each loop once."""
-    jobs: defaultdict[asyncio.AbstractEventLoop, list[_Job]] = defaultdict(list)
-    for job in group:
-        jobs[job.loop].append(job)
-    for loop, own in jobs.items():
-        with contextlib.suppress(RuntimeError):  # the waiters' loop is closed
-            loop.call_soon_threadsafe(_settle_here, own)
-
-
-def _settle_here(jobs: Sequence[_Job]) -> None:
-    for job in jobs:
-        job.settle()
-
-
 def _delete_entries(connection: sqlite3.Connection, key: int) -> None:
-    connection.execute("DELETE FROM entries WHERE place >= ? AND place < ?", (key * _OFFSETS, (key + 1) * _OFFSETS))
+    connection.execute("DELETE FROM entries WHERE place >= ? AND place < ?", (key * OFFSETS, (key + 1) * OFFSETS))

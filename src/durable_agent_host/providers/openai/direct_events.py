@@ -1,9 +1,10 @@
-"""Events of a stream, read by their type: a copy of the SDK's client that does less for the same result.
+"""Deltas of a stream, read by their type: a copy of the SDK's client that does less for the same result.
 
 The SDK (openai 3.54) holds each event against all of the fifty and more kinds of events before it takes the one whose
 ``type`` fits, which is a quarter of the processor time of a streamed answer. The kind is known from the ``type``, and
-every kind has another one; so the event is held against that kind alone. What does not pass goes the SDK's own way,
-which is more lenient. The client that was given and the SDK's modules are not changed.
+every kind has another one; so a delta, which is what nearly all events are, is held against its kind alone. What does
+not pass goes the SDK's own way, which is more lenient, and so do the few large events at the beginning and the end of
+items and responses. The client that was given and the SDK's modules are not changed.
 """
 
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any, cast, get_args
 
 
 def with_direct_events(client: Any) -> Any:
-    """Give a client of the SDK that reads the events of a streamed response directly.
+    """Give a client of the SDK that reads the deltas of a streamed response directly.
 
     Guarantee: pure; events come out equal to those of the client that was given.
 
@@ -53,7 +54,7 @@ def _direct_class(base: type[Any]) -> type[Any]:
 
 @cache
 def _kinds() -> tuple[dict[Any, type[Any]], Any]:
-    """Give the kinds of events by their type, those whose type is their own alone, and the SDK's name for them all."""
+    """Give the kinds of deltas by their type, where that is theirs alone, and the SDK's name for all events."""
     from openai.types.responses import ResponseStreamEvent  # noqa: PLC0415 - one SDK per file, loaded when used
 
     found: dict[Any, list[type[Any]]] = {}
@@ -61,4 +62,5 @@ def _kinds() -> tuple[dict[Any, type[Any]], Any]:
     for kind in get_args(union):
         for name in get_args(kind.model_fields["type"].annotation):
             found.setdefault(name, []).append(kind)
-    return {name: kinds[0] for name, kinds in found.items() if len(kinds) == 1}, ResponseStreamEvent
+    deltas = {name: kinds[0] for name, kinds in found.items() if len(kinds) == 1 and name.endswith(".delta")}
+    return deltas, ResponseStreamEvent
