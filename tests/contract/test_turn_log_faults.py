@@ -19,7 +19,7 @@ NETWORKED = pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"]
 async def test_connections_that_break_lose_and_repeat_nothing(networked):
     """Connections are cut in the middle of requests and of answers, and writer and follower lose and repeat nothing."""
     log_id = new_id()
-    total = 60 if isinstance(networked, Redis) else 25
+    total = 100 if isinstance(networked, Redis) else 25
     most = 16_000 if isinstance(networked, Redis) else 9000
     with CuttingProxy(networked.port, most_bytes=most) as proxy:
         log = networked.log(port=proxy.port)
