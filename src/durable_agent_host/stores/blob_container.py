@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from io import BytesIO
 from typing import Any, Final, cast
 from urllib.request import getproxies
 
+from azure.core import MatchConditions
 from azure.core.exceptions import (
     ClientAuthenticationError,
     DecodeError,
@@ -21,17 +23,16 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.errors import LogError
-from durable_agent_host.stores.blob_requests import BlobRequests
 from durable_agent_host.stores.pace import Pace
 from durable_agent_host.stores.retry import retry
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
 MAX_BLOCKS: Final = 50_000
 _TIMEOUTS: Final = {"connection_timeout": 5, "read_timeout": 20}
+_LARGE_BYTES: Final = 512 * 1024
 _PASSING_STATUS: Final = {408, 429, 500, 502, 503, 504}
 _FIRST_OFFSET: Final = "first_offset"
 _ATTEMPT: Final = "attempt"
-_BLOCKS: Final = "x-ms-blob-committed-block-count"
 
 
 class BlobMissingError(Exception):
@@ -90,7 +91,6 @@ class BlobContainer:
         self._make_client = make_client
         self._give_up_seconds = give_up_seconds
         self._made: ContainerClient | None = None
-        self._often: BlobRequests | None = None
 
     async def append(self, name: str, block: bytes, position: int) -> None:
         """Append a block where the blob is thought to end.
@@ -103,7 +103,9 @@ class BlobContainer:
 
         async def call() -> None:
             async with self.pace.slot():
-                await self._requests().append(name, block, position)
+                body = BytesIO(block) if len(block) > _LARGE_BYTES else block  # aiohttp wants large bodies as files
+                blob = self._client().get_blob_client(name)
+                await blob.append_block(body, len(block), appendpos_condition=position)
 
         try:
             await self._retry(call)
@@ -118,7 +120,15 @@ class BlobContainer:
     async def create(self, name: str, *, first_offset: int, attempt: int) -> None:
         """Make an append blob, unless it is there. Makes the container when that is missing."""
         metadata = {_FIRST_OFFSET: str(first_offset), _ATTEMPT: str(attempt)}
-        await self._make(lambda: self._requests().create(name, metadata))
+
+        async def call() -> Any:
+            return (
+                await self._client()
+                .get_blob_client(name)
+                .create_append_blob(metadata=metadata, match_condition=MatchConditions.IfMissing)
+            )
+
+        await self._make(call)
 
     async def mark(self, name: str, content: bytes) -> None:
         """Write a small blob, whether or not it is there. Makes the container when that is missing."""
@@ -148,7 +158,7 @@ class BlobContainer:
     async def etag(self, name: str) -> str | None:
         """Tell the mark of a blob's present state, or None when there is no blob of that name."""
         try:
-            return (await self._retry(lambda: self._requests().properties(name)))["etag"]
+            return str((await self._retry(self._client().get_blob_client(name).get_blob_properties)).etag)
         except ResourceNotFoundError:
             return None
         except HttpResponseError as error:
@@ -161,19 +171,17 @@ class BlobContainer:
             BlobMissingError: there is no such blob.
             LogError: the storage does not answer.
         """
-        requests = self._requests()
+        blob = self._client().get_blob_client(name)
         start = max(position - 1, 0)  # there is a byte before the end, so that its answer tells the size
 
         async def call() -> Piece:
             try:
-                data, headers = await requests.read(name, start, position - start + length)
-                size = headers["content-range"].rpartition("/")[2]
+                download = await blob.download_blob(offset=start, length=position - start + length)
+                return _piece((await download.readall())[position - start :], download.properties)
             except HttpResponseError as error:
                 if error.status_code != 416:  # noqa: PLR2004
                     raise
-                data, headers = b"", await requests.properties(name)
-                size = headers["content-length"]
-            return Piece(data[position - start :], int(size), int(headers.get(_BLOCKS, 0)))
+            return _piece(b"", await blob.get_blob_properties())
 
         try:
             return await self._retry(call)
@@ -186,11 +194,12 @@ class BlobContainer:
         """List the append blobs of a log, in order; empty when there is none."""
 
         async def call() -> list[Part]:
-            found = [
-                Part(int(name.rpartition("/")[2]), int(metadata[_FIRST_OFFSET]), int(metadata[_ATTEMPT]))
-                for name, metadata in await self._requests().list(f"{log_id}/")
-                if _FIRST_OFFSET in metadata
-            ]
+            found: list[Part] = []
+            async for blob in self._client().list_blobs(name_starts_with=f"{log_id}/", include=["metadata"]):
+                name, metadata = str(blob.name), blob.metadata or {}
+                if _FIRST_OFFSET in metadata:
+                    number = int(name.rpartition("/")[2])
+                    found.append(Part(number, int(metadata[_FIRST_OFFSET]), int(metadata[_ATTEMPT])))
             return sorted(found, key=lambda part: part.number)
 
         try:
@@ -232,15 +241,9 @@ class BlobContainer:
         if self._made is None:
             is_behind_proxy = bool({"http", "https", "all"} & getproxies().keys())
             # With the environment's settings each request looks for a .netrc file, in a thread.
-            self._transport = AioHttpTransport(use_env_settings=is_behind_proxy, **_TIMEOUTS)
-            self._made = self._make_client(self._transport)
+            transport = AioHttpTransport(use_env_settings=is_behind_proxy, **_TIMEOUTS)
+            self._made = self._make_client(transport)
         return self._made
-
-    def _requests(self) -> BlobRequests:
-        if self._often is None:
-            client = self._client()
-            self._often = BlobRequests(client.url, client.credential, self._transport, client.api_version)
-        return self._often
 
     async def _retry[T](self, call: Callable[[], Any]) -> Any:
         return await retry(call, _is_passing, what="the blob storage", give_up_seconds=self._give_up_seconds)
@@ -271,3 +274,9 @@ def _is_passing(error: Exception) -> bool:
 def _code_of(error: HttpResponseError) -> str:
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code) or "")
+
+
+def _piece(data: bytes, properties: Any) -> Piece:
+    content_range = str(getattr(properties, "content_range", None) or "")
+    size = content_range.rpartition("/")[2] or properties.size
+    return Piece(data, int(size), int(properties.append_blob_committed_block_count or 0))
