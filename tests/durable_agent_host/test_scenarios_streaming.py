@@ -60,7 +60,7 @@ def problem(answer: requests.Response, status: int) -> str:
 
 def test_a_turn_is_streamed(lab: AgentHost, model: PracticeModel):
     """The text comes in pieces, between the turn's start and its answer, which is what `run` answers."""
-    model.plan({"text": "It rains, größer 😀 than ever. " * 5, "chunk_characters": 9, "delay_milliseconds": 10})
+    model.plan({"text": "It rains, größer 😀 than ever. " * 5, "chunk_characters": 9, "delay_milliseconds": 40})
     with asked(lab, "Kept", "hi") as answer:
         headers = answer.headers
         assert answer.status_code == 200
