@@ -1,6 +1,7 @@
 """The SQLite file of the turn logs: its tables, its connections, and errors that say what to do."""
 
 import sqlite3
+import time
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body 
 CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
 """
 _BUSY_SECONDS: Final = 5.0
+_BUSY_PAUSE_SECONDS: Final = 0.01
 _DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 
@@ -40,7 +42,8 @@ class SqliteFile:
             ) from error
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "wal_autocheckpoint=20000", "cache_size=-8192"):
+            _use_wal(connection)
+            for pragma in ("synchronous=NORMAL", "wal_autocheckpoint=20000", "cache_size=-8192"):
                 connection.execute(f"PRAGMA {pragma}")
             self._make_tables(connection)
         except BaseException:
@@ -93,6 +96,20 @@ class SqliteFile:
             f"the turn logs in {self._path} cannot be used ({error}): see that the file can be read and written, "
             "that no other program holds it locked, and that its disk has room"
         )
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Set the mode of the file; SQLite does not wait for another connection that is setting it, and says so at once."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY" or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_PAUSE_SECONDS)
+        else:
+            return
 
 
 def is_final(error: Exception) -> bool:

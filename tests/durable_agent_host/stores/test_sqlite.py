@@ -225,3 +225,12 @@ async def test_many_writers_share_commits(tmp_path):
     for log_id in ids:
         assert await numbers(log, log_id) == list(range(10))
     await log.close()
+
+
+async def test_a_new_file_is_opened_by_many_at_once(tmp_path):
+    """The first connections of a new file do not fail each other."""
+    for number in range(40):
+        logs = [SqliteTurnLog(tmp_path / f"{number}.db") for _ in range(6)]
+        pages = await asyncio.gather(*(log.read(LOG_ID) for log in logs))
+        assert all(not page.records for page in pages)
+        await asyncio.gather(*(log.close() for log in logs))
