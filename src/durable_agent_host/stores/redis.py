@@ -172,12 +172,17 @@ class RedisTurnLog:
 
         async def work() -> LogPage:
             records: list[LogRecord] = []
-            next_offset, left = from_offset, max_bytes
+            next_offset, left, count = from_offset, max_bytes, _ENTRIES_AT_ONCE
+
+            async def ask() -> tuple[list[Any], int]:
+                nonlocal count
+                asked, count = count, max(count // 2, 1)  # of an answer that a bad network cuts, half is asked for next
+                rows = await self._client().xrange(_stream(log_id), f"{next_offset}-0", "+", count=asked)
+                count = asked
+                return rows, asked
+
             while True:
-                start = f"{next_offset}-0"
-                rows = await self._retry(
-                    lambda start=start: self._client().xrange(_stream(log_id), start, "+", count=_ENTRIES_AT_ONCE)
-                )
+                rows, asked = await self._retry(ask)
                 for entry_id, fields in rows:
                     line = fields[b"e"]
                     if records and len(line) > left:
@@ -186,7 +191,7 @@ class RedisTurnLog:
                     offset = int(entry_id.partition(b"-")[0])
                     records.append(LogRecord(offset, int(fields[b"a"]), decode_log_entry(line)))
                     next_offset = offset + 1
-                if len(rows) < _ENTRIES_AT_ONCE:
+                if len(rows) < asked:
                     return LogPage(records, next_offset)
 
         return await self._loop.run(work())
