@@ -7,46 +7,13 @@ waking a thread costs more than most of what it is woken for.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from durable_agent_host.errors import LogError
+from durable_agent_host.stores.promises import Promise, give_all
 
 _LAST_SECONDS: Final = 5.0
-
-
-class Promise:
-    """What one caller waits for; made in the caller's loop.
-
-    Attributes:
-        loop: the caller's.
-        future: to be awaited there.
-        task: what works on it in the own loop, if it is a coroutine.
-    """
-
-    __slots__ = ("_error", "_result", "future", "loop", "task")
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.task: asyncio.Task[Any] | None = None
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def keep(self, result: Any, error: BaseException | None) -> None:
-        """Note the answer, until `give` is called in the caller's loop."""
-        self._result, self._error = result, error
-
-    def give(self) -> None:
-        """Give the answer, in the caller's loop; nothing happens when the caller has gone."""
-        if self.future.done():
-            return
-        if self._error is None:
-            self.future.set_result(self._result)
-        elif isinstance(self._error, asyncio.CancelledError):
-            self.future.cancel()
-        else:
-            self.future.set_exception(self._error)
 
 
 class OwnLoop:
@@ -63,7 +30,7 @@ class OwnLoop:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._posted: list[tuple[Callable[[Any], object], Any]] = []
-        self._answered: dict[asyncio.AbstractEventLoop, list[Promise]] = {}
+        self._answered: list[Promise] = []
 
     def post(self, call: Callable[[Any], object], what: Any) -> None:
         """Call something in the own loop soon, in the order in which it was posted; of any thread.
@@ -87,7 +54,7 @@ class OwnLoop:
         promise.keep(result, error)
         if not self._answered:
             asyncio.get_running_loop().call_soon(self._give_answers)
-        self._answered.setdefault(promise.loop, []).append(promise)
+        self._answered.append(promise)
 
     async def run[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there and wait for it here; when the waiter is cancelled, so is the coroutine.
@@ -138,15 +105,8 @@ class OwnLoop:
         promise.task.add_done_callback(tell)
 
     def _give_answers(self) -> None:
-        answered, self._answered = self._answered, {}
-        for loop, promises in answered.items():
-            with contextlib.suppress(RuntimeError):  # the callers' loop is closed
-                loop.call_soon_threadsafe(_give_all, promises)
-
-
-def _give_all(promises: Sequence[Promise]) -> None:
-    for promise in promises:
-        promise.give()
+        answered, self._answered = self._answered, []
+        give_all(answered)
 
 
 def _cancel(promise: Promise) -> None:

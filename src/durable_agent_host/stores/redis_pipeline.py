@@ -8,12 +8,14 @@ takes long, for a large entry or a dead connection, does not keep the next one w
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from durable_agent_host.errors import LogError
-from durable_agent_host.stores.own_loop import OwnLoop, Promise
+from durable_agent_host.stores.own_loop import OwnLoop
+from durable_agent_host.stores.promises import Promise
 from durable_agent_host.stores.retry import Patience
 
 _MOST_COMMANDS: Final = 512
@@ -22,7 +24,7 @@ _MOST_AT_ONCE: Final = 4
 _SLOW_SECONDS: Final = 0.05
 
 
-class Command:
+class Command(ABC):
     """One command; made in the loop that waits for its answer.
 
     Args:
@@ -41,9 +43,9 @@ class Command:
         self.promise = Promise()
         self.patience: Patience | None = None
 
+    @abstractmethod
     def arguments(self) -> Sequence[Any]:
         """Tell what to send at this try."""
-        raise NotImplementedError
 
 
 class Pipelines:

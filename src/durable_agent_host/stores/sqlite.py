@@ -36,7 +36,6 @@ from durable_agent_host.stores.sqlite_jobs import (
     Work,
     append_all,
     settle_all,
-    settle_here,
 )
 
 _READERS: Final = 4
@@ -208,12 +207,13 @@ class SqliteTurnLog:
         return await self._do(Change(change))
 
     async def _do(self, job: Job) -> Any:
-        if (posted := self._posted.get(job.loop)) is not None:
+        loop = job.promise.loop
+        if (posted := self._posted.get(loop)) is not None:
             posted.append(job)
         else:
-            self._posted[job.loop] = [job]
-            job.loop.call_soon(self._post, job.loop)
-        return await job.future
+            self._posted[loop] = [job]
+            loop.call_soon(self._post, loop)
+        return await job.promise.future
 
     def _post(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand over what was asked for in one step of a loop: turns that write at the same tick share a commit."""
@@ -224,7 +224,7 @@ class SqliteTurnLog:
             except LogError as error:
                 for job in jobs:
                     job.refusal = error
-                settle_here(jobs)
+                settle_all(jobs)
             else:
                 self._jobs.put(jobs)
 

@@ -1,11 +1,8 @@
 """What waits for the thread that writes a SQLite file of turn logs, and how it is written."""
 
-import asyncio
-import contextlib
 import json
 import sqlite3
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +11,7 @@ from durable_agent_host.codec.log_entry import encode_log_entry
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.log_entry import LogEntry, LogRecord
 from durable_agent_host.stores.arrivals import Arrival
+from durable_agent_host.stores.promises import Promise, give_all
 
 OFFSETS: Final = 1 << 32
 """An entry's place is its log's id times this, plus its offset: one B-tree, each log in one piece."""
@@ -28,29 +26,18 @@ class Job:
 
     Attributes:
         size_bytes: of what is to be written, roughly.
-        loop: in which `future` is awaited.
-        future: done when it is written or refused.
-        result: what `future` gives.
+        promise: kept when it is written or refused.
+        result: what the promise gives.
         arrival: what followers are told when it is written.
         refusal: why it was not written, or None.
     """
 
     def __init__(self, size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.promise = Promise()
         self.result: Any = None
         self.arrival: Arrival | None = None
         self.refusal: Exception | None = None
-
-    def settle(self) -> None:
-        """Tell the waiter; in its loop."""
-        if self.future.done():  # the waiter has gone
-            return
-        if self.refusal is not None:
-            self.future.set_exception(self.refusal)
-        else:
-            self.future.set_result(self.result)
 
 
 class Change(Job):
@@ -156,17 +143,8 @@ def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> Non
     )
 
 
-def settle_all(group: Sequence[Job]) -> None:
-    """Tell the waiters of a group, each loop once; of any thread."""
-    jobs: defaultdict[asyncio.AbstractEventLoop, list[Job]] = defaultdict(list)
-    for job in group:
-        jobs[job.loop].append(job)
-    for loop, own in jobs.items():
-        with contextlib.suppress(RuntimeError):  # the waiters' loop is closed
-            loop.call_soon_threadsafe(settle_here, own)
-
-
-def settle_here(jobs: Sequence[Job]) -> None:
-    """Tell the waiters of jobs; in their loop."""
+def settle_all(jobs: Sequence[Job]) -> None:
+    """Tell the waiters; of any thread."""
     for job in jobs:
-        job.settle()
+        job.promise.keep(job.result, job.refusal)
+    give_all(job.promise for job in jobs)
