@@ -38,8 +38,8 @@ from durable_agent_host.codec.message import encode_request_entry, encode_respon
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.turns.admission import ReceiptWindow, commit_outcome
-from durable_agent_host.turns.transcript import replay_messages
+from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
+from durable_agent_host.session.transcript import replay_messages
 
 AT = "2026-11-21T05:44:59.552365+00:00"
 AT_TIME = datetime.fromisoformat(AT)

@@ -37,9 +37,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.message import encode_response_entry
-from durable_agent_host.providers import openai as provider
-from durable_agent_host.turns.fold import fold_updates
-from tests.durable_agent_host.streams import FOLDER, parsed_whole, recorded, updates_of
+from durable_agent_host.providers.openai.provider import RESPONSES
+from durable_agent_host.stream.fold import fold_updates
+from tests.durable_agent_host.stream.streams import FOLDER, parsed_whole, recorded, updates_of
 
 BASE = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": []}
 TIME = "2026-01-01T00:00:00+00:00"
@@ -159,7 +159,7 @@ def time_streams(lengths: list[int], repeat: int, limit: float) -> None:
             gc.freeze()
             runs = max(3, min(repeat, 2_000_000 // (chunks * 10)))
             for _ in range(runs):
-                ours.append(seconds(lambda updates=updates: fold_updates(updates, provider)))
+                ours.append(seconds(lambda updates=updates: fold_updates(updates, RESPONSES)))
                 if slowest * 100 <= limit and (not theirs or theirs[-1] < 1 or len(theirs) < 3):
                     theirs.append(seconds(lambda updates=updates: AgentResponse.from_updates(updates)))
             gc.unfreeze()
@@ -204,7 +204,7 @@ def weigh_streams() -> None:
         row = [
             size(stream.events),
             sum(size([encode_content(content) for content in update.contents]) for update in updates),
-            stored_bytes(fold_updates(updates, provider)),
+            stored_bytes(fold_updates(updates, RESPONSES)),
             size(final),
         ]
         totals = [a + b for a, b in zip(totals, row, strict=True)]

@@ -37,11 +37,11 @@ from typing import Any
 import requests
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from tool_steps import CLOCK, STEPS, TIMES_FILE, step_agent  # noqa: E402
 
-from durable_agent_host.cli.processes import Process  # noqa: E402
+from demo.processes import Process  # noqa: E402
 
 WARM_UP_TURNS = 2
 EDGE = 50

@@ -45,7 +45,7 @@ from agent_framework_openai import OpenAIChatClient
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from durable_agent_host.cli.processes import Process  # noqa: E402
+from demo.processes import Process  # noqa: E402
 from tests.kit_services import azurite, azurite_connection, redis  # noqa: E402
 
 CHUNK_CHARACTERS = 20

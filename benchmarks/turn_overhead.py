@@ -33,9 +33,11 @@ from urllib.parse import urlsplit
 
 from agents import MILLISECONDS_FILE
 
-from durable_agent_host.cli.processes import Process
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from demo.processes import Process  # noqa: E402
+
 WARM_UP_TURNS = 3
 
 

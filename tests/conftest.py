@@ -1,6 +1,43 @@
-"""Settings of the whole suite: no test fails because the machine was busy."""
+"""Settings of the whole suite: no test fails because the machine was busy, and what was drawn can be drawn again."""
 
+import signal
+from collections.abc import Generator
+
+import pytest
 from hypothesis import settings
 
-settings.register_profile("project", settings.default, deadline=None)
+from tests import sweeps
+
+# A shell that is not interactive starts background jobs with SIGINT ignored, and processes of tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+examples = sweeps.count("EXAMPLES", short=100, long=1000)
+settings.register_profile("project", settings.default, deadline=None, max_examples=examples)
 settings.load_profile("project")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let property tests draw from the run's seed too."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(sweeps.SEED)
+
+
+def pytest_report_header() -> str:
+    """Name the seed."""
+    return f"sweeps: {'long' if sweeps.IS_LONG else 'short'}, {sweeps.repetition()}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the seed where a run in quiet mode shows it too."""
+    terminalreporter.write_line(f"drawn with {sweeps.repetition()}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say how to repeat a sweep that has failed."""
+    report = yield
+    if report.failed and any(item.get_closest_marker(name) for name in ("sweep", "hypothesis")):
+        report.sections.append(("to repeat it", f"{sweeps.repetition()} ./scripts/test '{item.nodeid}'"))
+    return report

@@ -3,98 +3,16 @@
 import contextlib
 import json
 import os
-import re
-import select
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import requests
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.forks import AGENTS, ROOT
+from tests.processes import Server, wait_until
+
 RECORDINGS = Path(os.environ.get("RECORDINGS_DIR", ROOT.parent / "shared" / "recordings"))
-READY_SECONDS = 60
-
-
-class StartError(AssertionError):
-    """A process ended, or said nothing, before it was ready."""
-
-
-@dataclass
-class Running:
-    """A process that serves HTTP; ``url`` is what it said when it was ready."""
-
-    process: subprocess.Popen[str]
-    url: str
-    output: list[str] = field(default_factory=list)
-    reader: threading.Thread | None = None
-
-    def kill(self) -> None:
-        """End it with SIGKILL, as a crash does."""
-        self.process.kill()
-        self.process.wait()
-        self._close()
-
-    def _close(self) -> None:
-        if self.reader:
-            self.reader.join()
-
-    def stop(self) -> int:
-        """End it with SIGTERM and give its exit status."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(15)
-        finally:
-            self.kill()
-
-
-def start_process(arguments: list[str], env: dict[str, str] | None = None, cwd: Path = ROOT) -> Running:
-    """Start a Python module that prints one line with its URL when it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=clean_environment() | (env or {}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        bufsize=1,
-    )
-    output: list[str] = []
-    deadline = time.monotonic() + READY_SECONDS
-    assert process.stdout is not None
-    while time.monotonic() < deadline:
-        if not select.select([process.stdout], [], [], 0.2)[0]:
-            continue
-        line = process.stdout.readline()
-        output.append(line)
-        if "ready" in line and (found := re.search(r"http://\S+?(?=[\s)]|$)", line)):
-            return Running(process, found[0].rstrip("/"), output, _drain(process, output))
-        if not line:
-            break
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    raise StartError("".join(output))
-
-
-def _drain(process: subprocess.Popen[str], output: list[str]) -> threading.Thread:
-    """Read the rest of the output in a thread, so that the process never blocks on a full pipe."""
-
-    def read() -> None:
-        assert process.stdout is not None
-        with process.stdout:
-            output.extend(process.stdout)
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    return reader
 
 
 def clean_environment() -> dict[str, str]:
@@ -103,13 +21,12 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(names)}
 
 
-def model_environment(model: Running, **more: str) -> dict[str, str]:
+def model_environment(model: Server, **more: str) -> dict[str, str]:
     """Settings by which an app uses the practice model."""
     return {"OPENAI_API_KEY": "practice", "OPENAI_BASE_URL": model.url, "OPENAI_MODEL": "practice"} | more
 
 
-@dataclass
-class PracticeModel(Running):
+class PracticeModel(Server):
     """The practice model's process, and its control routes."""
 
     @property
@@ -137,12 +54,11 @@ class PracticeModel(Running):
 def start_model(*, recordings: Path | None = None, port: int = 0) -> PracticeModel:
     """Start a practice model."""
     more = ["--recordings", str(recordings)] if recordings else []
-    running = start_process(["-m", "practice_model", "--port", str(port), *more])
-    return PracticeModel(running.process, running.url, running.output, running.reader)
+    command = ["-m", "practice_model", "--port", str(port), *more]
+    return PracticeModel(*command, env=clean_environment(), preload=AGENTS)
 
 
-@dataclass
-class AgentHost(Running):
+class AgentHost(Server):
     """The embedded host's process with an app of agents."""
 
     def run(
@@ -227,24 +143,16 @@ def host_arguments(data: Path, app: Path, port: int) -> list[str]:
     return ["-m", "functions_host", "start", "--app", str(app), "--port", str(port), "--data", str(data)]
 
 
-def start_host(data: Path, model: Running | None, *, app: Path = ROOT, port: int = 0, **env: str) -> AgentHost:
-    """Start the embedded host with an app on a data directory."""
-    settings = model_environment(model, **env) if model else env
-    running = start_process(host_arguments(data, app, port), settings)
-    return AgentHost(running.process, running.url, running.output, running.reader)
-
-
-def wait_until[T](look: Callable[[], T], seconds: float = 20) -> T:
-    """Look again and again until something true is seen."""
-    deadline = time.monotonic() + seconds
-    while not (seen := look()):
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain; last seen: {seen!r}"
-        time.sleep(0.02)
-    return seen
+def start_host(
+    data: Path, model: Server | None, *, app: Path = ROOT, port: int = 0, options: Sequence[str] = (), **env: str
+) -> AgentHost:
+    """Start the embedded host with an app on a data directory; ``options`` are further ones of its command line."""
+    environment = clean_environment() | (model_environment(model, **env) if model else env)
+    return AgentHost(*host_arguments(data, app, port), *options, env=environment, preload=AGENTS)
 
 
 @contextlib.contextmanager
-def hosted(data: Path, model: Running | None, *, app: Path = ROOT, **env: str) -> Iterator[AgentHost]:
+def hosted(data: Path, model: Server | None, *, app: Path = ROOT, **env: str) -> Iterator[AgentHost]:
     """The embedded host for as long as the context lasts."""
     host = start_host(data, model, app=app, **env)
     try:
@@ -256,7 +164,7 @@ def hosted(data: Path, model: Running | None, *, app: Path = ROOT, **env: str) -
 class Lives:
     """A host on one data directory that can crash and come back."""
 
-    def __init__(self, data: Path, model: Running | None, *, app: Path = ROOT, **env: str) -> None:
+    def __init__(self, data: Path, model: Server | None, *, app: Path = ROOT, **env: str) -> None:
         self._start = lambda: start_host(data, model, app=app, **env)
         self.host = self._start()
 

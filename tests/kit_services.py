@@ -6,9 +6,7 @@ import os
 import random
 import shutil
 import socket
-import subprocess
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +14,12 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, web
 
-from tests.kit import ROOT
+from tests.forks import ROOT
+from tests.processes import Process
 
 SERVICES = ROOT / "tests" / "services"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's published key."""
-READY_SECONDS = 60
 
 
 def unavailable(what: str, how: str) -> None:
@@ -39,23 +37,17 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(arguments: list[str], port: int, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(arguments: list[str], port: int, cwd: Path) -> Iterator[Process]:
     """Run a server until the block ends; it is ready when its port answers."""
-    with (cwd / f"server-{port}.log").open("wb") as output:
-        process = subprocess.Popen(arguments, cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
-    try:
-        deadline = time.monotonic() + READY_SECONDS
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            said = (cwd / f"server-{port}.log").read_text(errors="replace")
-            assert process.poll() is None, said
-            assert time.monotonic() < deadline, said
-            time.sleep(0.05)
+    with Process(*arguments, cwd=cwd) as process:
+        process.await_ready(lambda: _answers(port))
         yield process
-    finally:
-        process.kill()
-        process.wait()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 @contextlib.contextmanager

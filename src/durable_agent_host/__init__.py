@@ -4,38 +4,64 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from durable_agent_host.codec.item_forms import ItemForms, register_item_forms
+
 if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sentence instead of a syntax error
     raise SystemExit("durable-agent-host needs Python 3.13 or newer, and this is " + sys.version.split()[0])
 
 if TYPE_CHECKING:
+    from durable_agent_host.activities import agent_activity, agent_call
+    from durable_agent_host.agent.coalescing_history import CoalescingHistoryProvider
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.durable.entity import DurableAgentEntity
-    from durable_agent_host.history.coalescing import CoalescingHistoryProvider
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
+    from durable_agent_host.transcripts import Conversation, decode, encode, fold
 
 __all__ = [
     "CoalescingHistoryProvider",
+    "Conversation",
     "DurableAgentApp",
     "DurableAgentEntity",
     "Settings",
     "ToolCall",
+    "agent_activity",
+    "agent_call",
     "current_tool_call",
+    "decode",
     "durable_tool",
+    "encode",
+    "fold",
 ]
+
+_HOMES = {
+    "CoalescingHistoryProvider": "agent.coalescing_history",
+    "Conversation": "transcripts",
+    "DurableAgentApp": "app",
+    "DurableAgentEntity": "durable.entity",
+    "Settings": "settings",
+    "ToolCall": "tool_calls",
+    "agent_activity": "activities",
+    "agent_call": "activities",
+    "current_tool_call": "tool_calls",
+    "decode": "transcripts",
+    "durable_tool": "tool_calls",
+    "encode": "transcripts",
+    "fold": "transcripts",
+}
+
+
+def _item_forms() -> ItemForms:
+    from durable_agent_host.providers.openai.stored_items import ITEM_FORMS  # noqa: PLC0415 - loads the framework
+
+    return ITEM_FORMS
+
+
+register_item_forms(_item_forms)
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, so that the command line need not load the framework."""
-    home = {
-        "CoalescingHistoryProvider": "durable_agent_host.history.coalescing",
-        "DurableAgentApp": "durable_agent_host.app",
-        "DurableAgentEntity": "durable_agent_host.durable.entity",
-        "Settings": "durable_agent_host.settings",
-        "ToolCall": "durable_agent_host.tool_calls",
-        "current_tool_call": "durable_agent_host.tool_calls",
-        "durable_tool": "durable_agent_host.tool_calls",
-    }.get(name)
-    if home is None:
+    if (home := _HOMES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -1,45 +1,63 @@
 """The composition root: a Functions app that hosts agents durably."""
 
-import math
+import logging
 import os
 import re
-import threading
-from collections.abc import Callable, Mapping
-from functools import cache, partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
-from agent_framework import SupportsAgentRun, Workflow
+from agent_framework import RawAgent, SupportsAgentRun, Workflow
 from agent_framework_azurefunctions import AgentFunctionApp
-from agent_framework_durabletask import AgentResponseCallbackProtocol
-from azure.functions.decorators.constants import HTTP_TRIGGER
+from agent_framework_durabletask import (
+    DEFAULT_MAX_POLL_RETRIES,
+    DEFAULT_POLL_INTERVAL_SECONDS,
+    AgentResponseCallbackProtocol,
+)
 
+from durable_agent_host.activities import run_limits
+from durable_agent_host.agent.callbacks import CallbackObserver
+from durable_agent_host.agent.external_history import histories_of
+from durable_agent_host.agent.hosting import why_no_journal
+from durable_agent_host.agent.observer import TurnObserver
+from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
 from durable_agent_host.durable.agent_sessions import OrchestrationAgent
-from durable_agent_host.durable.client import TurnClient
 from durable_agent_host.durable.entity import DurableAgentEntity
-from durable_agent_host.durable.listener import TurnListener
-from durable_agent_host.durable.mcp import answer_tool_call
-from durable_agent_host.durable.register import register_agent_entity, register_route, register_turn_functions
-from durable_agent_host.durable.retries import RetryPolicy
-from durable_agent_host.durable.run import AgentRunner
-from durable_agent_host.durable.tend import TurnStopper
-from durable_agent_host.durable.wakeups import Wakeups
-from durable_agent_host.durable.work import RunLimits
-from durable_agent_host.errors import RegistrationError, SettingError
-from durable_agent_host.http.adapter import adapt_http_function
-from durable_agent_host.http.handlers import Host
+from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.register import (
+    register_agent_entity,
+    register_agent_tool,
+    register_route,
+    register_turn_functions,
+)
+from durable_agent_host.durable.session_turns import TurnStopper
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.http.calls import Host
+from durable_agent_host.http.gate import Gate
 from durable_agent_host.http.routes import ROUTES
-from durable_agent_host.log.log import TurnLog
-from durable_agent_host.log.retention import sweep_regularly
-from durable_agent_host.providers import openai
+from durable_agent_host.http.sdk_requests import adapt_http_functions
+from durable_agent_host.log_records import keep_secrets_out_of_logs
+from durable_agent_host.loops.once import once
+from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.model.histories import Histories
+from durable_agent_host.model.turn import Caller
+from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.redaction import learn_secrets, secrets_of_settings
 from durable_agent_host.settings import Settings
-from durable_agent_host.turns.plan import PlanTimes
+from durable_agent_host.turn.plan import PlanTimes
+from durable_agent_host.turn.requests import valid_traceparent
+from durable_agent_host.turn_log.crash_points import armed_plan
+from durable_agent_host.turn_log.stores import choose_turn_log, open_turn_log
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp
     from azure.functions.decorators.function_app import Function
 
+_LOGGER = logging.getLogger(__name__)
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 
 
@@ -51,79 +69,90 @@ class DurableAgentApp(AgentFunctionApp):
     sessions that it stored are read and carried on. The routes, the entity and the waiting are ours.
 
     Args:
-        agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``.
+        agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``. Of an agent that keeps a
+            conversation in itself, as a workflow does, a function that builds it.
         workflow: one workflow to host.
         workflows: several.
         http_auth_level: who may call the routes; health is always open.
         enable_health_check: whether ``GET /health`` is there.
-        enable_http_endpoints: whether agents are reachable by HTTP.
+        enable_http_endpoints: whether agents are reachable by HTTP that say nothing else when they are added.
+        max_poll_retries: taken as upstream takes it, and not needed: waiting for an answer polls nothing.
+        poll_interval_seconds: as ``max_poll_retries``.
         enable_mcp_tool_trigger: whether agents are MCP tools.
+        default_callback: told of every update of agents that are added without one.
         settings: read from the environment when left out.
         entity_class: a subclass of `DurableAgentEntity`, to add operations or to change what is stored.
-        default_callback: told of every update of agents that are added without one.
+        gate: decides who may do what over HTTP and MCP; provisional. By default everybody may do everything.
+        observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
 
     Raises:
         RegistrationError: an agent has no usable name, or one that another agent has.
         SettingError: a setting has no meaning.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - upstream's arguments, in upstream's order
         self,
-        agents: list[SupportsAgentRun] | None = None,
+        agents: Sequence[AgentSource] | None = None,
         workflow: Workflow | None = None,
         workflows: list[Workflow] | Mapping[str, Workflow] | None = None,
         http_auth_level: func.AuthLevel = func.AuthLevel.FUNCTION,
-        *,
         enable_health_check: bool = True,
         enable_http_endpoints: bool = True,
+        max_poll_retries: int = DEFAULT_MAX_POLL_RETRIES,
+        poll_interval_seconds: float = DEFAULT_POLL_INTERVAL_SECONDS,
         enable_mcp_tool_trigger: bool = False,
+        default_callback: AgentResponseCallbackProtocol | None = None,
+        *,
         settings: Settings | None = None,
         entity_class: type[DurableAgentEntity] = DurableAgentEntity,
-        default_callback: AgentResponseCallbackProtocol | None = None,
+        gate: Gate | None = None,
+        observers: Sequence[TurnObserver] = (),
     ) -> None:
+        armed_plan()
+        learn_secrets(secrets_of_settings(os.environ))
+        keep_secrets_out_of_logs()
         self.settings = settings or Settings.from_environment()
         self._entity_class = entity_class
+        self._gate = gate or Gate()
+        self._observers = observers
         self._runners: dict[str, AgentRunner] = {}
+        self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
+        self._has_agent_routes: bool | None = None
+        self._agents_auth_level = http_auth_level
+        self._histories: dict[str, Histories] = {}
         self._wakeups = Wakeups()
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
-        self._open_log = _once(partial(open_turn_log, self.settings))
+        self._open_log = once(partial(open_turn_log, self.settings))
         self._stopper = TurnStopper(self._open_log)
+        probes = StoreProbes(self._open_log, self._runners)
+        self._turns_of = partial(TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes)
         super().__init__(
-            agents=agents,
+            agents=cast("Any", agents),
             workflow=workflow,
             workflows=workflows,
             http_auth_level=http_auth_level,
             enable_health_check=enable_health_check,
             enable_http_endpoints=enable_http_endpoints,
+            max_poll_retries=max_poll_retries,
+            poll_interval_seconds=poll_interval_seconds,
             enable_mcp_tool_trigger=enable_mcp_tool_trigger,
             default_callback=default_callback,
         )
-        functions_app = cast("DFApp", self)
-        times = PlanTimes(
-            lease_seconds=self.settings.lease_seconds,
-            approval_seconds=min(self.settings.approval_timeout_seconds, self.settings.turn_log_retention_hours * 3600),
-            activity_attempts=self.settings.activity_attempts,
+        app = cast("DFApp", self)
+        register_turn_functions(
+            app, self._runners, self._wakeups, stopper=self._stopper, times=_plan_times(self.settings)
         )
-        register_turn_functions(functions_app, self._runners, self._wakeups, stopper=self._stopper, times=times)
-        host = Host(agents=self._public, settings=self.settings, open_log=self._open_log)
-        for route in ROUTES:
-            if enable_health_check if route.is_health else enable_http_endpoints:
-                register_route(
-                    functions_app,
-                    name=route.name,
-                    template=route.template,
-                    method=route.method,
-                    auth=func.AuthLevel.ANONYMOUS if route.is_health else http_auth_level,
-                    handler=partial(route.handler, host),
-                    wakeups=self._wakeups,
-                    stopper=self._stopper,
-                )
+        self._has_agent_routes = False
+        if enable_http_endpoints or self._public:
+            self._register_routes(is_health=False)
+        if enable_health_check:
+            self._register_routes(is_health=True)
 
     def add_agent(
         self,
-        agent: SupportsAgentRun,
+        agent: AgentSource,
         callback: AgentResponseCallbackProtocol | None = None,
         enable_http_endpoint: bool | None = None,
         enable_mcp_tool_trigger: bool | None = None,
@@ -133,15 +162,18 @@ class DurableAgentApp(AgentFunctionApp):
         """Host one more agent.
 
         Args:
-            agent: of the framework, or anything with its ``run`` and a ``name``.
+            agent: of the framework, or anything with its ``run`` and a ``name``; or a function that builds a new one at
+                each call, which is called twice now, and once for every run.
             callback: told of every update of this agent.
             enable_http_endpoint: reachable by HTTP; when left out, the app's setting, and not for a workflow's agents.
             enable_mcp_tool_trigger: an MCP tool; the app's setting when left out.
             entity_id: another name than the agent's own, as upstream's workflows use it.
 
         Raises:
-            RegistrationError: the name is missing or unusable, or another agent's, upper and lower case aside.
+            RegistrationError: the name is missing or unusable, or another agent's, upper and lower case aside; or
+                sessions would share the agent's conversation.
         """
+        source, agent = agent, build_agent(agent)
         name = entity_id or getattr(agent, "name", None)
         if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(name):
             raise RegistrationError(
@@ -149,6 +181,9 @@ class DurableAgentApp(AgentFunctionApp):
                 "because its entity becomes a function of that name"
             )
         taken = next((other for other in self._runners if other.casefold() == name.casefold()), None)
+        if taken is not None and taken == name and self._runners[taken].agent is agent:
+            _LOGGER.warning("agent %r is added a second time: the first time holds", name)
+            return
         if taken is not None:
             raise RegistrationError(
                 f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: "
@@ -156,35 +191,42 @@ class DurableAgentApp(AgentFunctionApp):
             )
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
+        self._sources[name] = source
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
-    def get_agent(self, context: Any, agent_name: str, workflow_name: str | None = None) -> OrchestrationAgent:
-        """Give an agent to an orchestration; as upstream's, and sessions have the ids that they are given.
+    def get_agent(
+        self,
+        context: Any,
+        agent_name: str,
+        workflow_name: str | None = None,
+        *,
+        principal: str | None = None,
+        traceparent: str | None = None,
+    ) -> OrchestrationAgent:
+        """Give an agent to an orchestration: a run is a turn, and sessions have the ids they are given.
 
         Args:
             context: of the orchestration.
             agent_name: as registered.
             workflow_name: the workflow that the agent belongs to, when it does.
+            principal: on whose behalf its turns run; provisional.
+            traceparent: the trace that its turns belong to, a W3C header value; a malformed one counts as none.
 
         Raises:
             ValueError: there is no such agent.
         """
-        return OrchestrationAgent(super().get_agent(context, agent_name, workflow_name))
+        caller = Caller(principal, valid_traceparent(traceparent))
+        return OrchestrationAgent(context, super().get_agent(context, agent_name, workflow_name), caller)
 
     def get_functions(self) -> list["Function"]:
         """List the app's functions, as the worker loads them.
 
-        The app streams (`durable_agent_host.http.adapter`), so its HTTP functions are given and give what the
+        The app streams (`durable_agent_host.http.sdk_requests`), so its HTTP functions are given and give what the
         streaming extension has; those that are written for `azure.functions.HttpRequest` are adapted.
         """
-        bounds = {route.name: self.settings.max_request_bytes for route in ROUTES if route.is_bounded}
         functions: list[Function] = cast("Any", super()).get_functions()
-        for function in functions:
-            trigger = function.get_trigger()
-            if trigger is not None and trigger.get_binding_name() == HTTP_TRIGGER:
-                name, bound = trigger.name, bounds.get(function.get_function_name() or "")
-                adapted = adapt_http_function(function.get_user_function(), name, max_body_bytes=bound)
-                cast("Any", function)._func = adapted  # noqa: SLF001 - as the SDK's own decorators replace it
+        bounds = {route.name: route.max_body_bytes(self.settings.max_request_bytes) for route in ROUTES}
+        adapt_http_functions(functions, max_body_bytes=bounds, gate=self._gate)
         return functions
 
     def validate_function_names(self, functions: list["Function"]) -> None:
@@ -217,30 +259,73 @@ class DurableAgentApp(AgentFunctionApp):
     ) -> None:
         if enable_http_endpoint:
             self._public[agent_name] = getattr(agent, "description", None)
+            if self._has_agent_routes is False:
+                self._register_routes(is_health=False)
         super()._setup_agent_functions(agent, agent_name, callback, False, enable_mcp_tool_trigger)
+
+    def _register_routes(self, *, is_health: bool) -> None:
+        """Bind the routes of agents, or of health, once."""
+        host = Host(
+            agents=self._public,
+            settings=self.settings,
+            open_log=self._open_log,
+            hosted=self._hosted_agents,
+            repair_rules_of=lambda name: self._runners[name].repair_rules,
+            histories=self._histories,
+            gate=self._gate,
+        )
+        for route in ROUTES:
+            if route.is_health is is_health:
+                register_route(
+                    cast("DFApp", self),
+                    name=route.name,
+                    template=route.template,
+                    method=route.method,
+                    auth=func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level,
+                    handler=partial(route.serve, host),
+                    turns_of=self._turns_of,
+                )
+        self._has_agent_routes = self._has_agent_routes or not is_health
+
+    def _hosted_agents(self) -> list[dict[str, Any]]:
+        """List all agents, those of workflows among them, as upstream's health route does."""
+        return [
+            {
+                "name": name,
+                "type": type(hosted.agent).__name__,
+                "http_endpoint_enabled": hosted.http_endpoint_enabled,
+                "mcp_tool_enabled": hosted.mcp_tool_enabled,
+            }
+            for name, hosted in self._agent_metadata.items()
+        ]
+
+    def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
+        register_agent_tool(
+            cast("DFApp", self),
+            self._build_function_name(agent_name, "mcptool"),
+            tool_name=agent_name,
+            description=agent_description or f"Interact with {agent_name} agent",
+            properties=TOOL_PROPERTIES,
+            answer=partial(answer_tool_call, agent_name, gate=self._gate, wait_seconds=self.settings.wait_seconds),
+            turns_of=self._turns_of,
+        )
 
     def _setup_agent_entity(
         self, agent: SupportsAgentRun, agent_name: str, callback: AgentResponseCallbackProtocol | None
     ) -> None:
-        retry_policy = RetryPolicy(
-            retries=self.settings.model_attempts - 1,
-            first_seconds=self.settings.model_retry_seconds,
-            most_seconds=self.settings.model_retry_most_seconds,
-        )
+        if isinstance(agent, RawAgent) and (reason := why_no_journal(cast("Any", agent))):
+            _LOGGER.warning("agent %r has no journal, so a crash fails its turn: %s", agent_name, reason)
+        self._histories[agent_name] = histories_of(agent)
         runner = AgentRunner(
             agent_name,
-            agent,
-            openai,
-            listener=TurnListener(callback),
+            self._sources[agent_name],
+            provider_for,
+            observers=[*([CallbackObserver(callback)] if callback else ()), *self._observers],
             open_log=self._open_log,
-            limits=RunLimits(self.settings.turn_timeout_seconds, retry_policy),
+            limits=run_limits(self.settings),
         )
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
-
-    async def _handle_mcp_tool_invocation(self, agent_name: str, context: str, client: Any) -> str:
-        turns = TurnClient(client, self._wakeups, self._stopper)
-        return await answer_tool_call(agent_name, context, turns, wait_seconds=self.settings.wait_seconds)
 
     @staticmethod
     def _build_function_name(agent_name: str, prefix: str) -> str:
@@ -251,69 +336,9 @@ class DurableAgentApp(AgentFunctionApp):
         """Leave upstream's route out: ours checks the store."""
 
 
-def open_turn_log(settings: Settings, environment: Mapping[str, str] = os.environ) -> TurnLog:
-    """Make the process's turn log, and have old logs swept from its store.
-
-    Args:
-        settings: which store, and how long logs are kept.
-        environment: as in `choose_turn_log`.
-
-    Returns:
-        The log; its store is opened at its first use.
-
-    Raises:
-        SettingError: the setting has no meaning, or what it needs is not there.
-    """
-    log = choose_turn_log(settings, environment)
-    sweep_regularly(log, older_than_seconds=settings.turn_log_retention_hours * 3600)
-    return log
-
-
-def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.environ) -> TurnLog:
-    """Make the turn log that the settings ask for.
-
-    Args:
-        settings: which store; a database that forgets by itself is told how long logs are kept.
-        environment: says whether the app runs in the embedded host, and names the app's storage account.
-
-    Returns:
-        The log; without a setting, a SQLite file beside the embedded host's own, else the app's storage account.
-
-    Raises:
-        SettingError: the setting has no meaning, or what it needs is not there.
-    """
-    data = environment.get("FUNCTIONS_HOST_DATA")
-    setting = settings.turn_log
-    if not setting:
-        setting = f"sqlite:{Path(data, 'turn-log.sqlite')}" if data else "blob"
-    kind, _, place = setting.partition(":")
-    match kind:
-        case "sqlite" if place:
-            from durable_agent_host.stores.sqlite import SqliteTurnLog  # noqa: PLC0415 - only the store that is used
-
-            return SqliteTurnLog(place)
-        case "blob" if not place:
-            from durable_agent_host.stores.blob import BlobTurnLog  # noqa: PLC0415
-
-            return BlobTurnLog.from_environment(environment)
-        case "redis" | "rediss" if place:
-            from durable_agent_host.stores.redis import RedisTurnLog  # noqa: PLC0415
-
-            return RedisTurnLog(setting, kept_seconds=math.ceil(settings.turn_log_retention_hours * 3600))
-        case _:
-            raise SettingError(
-                f"DURABLE_AGENT_HOST_TURN_LOG is {setting!r}: set it to 'sqlite:PATH', 'blob' or 'redis://HOST:PORT', "
-                "or leave it out"
-            )
-
-
-def _once[T](make: Callable[[], T]) -> Callable[[], T]:
-    """Make a thing when it is asked for first, from whatever thread, and the same one from then on."""
-    lock = threading.Lock()
-    made = cache(make)
-
-    def get() -> T:
-        with lock:
-            return made()
-
-    return get
+def _plan_times(settings: Settings) -> PlanTimes:
+    return PlanTimes(
+        lease_seconds=settings.lease_seconds,
+        approval_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
+        activity_attempts=settings.activity_attempts,
+    )

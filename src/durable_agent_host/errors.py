@@ -8,12 +8,15 @@
         ├── RegistrationError              two agents, or an agent without a usable name
         ├── RequestError                   the caller can mend the request
         │   ├── NotFoundError              no such agent, session or turn
+        │   ├── ForbiddenError             the caller may not do this
         │   ├── RequestTooLargeError       the body is over the limit
-        │   └── IdempotencyKeyReusedError  the key came before with another body
+        │   ├── IdempotencyKeyReusedError  the key came before with another body
+        │   └── HistoryElsewhereError      the conversation is kept by a history provider of the app
         ├── StateError                     a stored session cannot be used as it is; it is left untouched
         │   ├── UnknownSchemaVersionError  written by a newer or unknown program
         │   └── CorruptStateError          not a document that this program or upstream writes
         ├── LogError                       the turn log's store does not answer, or holds no log
+        │   ├── LogUnavailableError        it cannot be written now, and nothing was begun without it
         │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
         └── TurnError                      the turn ended without an answer
             ├── TurnRejectedError          the session was busy and the policy was to reject
@@ -24,17 +27,23 @@
             └── ProviderError              the model service failed; says whether a retry can help
 """
 
-from typing import Any
+import traceback
+from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
 
+from durable_agent_host.redaction import without_secrets
+
+_MOST_CHARACTERS: Final = 20_000
+"""Of a message: services have been seen to answer with whole pages."""
+
 
 class DurableAgentHostError(AgentFrameworkException):
-    """Root of the tree; carries a message that says what to do next."""
+    """Root of the tree; carries a message that says what to do next, without the secrets that it was given."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, log_level=None)
-        self.message = message
+        self.message = without_secrets(message[:_MOST_CHARACTERS])
+        super().__init__(self.message, log_level=None)
 
 
 class SettingError(DurableAgentHostError):
@@ -53,12 +62,20 @@ class NotFoundError(RequestError):
     """There is no such agent, session or turn."""
 
 
+class ForbiddenError(RequestError):
+    """The caller may not do this; raised by what the app gives the gate."""
+
+
 class RequestTooLargeError(RequestError):
     """The request body is larger than the host accepts."""
 
 
 class IdempotencyKeyReusedError(RequestError):
     """The idempotency key was used before, with another body."""
+
+
+class HistoryElsewhereError(RequestError):
+    """The conversation is kept by a history provider of the app, where the host cannot do this; says how to do it."""
 
 
 class StateError(DurableAgentHostError):
@@ -82,6 +99,10 @@ class CorruptStateError(StateError):
 
 class LogError(DurableAgentHostError):
     """The turn log cannot be read or written: its store does not answer, or holds something else."""
+
+
+class LogUnavailableError(LogError):
+    """The turn log cannot be written now, so nothing was begun; the same can be asked again later."""
 
 
 class FencedError(LogError):
@@ -137,7 +158,8 @@ class ProviderError(TurnError):
 def error_details(error: BaseException) -> dict[str, Any]:
     """Describe an error as plain data, for a receipt and for the caller.
 
-    Guarantee: pure. Shows the error's own type and message, one line, at most 600 characters, and no traceback.
+    Guarantee: pure. Shows the error's own type and message, one line, at most 600 characters, without secrets and
+    without a traceback.
 
     Args:
         error: what ended the turn.
@@ -145,10 +167,33 @@ def error_details(error: BaseException) -> dict[str, Any]:
     Returns:
         ``type`` (class name), ``message``, and ``retryable`` and ``retry_after_seconds`` of a `ProviderError`.
     """
-    message = " ".join(str(error).split())
+    said = error.args[0] if isinstance(error, AgentFrameworkException) and error.args else error
+    message = without_secrets(" ".join(str(said)[:_MOST_CHARACTERS].split()))
     shown = message if isinstance(error, DurableAgentHostError) else f"{type(error).__name__}: {message}"
     details: dict[str, Any] = {"type": type(error).__name__, "message": shown[:600]}
     if isinstance(error, ProviderError):
         details["retryable"] = error.retryable
         details["retry_after_seconds"] = error.retry_after_seconds
     return details
+
+
+def log_reason(error: BaseException) -> str:
+    """Say in one line of a log why something failed, without what users, models, tools and services have said.
+
+    Guarantee: pure. Of errors whose text quotes others, the part before the quotation is given; of errors that are not
+    ours, the type and the line of the program.
+
+    Args:
+        error: what was raised.
+
+    Returns:
+        Its type and reason.
+    """
+    name, message = type(error).__name__, " ".join(str(error).split())
+    if isinstance(error, ProviderError | InvalidAnswerError):
+        return f"{name}: {message.partition(':')[0]}"
+    if isinstance(error, DurableAgentHostError):
+        return f"{name}: {message[:300]}"
+    frames = traceback.extract_tb(error.__traceback__)
+    file = frames[-1].filename.replace("\\", "/").rpartition("/")[2] if frames else ""
+    return f"{name} at {file}:{frames[-1].lineno} in {frames[-1].name}" if frames else name

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 
 from durable_agent_host.errors import SettingError
 
 PREFIX = "DURABLE_AGENT_HOST_"
+_FOR_TESTS = frozenset({PREFIX + "CRASH"})
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,10 @@ class Settings:
             The settings, with defaults for what is not set.
 
         Raises:
-            SettingError: a value is not a number above zero, a count is no whole number, or a person may take longer
-                to approve than a turn's log is kept.
+            SettingError: a value is not a number above zero, a count is no whole number, a person may take longer to
+                approve than a turn's log is kept, or there is no setting of a name.
         """
+        _refuse_unknown(environment)
         retention_hours = _number(environment, "TURN_LOG_RETENTION_HOURS", cls.turn_log_retention_hours)
         approval_timeout = _number(environment, "APPROVAL_TIMEOUT_SECONDS", cls.approval_timeout_seconds)
         if approval_timeout > retention_hours * 3600 and PREFIX + "APPROVAL_TIMEOUT_SECONDS" in environment:
@@ -98,6 +101,15 @@ class Settings:
             turn_log_retention_hours=retention_hours,
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
         )
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    known = {PREFIX + field.name.upper() for field in fields(Settings)} | _FOR_TESTS
+    for name in sorted(environment):
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            near = get_close_matches(name.upper(), sorted(known - _FOR_TESTS), n=1, cutoff=0.5)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known - _FOR_TESTS))}"
+            raise SettingError(f"there is no setting {name}: {meant} Correct it, or take it out")
 
 
 def _number(environment: Mapping[str, str], field: str, default: float) -> float:

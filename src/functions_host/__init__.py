@@ -1,1 +1,1 @@
-"""A local Azure Functions host with a Durable Task engine, for Python function apps; knows nothing of agents."""
+"""A local Azure Functions host with a Durable Task engine, for any Python function app."""

@@ -2,11 +2,12 @@
 
 import argparse
 import importlib.util
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from functions_host.argument_parser import Arguments
 
 _REQUIRED_PYTHON = (3, 13)
 _REQUIRED_PACKAGES = {
@@ -18,15 +19,27 @@ _REQUIRED_PACKAGES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="functions_host", description="A local host for Python function apps.")
+    """Run the command line; returns the exit status.
+
+    Args:
+        arguments: without the program's name; a leading ``--called NAME`` is the program name shown to the user.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    program = "functions_host"
+    if given[:1] == ["--called"]:
+        program, given = given[1], given[2:]
+    parser = Arguments(prog=program, description="A local host for Python function apps.")
     commands = parser.add_subparsers(dest="command", required=True)
-    add_start_arguments(commands.add_parser("start", help="run the app of a folder"))
-    return run_start(parser.parse_args(arguments))
+    start = commands.add_parser("start", help="run the app of a folder")
+    add_start_arguments(start)
+    options, unknown = parser.parse_known_args(given)
+    if unknown:
+        start.refuse_option(unknown[0])
+    return run_start(options)
 
 
 def add_start_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``start``, here and in other command lines that offer it."""
+    """Add the options of ``start`` to a parser."""
     parser.add_argument("--app", type=Path, default=Path(), metavar="DIR", help="the app's folder (default: .)")
     parser.add_argument(
         "--port", type=int, help="0 takes a free one (default: LocalHttpPort in local.settings.json, or 7071)"
@@ -35,11 +48,26 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("-v", "--verbose", action="store_true", help="log requests, one line each")
     parser.add_argument("--reload", action="store_true", help="restart when a .py or .json file of the app changes")
-    parser.add_argument("--enable-auth", action="store_true", help="ask for keys, as Azure does; they are printed")
+    parser.add_argument("--enable-auth", action="store_true", help="ask for keys, as Azure does")
+    parser.add_argument("--show-keys", action="store_true", help="print the keys at start, with --enable-auth")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name that the host answers to, as of a tunnel; may be given more than once",
+    )
 
 
 def run_start(options: argparse.Namespace) -> int:
-    """Run the host until it is stopped; a failed start is one sentence on stderr and status 1."""
+    """Run the host until it stops; a failed start prints one sentence on stderr and returns 1."""
+    try:
+        return _start(options)
+    except KeyboardInterrupt:  # while the host or the app was imported
+        return 130
+
+
+def _start(options: argparse.Namespace) -> int:
     if sys.version_info < _REQUIRED_PYTHON:
         version = ".".join(str(part) for part in sys.version_info[:3])
         print(f"Error: Python 3.13 or later is needed, this is {version}; make the environment anew.", file=sys.stderr)
@@ -49,21 +77,29 @@ def run_start(options: argparse.Namespace) -> int:
         names = ", ".join(missing)
         print(f"Error: Not installed: {names}; run: pip install 'durable-agent-host[host]'", file=sys.stderr)
         return 1
-    level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for library in ("azure.functions", "uvicorn", "watchfiles"):
-        logging.getLogger(library).setLevel(logging.WARNING)
-    from functions_host.errors import StartupError  # noqa: PLC0415 - after the checks
+    from functions_host.app.logs import start_logs  # noqa: PLC0415 - after the checks
+    from functions_host.data_dir import DEFAULT_NAME  # noqa: PLC0415
+    from functions_host.errors import StartupError  # noqa: PLC0415
     from functions_host.host import StartOptions, run_host  # noqa: PLC0415
 
+    start_logs(verbose=options.verbose)
     app_dir = options.app.resolve()
-    data_dir = (options.data or app_dir / ".functions-host").resolve()
+    data_dir = (options.data or app_dir / DEFAULT_NAME).resolve()
     try:
         if options.reload and app_dir.is_dir():
             return _run_reloading(options, app_dir, data_dir)
-        run_host(StartOptions(app_dir, data_dir, options.host, options.port, options.verbose, options.enable_auth))
-    except KeyboardInterrupt:  # while the app was imported
-        return 130
+        run_host(
+            StartOptions(
+                app_dir,
+                data_dir,
+                options.host,
+                options.port,
+                options.verbose,
+                options.enable_auth,
+                tuple(options.allow_host),
+                options.show_keys,
+            )
+        )
     except StartupError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
@@ -75,8 +111,8 @@ def run_start(options: argparse.Namespace) -> int:
 
 
 def _run_reloading(options: argparse.Namespace, app_dir: Path, data_dir: Path) -> int:
-    from functions_host.http_server import open_listener  # noqa: PLC0415 - after the checks
-    from functions_host.reload import run_reloading  # noqa: PLC0415
+    from functions_host.app.reload import run_reloading  # noqa: PLC0415
+    from functions_host.web.server import open_listener  # noqa: PLC0415 - after the checks
 
     port = options.port
     if port == 0:  # the same one for every run
@@ -86,6 +122,8 @@ def _run_reloading(options: argparse.Namespace, app_dir: Path, data_dir: Path) -
     arguments += [] if port is None else ["--port", str(port)]
     arguments += ["--verbose"] if options.verbose else []
     arguments += ["--enable-auth"] if options.enable_auth else []
+    arguments += ["--show-keys"] if options.show_keys else []
+    arguments += [part for name in options.allow_host for part in ("--allow-host", name)]
     return run_reloading(arguments, app_dir, data_dir)
 
 
@@ -97,7 +135,7 @@ def _is_installed(module: str) -> bool:
 
 
 def exit_now(status: int) -> None:
-    """End the process without waiting for threads that run the app's functions; they are done again."""
+    """Exit without waiting for threads that run the app's functions: the next start runs those again."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

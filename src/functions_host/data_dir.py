@@ -1,25 +1,73 @@
-"""The data directory: made, checked, and held by one host process at a time."""
+"""The data directory: created, checked, locked by one host process, and closed to other users of the machine.
 
+It holds conversations and keys. The directory has mode 0700 and its files 0600, also those of earlier versions.
+"""
+
+import contextlib
 import fcntl
 import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from functions_host.errors import StartupError
 
 DATABASE_NAME = "host.db"
+DEFAULT_NAME = ".functions-host"
 _LOCK_NAME = "host.lock"
+_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OWN_FILES = ("host.*", "host-*.db*", ".gitignore", "keys.json", "timers", "timers/*", "turn-log.sqlite*")
+_IGNORE_NAME = ".gitignore"
+_IGNORE_ALL = "*\n"
+_OWN_BEFORE_THE_APP = (_LOCK_NAME, _IGNORE_NAME, "keys.json", "host.hub", "host*.db*")
+_FIRST_HUB_NAME = "host.hub"
 
 
-def claim_data_dir(path: Path) -> TextIO:
-    """Make the directory and hold it for this process; keep the returned file open.
+@dataclass(slots=True)
+class DataDir:
+    """A data directory locked by this process; ``made`` are the folders it created, outermost first."""
+
+    path: Path
+    lock: TextIO
+    made: Sequence[Path]
+
+    def keep(self) -> None:
+        """Keep the directory from now on: the app is loaded."""
+        self.made = ()
+
+    def close(self) -> None:
+        """Unlock it; removes what a failed start created, unless the app has added files."""
+        own = {found for pattern in _OWN_BEFORE_THE_APP for found in self.path.glob(pattern)}
+        if self.made and set(self.path.iterdir()) <= own:
+            for path in own:
+                path.unlink()
+            with contextlib.suppress(OSError):  # something has been put there
+                for folder in reversed(self.made):
+                    folder.rmdir()
+        self.lock.close()
+
+
+def claim_data_dir(path: Path, app_dir: Path) -> DataDir:
+    """Create and lock the directory; a new one gets a ``.gitignore``.
+
+    Args:
+        path: of the directory.
+        app_dir: the app's; a data directory that contains it keeps its mode.
 
     Raises:
-        StartupError: it cannot be written to, or another host process runs on it.
+        StartupError: it is not writable, or another host process runs on it.
     """
+    made = [folder for folder in reversed([path, *path.parents]) if not folder.exists()]
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / _LOCK_NAME).open("a+", encoding="utf-8")
+        path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        lock = open_private(path / _LOCK_NAME, "a+")
+        ignore = path / _IGNORE_NAME
+        if (made or path.name == DEFAULT_NAME) and not ignore.exists():
+            with open_private(ignore, "w") as file:
+                file.write(_IGNORE_ALL)
     except OSError as error:
         raise StartupError(
             f"The data directory {path} cannot be written to ({error.strerror}); pass another one with --data DIR."
@@ -37,4 +85,50 @@ def claim_data_dir(path: Path) -> TextIO:
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
-    return lock
+    _close_to_others(path, app_dir)
+    return DataDir(path, lock, made)
+
+
+def open_private(path: Path, mode: str) -> TextIO:
+    """Open a file; a new one is readable by this user only."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, _FILE_MODE)
+
+    return cast("TextIO", open(path, mode, encoding="utf-8", opener=opener))
+
+
+def make_private(path: Path) -> None:
+    """Create an empty file readable by this user only, unless it exists; SQLite's other files inherit the mode."""
+    with contextlib.suppress(OSError):  # whoever opens it says what is wrong
+        path.touch(mode=_FILE_MODE, exist_ok=False)
+
+
+def database_path(path: Path, hub_name: str) -> Path:
+    """Return the path of a task hub's database; each hub has its own, isolated from the others.
+
+    Args:
+        path: of the data directory, claimed.
+        hub_name: of the task hub, ignoring case.
+
+    Returns:
+        ``host.db`` for the first hub of this directory, a file with the hub's name for any other.
+    """
+    first = path / _FIRST_HUB_NAME
+    if not first.is_file():
+        with open_private(first, "w") as file:
+            file.write(f"{hub_name}\n")
+    is_first = first.read_text(encoding="utf-8").strip().casefold() == hub_name.casefold()
+    return path / (DATABASE_NAME if is_first else f"host-{hub_name.lower()}.db")
+
+
+def _close_to_others(path: Path, app_dir: Path) -> None:
+    """Remove other users' rights on the host's files, and on its directory unless it contains the app."""
+    own = [found for pattern in _OWN_FILES for found in path.glob(pattern) if not found.is_symlink()]
+    if not app_dir.is_relative_to(path):
+        own.append(path)
+    for found in own:
+        with contextlib.suppress(OSError):  # another user's, or a file system without modes
+            mode = found.stat().st_mode
+            if mode & _OTHERS and not mode & stat.S_ISVTX:
+                found.chmod(stat.S_IMODE(mode) & ~_OTHERS)

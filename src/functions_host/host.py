@@ -1,6 +1,7 @@
-"""The composition root: one app folder, one data directory, one port, until a signal says stop."""
+"""The composition root: serves one app folder with one data directory on one port until a signal stops it."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -10,21 +11,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
-
+from functions_host.app.function import AppFunction
+from functions_host.app.loader import load_app
+from functions_host.app.logs import show_app
+from functions_host.app.sdk_version import refuse_newer_durable_sdk
 from functions_host.app_host import AppContext, AppHost
-from functions_host.app_loader import AppFunction, load_app
-from functions_host.data_dir import DATABASE_NAME, claim_data_dir
-from functions_host.engine.crash import arm
+from functions_host.data_dir import DataDir, claim_data_dir, database_path, make_private
+from functions_host.engine.crash_points import arm
 from functions_host.engine.database import StoreError
-from functions_host.engine.sqlite import SqliteStore
+from functions_host.engine.sqlite_store import SqliteStore
 from functions_host.errors import StartupError
 from functions_host.host_json import read_host_settings
-from functions_host.http_server import HostServer, RequestLog, open_listener
-from functions_host.keys import load_keys
-from functions_host.listing import list_functions, list_keys, list_oddities
-from functions_host.settings import LocalHost, apply_local_settings, prepare_environment
+from functions_host.host_names import HostNames, check_names
+from functions_host.log_secrets import mask_log_output
+from functions_host.settings import apply_local_settings, prepare_environment
+from functions_host.startup_report import list_functions, list_keys, list_oddities
+from functions_host.web.body_limit import read_body_limit
+from functions_host.web.connection_limits import read_connection_limits
+from functions_host.web.keys import KEYS_NAME, load_keys
+from functions_host.web.middleware import MiddlewareSettings, add_middleware
+from functions_host.web.server import HostServer, open_listener
 
 _logger = logging.getLogger(__name__)
 _DEFAULT_PORT = 7071
@@ -34,7 +40,10 @@ _ANY_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compare
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What ``start`` was asked for; the directories are absolute, ``port`` is None when none was named."""
+    """Options of ``start``; the directories are absolute, ``port`` is None when not given.
+
+    ``allowed_hosts`` are additional host names that the host accepts.
+    """
 
     app_dir: Path
     data_dir: Path
@@ -42,43 +51,78 @@ class StartOptions:
     port: int | None
     verbose: bool = False
     enable_auth: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    show_keys: bool = False
 
 
 def run_host(options: StartOptions) -> None:
     """Run the host until SIGTERM or SIGINT.
 
     Raises:
-        StartupError: it cannot start.
+        StartupError: the host cannot start.
     """
     if not options.app_dir.is_dir():
         raise StartupError(f"There is no folder {options.app_dir}; pass the app's folder with --app DIR.")
-    lock = claim_data_dir(options.data_dir)
+    mask_log_output()
+    with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)) as data:
+        prepared = _prepare(options)
+        with contextlib.closing(
+            open_store(database_path(options.data_dir, prepared.context.settings.hub_name))
+        ) as store:
+            asyncio.run(_serve(options, prepared, store, data))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a start reads and loads before it opens the store."""
+
+    middleware: MiddlewareSettings
+    context: AppContext
+    functions: tuple[AppFunction, ...]
+    listener: socket.socket
+
+
+def _prepare(options: StartOptions) -> _Prepared:
     local = apply_local_settings(options.app_dir, os.environ)
     wanted_port = next(port for port in (options.port, local.port, _DEFAULT_PORT) if port is not None)
     listener = open_listener(options.host, wanted_port)
     port = int(listener.getsockname()[1])
     settings = read_host_settings(options.app_dir, os.environ)
     prepare_environment(options.app_dir, options.data_dir, port, os.environ)
-    functions = load_app(options.app_dir)
+    show_app(settings.log_levels)
+    functions = _load(options.app_dir)
     gc.freeze()  # what the app has loaded stays: without this, each full collection walks it, some 70 ms
+    keys = load_keys(options.data_dir) if options.enable_auth else None
+    mask_log_output(keys.all if keys else ())
+    origin = f"http://{_shown_host(options.host)}:{port}"
     context = AppContext(
         settings,
         options.data_dir,
-        f"http://{_shown_host(options.host)}:{port}",
-        keys=load_keys(options.data_dir) if options.enable_auth else None,
+        origin,
+        keys=keys,
         always_replay=os.environ.get("FUNCTIONS_HOST_ALWAYS_REPLAY", "").lower() in {"1", "true"},
+        names=HostNames(origin, options.host, (*options.allowed_hosts, *local.allowed_hosts)),
+        page_origins=local.cors_origins,
     )
+    check_names((*options.allowed_hosts, *local.allowed_hosts))
+    max_body_bytes = read_body_limit(os.environ)
     arm_crash(os.environ)
-    store = open_store(options.data_dir / DATABASE_NAME)
+    middleware = MiddlewareSettings(context.addresses.names, local, max_body_bytes, log_requests=options.verbose)
+    return _Prepared(middleware, context, functions, listener)
+
+
+def _load(app_dir: Path) -> tuple[AppFunction, ...]:
     try:
-        asyncio.run(_serve(options, local, context, functions, store, listener))
-    finally:
-        store.close()
-        lock.close()
+        functions = load_app(app_dir)
+    except StartupError:
+        refuse_newer_durable_sdk()  # which may well be the reason
+        raise
+    refuse_newer_durable_sdk(functions)
+    return functions
 
 
 def arm_crash(environment: Mapping[str, str]) -> None:
-    """Plan the crash that ``FUNCTIONS_HOST_CRASH`` names, for tests; see ``engine.crash``.
+    """Plan the crash named by ``FUNCTIONS_HOST_CRASH``, for tests; see ``engine.crash_points``.
 
     Raises:
         StartupError: there is no such crash point.
@@ -93,24 +137,20 @@ def open_store(path: Path) -> SqliteStore:
     """Open the engine's file.
 
     Raises:
-        StartupError: it is damaged, of another version, or cannot be written to; it is left as it is.
+        StartupError: it is damaged, of another version, or not writable; it stays unchanged.
     """
     limit = os.environ.get("FUNCTIONS_HOST_MAX_DATABASE_BYTES", "")
+    make_private(path)
     try:
         return SqliteStore(path, max_bytes=int(limit) if limit.isdigit() else None)
     except StoreError as error:
         raise StartupError(f"{error}; or pass another data directory with --data DIR.") from error
 
 
-async def _serve(  # noqa: PLR0917 - what main has prepared
-    options: StartOptions,
-    local: LocalHost,
-    context: AppContext,
-    functions: tuple[AppFunction, ...],
-    store: SqliteStore,
-    listener: socket.socket,
-) -> None:
+async def _serve(options: StartOptions, prepared: _Prepared, store: SqliteStore, data: DataDir) -> None:
+    middleware, context, functions = prepared.middleware, prepared.context, prepared.functions
     host = AppHost(functions, store, context)
+    data.keep()
     host.start_functions()
 
     def announce() -> None:
@@ -120,24 +160,14 @@ async def _serve(  # noqa: PLR0917 - what main has prepared
 
     for sentence in list_oddities(functions):
         _logger.warning("%s", sentence)
-    server = HostServer(_wrap(host.http, local, log_requests=options.verbose), announce)
+    if "*" in middleware.local.cors_origins:
+        _logger.warning("Host.CORS is '*': every page in a browser on this machine may read and call all of this host.")
+    server = HostServer(add_middleware(host.http, middleware), announce, read_connection_limits(os.environ))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, server)
-    await server.serve(sockets=[listener])
+    await server.serve(sockets=[prepared.listener])
     await host.stop()
-
-
-def _wrap(app: ASGIApp, local: LocalHost, *, log_requests: bool) -> ASGIApp:
-    if local.cors_origins:
-        app = CORSMiddleware(
-            app,
-            allow_origins=local.cors_origins,
-            allow_methods=["*"],
-            allow_headers=["*"],
-            allow_credentials=local.cors_credentials,
-        )
-    return RequestLog(app) if log_requests else app
 
 
 def _announcement(options: StartOptions, context: AppContext, functions: tuple[AppFunction, ...]) -> str:
@@ -146,7 +176,9 @@ def _announcement(options: StartOptions, context: AppContext, functions: tuple[A
     if functions:
         lines.append(list_functions(functions, context.origin, context.settings.route_prefix))
     if context.keys is not None:
-        lines.append(f"Keys, as header x-functions-key or query parameter code:\n{list_keys(context.keys)}")
+        how = "as header x-functions-key or query parameter code"
+        place = f"    in {options.data_dir / KEYS_NAME}; --show-keys prints them"
+        lines.append(f"Keys, {how}:\n{list_keys(context.keys) if options.show_keys else place}")
     return "\n".join(lines)
 
 

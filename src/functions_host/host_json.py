@@ -1,13 +1,13 @@
-"""``host.json``: what it may hold, what has a meaning here, and what to say about the rest.
+"""``host.json``: its known keys, those that this host uses, and warnings about the rest.
 
-Source: spec section 8.1; the keys are those of the Functions host's and the extension's documentation.
+Source: the documentation of ``host.json`` of the Functions host and of the Durable Task extension.
 """
 
 import difflib
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,17 @@ _HUB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{2,44}")
 _SCHEDULER_HUB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{2,63}")
 _DURATION = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?")
 _DEFAULT_TIMEOUT_SECONDS = 1800.0
+_LOG_LEVELS = {
+    "trace": logging.NOTSET,
+    "debug": logging.DEBUG,
+    "information": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "none": logging.CRITICAL + 1,
+}
+_LOG_LEVEL_NUMBERS = {str(number) for number in range(len(_LOG_LEVELS))}
+_OVERRIDABLE = "overridableExistingInstanceStates"
 _KNOWN = {
     "": "$schema aggregator applicationInsights concurrency customHandler extensionBundle extensions functions"
     " functionTimeout healthMonitor http id logging managedDependency queues retry sendGrid serviceBus singleton"
@@ -41,7 +52,7 @@ _KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class McpSettings:
-    """How the MCP endpoint introduces itself."""
+    """Name, version and instructions of the MCP server."""
 
     server_name: str = "Azure Functions MCP server"
     server_version: str = "1.0.0"
@@ -50,9 +61,10 @@ class McpSettings:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The parts of ``host.json`` that have a meaning here; the storage provider has none.
+    """The settings of ``host.json`` that this host uses; the storage provider is not among them.
 
-    ``timeout_seconds`` is None when functions may run without end.
+    ``timeout_seconds`` is None for no timeout; ``log_levels`` are Python's, by category; ``replaces_running`` allows
+    a start to replace a running instance of the same id.
     """
 
     route_prefix: str = "api"
@@ -60,6 +72,8 @@ class HostSettings:
     limits: Limits | None = None
     timeout_seconds: float | None = _DEFAULT_TIMEOUT_SECONDS
     mcp: McpSettings = McpSettings()
+    log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
+    replaces_running: bool = False
 
     @property
     def durable_limits(self) -> Limits:
@@ -68,10 +82,10 @@ class HostSettings:
 
 
 def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSettings:
-    """Read ``host.json`` and the settings ``AzureFunctionsJobHost__section__key`` that override it.
+    """Read ``host.json`` and its overrides, the settings ``AzureFunctionsJobHost__section__key``.
 
     Raises:
-        StartupError: the file is not what the Functions host accepts.
+        StartupError: the Functions host would not accept the file.
     """
     path = app_dir / "host.json"
     body = read_json_object(path) if path.is_file() else {"version": "2.0"}
@@ -103,7 +117,23 @@ def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSet
             str(mcp.get("serverVersion") or default_mcp.server_version),
             str(mcp.get("instructions") or ""),
         ),
+        dict(_log_levels(path, section(section(body, "logging"), "logLevel"))),
+        _replaces_running(path, durable.get(_OVERRIDABLE)),
     )
+
+
+def _log_levels(path: Path, written: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    names = list(_LOG_LEVELS)
+    for category, value in written.items():
+        name = names[int(value)] if str(value) in _LOG_LEVEL_NUMBERS else str(value).lower()
+        if name in _LOG_LEVELS:
+            yield category, _LOG_LEVELS[name]
+        else:
+            _logger.warning(
+                "%s: logging.logLevel.%s is %r, which is no level and is ignored; the levels are Trace, Debug, "
+                "Information, Warning, Error, Critical and None.",
+                *(path, category, value),
+            )
 
 
 def _override(body: dict[str, Any], path: list[str], value: str) -> None:
@@ -119,7 +149,7 @@ def _override(body: dict[str, Any], path: list[str], value: str) -> None:
 
 
 def _spelling(parents: list[str], part: str) -> str:
-    """Write a key as ``host.json`` does: the case of letters does not matter in settings."""
+    """Return a key in the spelling of ``host.json``: settings ignore case."""
     place = ".".join(parents).lower()
     known = [key for where, keys in _KNOWN.items() if where.lower() == place for key in keys.split()]
     known += ["http", "durableTask", "mcp"] if place == "extensions" else []
@@ -167,6 +197,15 @@ def _hub_name(path: Path, durable: Mapping[str, Any], environment: Mapping[str, 
             "starts with a letter."
         )
     return name
+
+
+def _replaces_running(path: Path, value: Any) -> bool:
+    chosen = str(value or "NonRunningStates").lower()
+    if chosen not in {"anystate", "nonrunningstates"}:
+        raise StartupError(
+            f"{path}: extensions.durableTask.{_OVERRIDABLE} has to be NonRunningStates or AnyState; it is {value!r}."
+        )
+    return chosen == "anystate"
 
 
 def _timeout(path: Path, value: Any) -> float | None:

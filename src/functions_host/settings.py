@@ -1,4 +1,4 @@
-"""What the host reads from the environment and from ``local.settings.json``; ``host_json`` reads ``host.json``."""
+"""Settings from the environment and ``local.settings.json``; ``host_json`` reads ``host.json``."""
 
 import json
 import os
@@ -18,23 +18,27 @@ _TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])")
 
 @dataclass(frozen=True, slots=True)
 class LocalHost:
-    """The ``Host`` section of ``local.settings.json``; ``cors_origins`` is empty when no other origin may call."""
+    """The ``Host`` section of ``local.settings.json``; without ``cors_origins``, no other origin may call.
+
+    ``allowed_hosts`` are additional accepted host names; the Core Tools ignore them.
+    """
 
     port: int | None = None
     cors_origins: tuple[str, ...] = ()
     cors_credentials: bool = False
+    allowed_hosts: tuple[str, ...] = ()
 
 
 def apply_local_settings(app_dir: Path, environment: MutableMapping[str, str]) -> LocalHost:
-    """Put the ``Values`` of ``local.settings.json`` into the environment, where not already set.
+    """Copy the ``Values`` of ``local.settings.json`` into the environment, unless already set.
 
-    As the Core Tools do, it takes comments and trailing commas in that file.
+    Comments and trailing commas are accepted, as by the Core Tools.
 
     Returns:
         The ``Host`` section.
 
     Raises:
-        StartupError: the file is not JSON, is encrypted, or its ``Host`` section makes no sense.
+        StartupError: the file is not JSON, is encrypted, or its ``Host`` section is invalid.
     """
     path = app_dir / "local.settings.json"
     if not path.is_file():
@@ -61,12 +65,22 @@ def _read_host_section(path: Path, host: Mapping[str, Any]) -> LocalHost:
             port = int(port)
         except (TypeError, ValueError):
             raise StartupError(f"{path}: Host.LocalHttpPort has to be a port number; it is {port!r}.") from None
-    origins = tuple(part.strip().rstrip("/") for part in str(host.get("CORS") or "").split(",") if part.strip())
-    return LocalHost(port, origins, str(host.get("CORSCredentials", "")).lower() == "true")
+    origins = tuple(part.strip().rstrip("/").lower() for part in _split(host.get("CORS")))
+    has_credentials = str(host.get("CORSCredentials", "")).lower() == "true"
+    if has_credentials and "*" in origins:
+        raise StartupError(
+            f"{path}: Host.CORSCredentials goes with named origins only; list them in Host.CORS in the place of '*'."
+        )
+    return LocalHost(port, origins, has_credentials, _split(host.get("AllowedHosts")))
+
+
+def _split(value: Any) -> tuple[str, ...]:
+    parts = cast("list[Any]", value) if isinstance(value, list) else re.split(r"[,;]", str(value or ""))
+    return tuple(text for part in parts if (text := str(part).strip()))
 
 
 def prepare_environment(app_dir: Path, data_dir: Path, port: int, environment: MutableMapping[str, str]) -> None:
-    """Set what the real host sets, and ``FUNCTIONS_HOST_DATA``: where an app may keep files of its own."""
+    """Set the variables of the real host, and ``FUNCTIONS_HOST_DATA``, a directory for the app's own files."""
     environment["WEBSITE_HOSTNAME"] = f"localhost:{port}"
     environment["AzureWebJobsScriptRoot"] = str(app_dir)
     environment.setdefault("AZURE_FUNCTIONS_ENVIRONMENT", "Development")
@@ -75,13 +89,13 @@ def prepare_environment(app_dir: Path, data_dir: Path, port: int, environment: M
 
 
 def is_disabled(function_name: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Say whether a setting turns the function off; in names, ``.``, ``_`` and ``__`` stand for each other."""
+    """Return whether a setting disables the function; ``.``, ``_`` and ``__`` are equivalent in names."""
     names = (f"AzureWebJobs{mark}{function_name}{mark}Disabled" for mark in (".", "_", "__"))
     return any(environment.get(name, "").lower() in {"true", "1"} for name in names)
 
 
 def resolve_settings(text: str, environment: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Put app settings in the places of ``%NAME%``; returns the text and the names that are not set."""
+    """Replace each ``%NAME%`` with its app setting; returns the text and the names of missing settings."""
     missing = [name for name in _SETTING.findall(text) if name not in environment]
     return _SETTING.sub(lambda match: environment.get(match[1], match[0]), text), missing
 
@@ -90,7 +104,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """Read a file that holds one JSON object.
 
     Raises:
-        StartupError: it does not.
+        StartupError: the file holds something else.
     """
     return _parse_object(path, _read(path), "; the Python SDK reads it without comments")
 
@@ -113,6 +127,6 @@ def _parse_object(path: Path, text: str, advice: str) -> dict[str, Any]:
 
 
 def section(body: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Read an object inside an object; empty when it is absent, or something else."""
+    """Return a nested object; empty when absent or of another type."""
     value = body.get(key)
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

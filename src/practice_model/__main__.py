@@ -10,8 +10,8 @@ from pathlib import Path
 
 import uvicorn
 
-from practice_model.recordings import Recordings, RecordingsError
-from practice_model.rules import Rules
+from practice_model.play.recordings import Recordings, RecordingsError
+from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
 
 
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn that says where it listens once it does, and exits with status 0 on SIGTERM."""
+    """Uvicorn that prints its URL once it listens, and exits with status 0 on SIGTERM."""
 
     def __init__(self, model: PracticeModel, url: str) -> None:
         super().__init__(uvicorn.Config(model.app, log_level="critical", timeout_graceful_shutdown=1))
@@ -56,7 +56,7 @@ def _listen(host: str, port: int) -> socket.socket:
     """Return a bound socket.
 
     Raises:
-        OSError: with a sentence for the user, when the address cannot be had.
+        OSError: the address cannot be bound; the message is for the user.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only on sockets that name TCP; with it on, short answers wait 40 ms.

@@ -1,8 +1,7 @@
-"""The HTTP server: the Responses API's routes, and `/practice/...` for tests that steer and read it.
+"""The HTTP server: the Responses API's routes, and `/practice/...` for tests to control and read it.
 
-How a request flows: `create_response` notes it in the journal, asks `rules` whether the live API would take it, asks
-`play` for the answer, builds the response object, has `grammar` turn it into events, remembers it in the store and
-sends it.
+Flow of a request: `create_response` records it in the request log, checks it with `rules`, gets the answer from
+`play`, builds the response object and its events with `dialects`, stores it and sends it.
 
 For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (GET, DELETE), `/practice/recordings`
 (GET), `/practice/containers/expire` and `/practice/encrypted/expire` (POST). They need no key.
@@ -22,18 +21,20 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from practice_model import grammar, responses, rules
-from practice_model.answer import Answer, Delivery, HttpError
-from practice_model.encoding import JsonAnswer
-from practice_model.ids import IdMint
-from practice_model.items import Json
-from practice_model.journal import Journal
-from practice_model.plans import Plan, PlanError
-from practice_model.play import Player
-from practice_model.reading import Reading, input_items
-from practice_model.recordings import Recordings
-from practice_model.rules import Rules
-from practice_model.sse import EventStream
+from practice_model.dialects.responses import event_grammar, response_object
+from practice_model.dialects.responses.errors import HttpError
+from practice_model.dialects.responses.ids import IdMint
+from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.reading import Reading, input_items
+from practice_model.event_stream import EventStream
+from practice_model.json_text import JsonAnswer
+from practice_model.play.answer import Answer, Delivery
+from practice_model.play.plans import Plan, PlanError
+from practice_model.play.player import Player
+from practice_model.play.recordings import Recordings
+from practice_model.request_log import RequestLog
+from practice_model.rules import requests
+from practice_model.rules.requests import Rules
 from practice_model.store import Store
 
 MISSING_KEY = (
@@ -48,10 +49,10 @@ class PracticeModel:
     """The practice model's state and its request handlers; `app` is the ASGI application.
 
     Args:
-        recordings: recorded traffic that can be played; None for built-in conversations alone.
-        rules: what is enforced on requests.
-        requests_file: every finished request is appended to it as a JSON line.
-        seed: the ids given out follow from it; random by default, so that two runs never share an id.
+        recordings: recorded traffic to play; None for built-in conversations only.
+        rules: enforced on requests.
+        requests_file: receives each finished request as a JSON line.
+        seed: of the generated ids; random by default, so two runs never share an id.
     """
 
     recordings: Recordings | None = None
@@ -61,7 +62,7 @@ class PracticeModel:
 
     def __post_init__(self) -> None:
         self.store = Store()
-        self.journal = Journal(self.requests_file)
+        self.request_log = RequestLog(self.requests_file)
         self.mint = IdMint(self.seed)
         self.player = Player(self.mint, self.recordings)
         if self.recordings:
@@ -93,14 +94,14 @@ class PracticeModel:
             body: Any = await request.json()
         except ValueError:
             body = None
-        entry = self.journal.open(
+        entry = self.request_log.open(
             at=datetime.now(UTC).isoformat(),
             method=request.method,
             path=request.url.path,
             headers=dict(request.headers),
             body=body,
         )
-        call = _Call(self.journal, entry, began)
+        call = _Call(self.request_log, entry, began)
         refusal = self._refuse(request, body)
         if refusal:
             return call.refuse(refusal)
@@ -116,12 +117,12 @@ class PracticeModel:
     def _refuse(self, request: Request, body: Any) -> HttpError | None:
         if not (request.headers.get("authorization") or request.headers.get("api-key")):
             return HttpError(401, MISSING_KEY, "invalid_api_key")
-        return rules.check_request(body, self.store, self.rules, now=time.time())
+        return requests.check_request(body, self.store, self.rules, now=time.time())
 
     def _transcript(self, body: Json) -> list[Json]:
-        """Return everything that the model reads: what the service kept, then the input."""
-        sent = (rules.resolve(item, self.store) for item in input_items(body))
-        return [*rules.kept_items(body, self.store), *sent]
+        """Return all that the model reads: stored items, then the input."""
+        sent = (requests.resolve(item, self.store) for item in input_items(body))
+        return [*requests.kept_items(body, self.store), *sent]
 
     async def _deliver(self, answer: Answer, reading: Reading, request: Request, call: "_Call") -> ASGIApp:
         response, events = self._compose(answer, reading)
@@ -142,9 +143,9 @@ class PracticeModel:
     def _compose(self, answer: Answer, reading: Reading) -> tuple[Json, list[Json]]:
         """Return the final response object and its events."""
         if answer.recorded_response:
-            events = answer.recorded_events or grammar.stream_events(answer.recorded_response)
+            events = answer.recorded_events or event_grammar.stream_events(answer.recorded_response)
             return answer.recorded_response, events
-        response = responses.completed(
+        response = response_object.completed(
             reading.body,
             response_id=self.mint.new("resp_"),
             created_at=int(time.time()),
@@ -154,10 +155,10 @@ class PracticeModel:
         if answer.usage:
             response["usage"] = {**response["usage"], **answer.usage}
         if answer.failure:
-            response = responses.failed(response, answer.failure)
+            response = response_object.failed(response, answer.failure)
         elif answer.incomplete:
-            response = responses.incomplete(response, answer.incomplete)
-        return response, grammar.stream_events(response, answer.delivery.chunk_characters)
+            response = response_object.incomplete(response, answer.incomplete)
+        return response, event_grammar.stream_events(response, answer.delivery.chunk_characters)
 
     async def get_response(self, request: Request) -> ASGIApp:
         """Answer `GET /responses/{id}`; with `stream=true` the events after `starting_after`."""
@@ -198,10 +199,10 @@ class PracticeModel:
         return JsonAnswer({"plans": shown}, 201 if request.method == "POST" else 200)
 
     async def requests(self, request: Request) -> JsonAnswer:
-        """List the requests received so far, or forget them."""
+        """List or clear the received requests."""
         if request.method == "DELETE":
-            self.journal.entries.clear()
-        return JsonAnswer(self.journal.entries)
+            self.request_log.entries.clear()
+        return JsonAnswer(self.request_log.entries)
 
     async def list_recordings(self, _request: Request) -> JsonAnswer:
         """List the recordings: name, model, number of events, the request's user text."""
@@ -219,19 +220,19 @@ class PracticeModel:
         )
 
     async def expire_containers(self, _request: Request) -> JsonAnswer:
-        """Let every container expire, as after twenty idle minutes."""
+        """Expire all containers, as after twenty idle minutes."""
         return JsonAnswer({"expired": self.store.expire_containers()})
 
     async def expire_encrypted(self, _request: Request) -> JsonAnswer:
-        """Know no encrypted reasoning of before, as a service with another key does."""
+        """Reject all earlier encrypted reasoning, as a service with another key does."""
         return JsonAnswer({"expired": self.store.expire_encrypted()})
 
 
 @dataclass
 class _Call:
-    """One request to the model on its way through the server."""
+    """One request in progress."""
 
-    journal: Journal
+    request_log: RequestLog
     entry: Json
     began: float
     response_id: str | None = None
@@ -247,7 +248,7 @@ class _Call:
 
     def _close(self, how: str, **seen: Any) -> None:
         spent = (time.perf_counter() - self.began) * 1000
-        self.journal.close(self.entry, ended=how, milliseconds=spent, **seen)
+        self.request_log.close(self.entry, ended=how, milliseconds=spent, **seen)
 
 
 async def _failed(_request: Request, error: Exception) -> JsonAnswer:
@@ -274,9 +275,9 @@ def create_app(
 
     Args:
         recordings: folder of recorded traffic.
-        rules: what is enforced; by default what the live API is known to enforce.
-        requests_file: JSON lines of finished requests.
-        seed: fixed ids for tests that compare; random by default.
+        rules: by default those observed on the live API.
+        requests_file: receives finished requests as JSON lines.
+        seed: for reproducible ids; random by default.
 
     Raises:
         RecordingsError: the folder is missing or empty.

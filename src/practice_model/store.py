@@ -1,21 +1,21 @@
-"""What the server has given out: responses, the items in them, containers and conversations. In memory.
+"""What the server has issued: responses, their items, containers and conversations; in memory.
 
-It answers the questions that the rules ask (`rules.Knowledge`) and holds the transcripts that
-`previous_response_id` and `conversation` continue.
+It implements `Knowledge` for the rules, and holds the transcripts that `previous_response_id` and `conversation`
+continue.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from practice_model import sealed
-from practice_model.items import Json
-from practice_model.reading import kind_of
+from practice_model.dialects.responses import sealed
+from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.reading import kind_of
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response with what the model had read for it, and the events it was streamed as."""
+    """A response with the transcript that the model read, and its events."""
 
     response: Json
     transcript: Sequence[Json]
@@ -24,7 +24,7 @@ class StoredResponse:
 
 @dataclass(frozen=True)
 class IssuedItem:
-    """An output item with its neighbours: `follower` of a reasoning item, `reasoning_id` of every other item."""
+    """An issued item with its relations: `follower` of a reasoning item, `reasoning_id` of any other."""
 
     item: Json
     stored: bool
@@ -38,7 +38,7 @@ CONTAINER_IDLE_SECONDS = 20 * 60
 
 @dataclass
 class Store:
-    """Everything that was given out since the start of the process."""
+    """Everything issued since the start of the process."""
 
     responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
     issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
@@ -50,14 +50,14 @@ class Store:
     def remember(
         self, response: Json, *, stored: bool, transcript: Sequence[Json], events: Sequence[Json], now: float
     ) -> None:
-        """Note a response and its items as issued; with `stored` they can be referred to later.
+        """Record a response and its items as issued; with `stored`, later requests can refer to them.
 
         Args:
             response: the final response object.
             stored: whether the request left `store` on.
-            transcript: what the model read for it, without its own output.
+            transcript: that the model read, without the output.
             events: the stream, for a later replay.
-            now: seconds; the last use of the containers that it names.
+            now: seconds; recorded as the last use of its containers.
         """
         output: list[Json] = response["output"]
         if stored:
@@ -83,11 +83,11 @@ class Store:
                 self.issued[item_id] = IssuedItem(item, stored, reasoning_id=reasoning_id)
 
     def know_encrypted(self, values: Iterable[Any]) -> None:
-        """Take these values for good, for instance those of recordings."""
+        """Accept these values, such as those of recordings."""
         self.known_encrypted.update(value for value in values if isinstance(value, str))
 
     def transcript_of(self, response_id: str) -> Sequence[Json] | None:
-        """Return what a model has seen up to and with this response; None if it is not stored."""
+        """Return the transcript up to and including this response; None if it is not stored."""
         found = self.responses.get(response_id)
         return found.transcript if found else None
 
@@ -96,28 +96,28 @@ class Store:
         return self.conversations.get(conversation_id)
 
     def issued_item(self, item_id: str) -> IssuedItem | None:
-        """Return an item that was given out under this id."""
+        """Return the item issued under this id."""
         return self.issued.get(item_id)
 
     def is_good_encrypted(self, value: str) -> bool:
-        """Tell whether an encrypted value is one of ours, or comes from a known recording."""
+        """Return whether an encrypted value was issued here or is known from a recording."""
         return value not in self.foreign_encrypted and (value in self.known_encrypted or sealed.is_sealed(value))
 
     def container_is_expired(self, container_id: str, now: float) -> bool:
-        """Tell whether a container of this server has been idle for too long; containers of others are fine."""
+        """Return whether a container of this server has expired; unknown containers never do."""
         used = self.containers.get(container_id)
         return used is not None and now - used > CONTAINER_IDLE_SECONDS
 
     def expire_containers(self) -> int:
-        """Let every container be idle for too long; return their number."""
+        """Expire all containers; return their number."""
         self.containers = dict.fromkeys(self.containers, float("-inf"))
         return len(self.containers)
 
     def expire_encrypted(self) -> int:
-        """Take every encrypted value of before for one of another key; return their number."""
+        """Reject all earlier encrypted values; return their number."""
         self.foreign_encrypted |= self.known_encrypted
         return len(self.foreign_encrypted)
 
     def forget(self, response_id: str) -> bool:
-        """Delete a stored response; tell whether there was one."""
+        """Delete a stored response; return whether it existed."""
         return self.responses.pop(response_id, None) is not None

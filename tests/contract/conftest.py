@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from durable_agent_host.log.log import TurnLog
+from durable_agent_host.turn_log.protocol import TurnLog
+from tests.contract.memory import Memory, MemoryTurnLog
 from tests.kit_services import azurite, azurite_connection, redis
 
 GIVE_UP_SECONDS = 60.0
@@ -50,7 +51,7 @@ class Sqlite(Backend):
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        from durable_agent_host.stores.sqlite import SqliteTurnLog
+        from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
 
         return SqliteTurnLog(self.path, **options)
 
@@ -71,7 +72,7 @@ class Blob(Backend):
 
     def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        from durable_agent_host.stores.blob import BlobTurnLog
+        from durable_agent_host.turn_log.blob.log import BlobTurnLog
 
         settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
         return BlobTurnLog.from_environment(settings, container=self.container, **(self.options | options))
@@ -91,9 +92,22 @@ class Redis(Backend):
 
     def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        from durable_agent_host.stores.redis import RedisTurnLog
+        from durable_agent_host.turn_log.redis.log import RedisTurnLog
 
         return RedisTurnLog(f"redis://127.0.0.1:{port or self.port}/0", **options)
+
+
+class InMemory(Backend):
+    """A store of a few lines, which shows that the contract asks for nothing more than it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = Memory()
+
+    def make(self, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        del options
+        return MemoryTurnLog(self.memory)
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +127,8 @@ def redis_port(tmp_path_factory) -> Iterator[int]:
 def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
     if kind == "sqlite":
         return Sqlite(folder / "made" / "turns.db")
+    if kind == "memory":
+        return InMemory()
     if kind == "redis":
         return Redis(request.getfixturevalue("redis_port"))
     # Small parts and blocks: every test rolls over and splits.
@@ -120,7 +136,11 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
     return Blob(request.getfixturevalue("azurite_port"), small)
 
 
-@pytest.fixture(params=["sqlite", "blob", "blob-small", "redis"])
+SHARED = ("sqlite", "blob", "blob-small", "redis")
+"""Stores that several processes can share."""
+
+
+@pytest.fixture(params=[*SHARED, "memory"])
 async def backend(request, tmp_path) -> AsyncIterator[Backend]:
     """Each store in turn."""
     made = _make(request.param, request, tmp_path)

@@ -3,18 +3,15 @@
 import asyncio
 import json
 import signal
-import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from durable_agent_host.model.log_entry import ATTEMPT
-from tests.contract.conftest import Backend
+from tests.contract.conftest import SHARED, Backend
 from tests.contract.test_turn_log import assert_consecutive, delta, new_id, read_all, texts
 from tests.contract.writing import FENCED
-from tests.kit import ROOT
+from tests.processes import Process
 
 WRITERS = 4
 APPENDS = 12
@@ -22,19 +19,13 @@ APPENDS = 12
 END = "the end"
 
 
-@dataclass
-class Writer:
-    """A process that appends, and the file in which it says what was acknowledged."""
-
-    process: subprocess.Popen[bytes]
-    said: Path
+class Writer(Process):
+    """A process that appends, and prints what was acknowledged."""
 
     @property
     def acknowledged(self) -> list[tuple[int, str]]:
         """Offsets and texts of appends; a line that was cut off is left out."""
-        return [
-            (offset, text) for offset, text in map(json.loads, self.said.read_bytes().splitlines(keepends=True)[:-1])
-        ]
+        return [(offset, text) for offset, text in map(json.loads, self.output[:-1])]
 
     async def has_written(self, count: int) -> None:
         """Wait until so many appends more have been acknowledged."""
@@ -46,22 +37,18 @@ class Writer:
 
 
 @pytest.fixture
-def start_writer(tmp_path):
+def start_writer():
     """Start writers; all end with the test."""
     started: list[Writer] = []
 
     def start(backend: Backend, log_id: str) -> Writer:
-        said = tmp_path / f"writer-{len(started)}"
         arguments = [type(backend).__name__, json.dumps(backend.arguments), log_id]
-        with said.open("wb") as output:
-            command = [sys.executable, "-m", "tests.contract.writing", *arguments]
-            started.append(Writer(subprocess.Popen(command, cwd=ROOT, stdout=output), said))
+        started.append(Writer(sys.executable, "-m", "tests.contract.writing", *arguments))
         return started[-1]
 
     yield start
     for one in started:
-        one.process.kill()
-        one.process.wait()
+        one.kill()
 
 
 async def follow_to_the_end(backend: Backend, log_id: str) -> list:
@@ -97,6 +84,7 @@ async def check(backend: Backend, log_id: str, following: asyncio.Task[list], wr
             assert texts(records[offset : offset + 2]) == [f"{text}a", f"{text}b"]
 
 
+@pytest.mark.parametrize("backend", SHARED, indirect=True)
 async def test_a_follower_outlives_writers_that_are_killed(backend, start_writer):
     """Killed in the middle of appends, each writer leaves whole ones; a follower elsewhere gets all, once, in order."""
     log_id = new_id()
@@ -105,8 +93,7 @@ async def test_a_follower_outlives_writers_that_are_killed(backend, start_writer
     for _ in range(WRITERS):
         writers.append(start_writer(backend, log_id))
         await writers[-1].has_written(APPENDS)
-        writers[-1].process.kill()
-        writers[-1].process.wait()
+        writers[-1].kill()
     await check(backend, log_id, following, writers)
 
 
@@ -125,6 +112,5 @@ async def test_a_process_that_stood_still_is_fenced(networked, start_writer):
         await writers[-1].has_written(APPENDS)
         ghost.process.send_signal(signal.SIGCONT)
         assert await asyncio.to_thread(ghost.process.wait, 60) == FENCED
-    writers[-1].process.kill()
-    writers[-1].process.wait()
+    writers[-1].kill()
     await check(networked, log_id, following, writers)

@@ -1,14 +1,16 @@
 """What an app refuses when it is put together."""
 
+from inspect import signature
 from itertools import pairwise
 
 import pytest
 from agent_framework import Agent, Executor, WorkflowBuilder, WorkflowContext, handler
+from agent_framework_azurefunctions import AgentFunctionApp
 
 from durable_agent_host import DurableAgentApp
-from durable_agent_host.app import choose_turn_log
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn_log.stores import choose_turn_log
 
 
 class Silent:
@@ -104,6 +106,46 @@ def test_functions_of_one_name_are_refused(hosted, named):
         DurableAgentApp(settings=Settings(), **hosted).get_functions()
 
 
+@pytest.mark.parametrize("method", ["__init__", "add_agent", "get_agent"])
+def test_whatever_upstream_takes_is_taken(method):
+    """Every argument of upstream's class is one of ours, by name and by place, with the same default."""
+    ours, upstreams = (
+        list(signature(getattr(of, method)).parameters.values()) for of in (DurableAgentApp, AgentFunctionApp)
+    )
+    assert [(one.name, one.default, one.kind) for one in ours[: len(upstreams)]] == [
+        (one.name, one.default, one.kind) for one in upstreams
+    ]
+
+
+def test_whatever_upstream_has_is_there():
+    """Upstream's public attributes are ours, with the values that were given."""
+    app = DurableAgentApp([Silent("Echo")], max_poll_retries=100, poll_interval_seconds=0.5, settings=Settings())
+    public = {name for name in vars(AgentFunctionApp(agents=[Silent("Echo")])) if not name.startswith("_")}
+    assert public <= set(vars(app))
+    assert (app.max_poll_retries, app.poll_interval_seconds) == (100, 0.5)
+    assert set(app.agents) == {"Echo"}
+
+
+def test_the_same_agent_twice_is_one_agent(caplog):
+    """An agent that is added again, as upstream lets an app do, is served once, and the log says so."""
+    agent = Silent("Echo")
+    app = DurableAgentApp(agents=[agent, agent], settings=Settings())
+    assert set(app.agents) == {"Echo"}
+    assert "'Echo' is added a second time" in caplog.text
+
+
+@pytest.mark.parametrize("flag", [True, "true"])
+def test_one_agent_can_be_served_by_http(flag):
+    """Without HTTP endpoints for all, an agent that asks for one has it, whenever it is added."""
+    app = DurableAgentApp(enable_http_endpoints=False, settings=Settings())
+    app.add_agent(Silent("Hidden"))
+    assert "http-run" not in functions_of(app)
+    app = DurableAgentApp(agents=[Silent("Hidden")], enable_http_endpoints=False, settings=Settings())
+    app.add_agent(Silent("Open"), enable_http_endpoint=flag)
+    app.add_agent(Silent("Other"), enable_http_endpoint=flag)
+    assert {"http-run", "http-session", "http-health"} <= functions_of(app)
+
+
 def test_without_http_only_health_is_left():
     """An app without HTTP endpoints has no route to an agent."""
     app = DurableAgentApp(agents=[Silent("Echo")], enable_http_endpoints=False, settings=Settings())
@@ -143,7 +185,9 @@ def test_the_turn_log_is_chosen_without_touching_its_store(setting, environment,
     assert type(choose_turn_log(Settings(turn_log=setting), environment)).__name__ == kind
 
 
-@pytest.mark.parametrize("setting", ["sqlite", "sqlite:", "blob:x", "redis", "file:/x", "/x"])
+@pytest.mark.parametrize(
+    "setting", ["sqlite", "sqlite:", "blob:x", "redis", "redis:x", "redis://zz:zz", "redis://[::1", "file:/x", "/x"]
+)
 def test_a_turn_log_without_meaning_is_refused(setting):
     """What can be set is in the sentence."""
     with pytest.raises(SettingError, match="TURN_LOG"):

@@ -10,7 +10,8 @@ import requests
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import cancel, has_next_turn, start
 from tests.durable_agent_host.test_scenarios_crash import said
-from tests.kit import AgentHost, PracticeModel, wait_until
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
 
 
 def pays(*amounts: float):

@@ -10,8 +10,10 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_crash import said
+from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, PracticeModel, wait_until
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
 
 LATER = {"x-ms-wait-for-response": "false"}
 
@@ -37,7 +39,7 @@ def has_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: st
     return model.requests()[-1]["body"]["input"]
 
 
-def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, model: PracticeModel):
+def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, model: PracticeModel, capsys):
     """What was streamed stays as a valid transcript, the waiting client is told, and the session goes on."""
     model.plan({"text": "This is a long answer. " * 40, **SLOW})
     session = f"s-{uuid4().hex}"
@@ -55,6 +57,14 @@ def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, mode
     assert (answer.json()["turn_status"], answer.json()["turn_id"]) == ("cancelled", running)
     turn = people.end_of_turn(url)
     assert (turn["status"], turn["error"]["type"]) == ("cancelled", "TurnCancelledError")
+    assert turn["response"].startswith("This is a long answer.")
+    assert answer.json()["response"] == turn["response"]
+    shown = people.session("Talker", session)
+    assert [content["text"] for content in shown["messages"][-1]["contents"]] == [turn["response"]]
+    status, out, _ = command(people, capsys, "show", session, agent="Talker")
+    assert status == 0
+    assert "This is a long answer." in out
+    assert f"turn {running} was cancelled" in out
     again = cancel({"turn_url": url})
     assert (again.status_code, again.json()["status"]) == (200, "cancelled")
     told = said(people.session("Talker", session))

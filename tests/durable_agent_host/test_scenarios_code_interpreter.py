@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from practice_model import analyst
+from practice_model.play import analyst
 from tests.kit import ROOT, PracticeModel
 
 SCRIPT = "\n".join(f"print({number}, 'größer 😀')" for number in range(120))

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import requests
 
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import PracticeModel, wait_until
+from tests.kit import PracticeModel
+from tests.processes import wait_until
 
 
 def said(session):

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.kit import AgentHost, PracticeModel, host_arguments, model_environment, start_process, wait_until
+from tests.kit import AgentHost, PracticeModel, start_host
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "edges"
 
@@ -22,9 +23,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def _edges(practice_model: PracticeModel, traces: Path) -> Iterator[AgentHost]:
     """A host that logs all that is not for debugging."""
-    arguments = [*host_arguments(traces.parent / "data", APP, 0), "-v"]
-    running = start_process(arguments, model_environment(practice_model, LEDGER=str(traces)))
-    host = AgentHost(running.process, running.url, running.output, running.reader)
+    host = start_host(traces.parent / "data", practice_model, app=APP, options=["-v"], LEDGER=str(traces))
     yield host
     host.stop()
 
@@ -145,8 +144,7 @@ def test_a_request_names_no_module_to_import(edges: AgentHost, traces: Path, ope
 
 def test_keys_are_asked_for_but_health_is_open(tmp_path: Path, traces: Path, practice_model: PracticeModel):
     """Where the host asks for keys, agents are closed without one, and health is not."""
-    arguments = [*host_arguments(tmp_path, APP, 0), "--enable-auth"]
-    running = start_process(arguments, model_environment(practice_model, LEDGER=str(traces)))
+    running = start_host(tmp_path, practice_model, app=APP, options=["--enable-auth"], LEDGER=str(traces))
     try:
         health = requests.get(f"{running.url}/api/health", timeout=30)
         assert (health.status_code, health.json()["status"]) == (200, "healthy")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, opened
 from tests.kit import ROOT, AgentHost, PracticeModel, start_host
 
 FOLLOW = """

@@ -6,7 +6,8 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from tests.kit import AgentHost, PracticeModel, wait_until
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
 
 
 def delete(host: AgentHost, agent: str, session: str) -> requests.Response:

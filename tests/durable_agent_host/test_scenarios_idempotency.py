@@ -11,7 +11,8 @@ from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
 from tests.durable_agent_host.test_scenarios_crash import said
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, Lives, PracticeModel, wait_until
+from tests.kit import AgentHost, Lives, PracticeModel
+from tests.processes import wait_until
 
 BODY = {"message": "hi"}
 

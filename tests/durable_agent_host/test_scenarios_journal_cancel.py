@@ -15,7 +15,8 @@ from tests.durable_agent_host.test_scenarios_journal import (
     said,
 )
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, PracticeModel, wait_until
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
 
 AGENTS = pytest.mark.parametrize("agent", ["Worker", "Kept", "Thinker", "KeptThinker"])
 

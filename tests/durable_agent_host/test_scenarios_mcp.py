@@ -72,3 +72,27 @@ def test_tool_calls_with_one_key_are_one_turn(tools: AgentHost):
     other = call(tools, "Counting", query="other", sessionId="keyed", idempotencyKey="k-1")
     assert other["isError"] is True
     assert "k-1" in other["content"][0]["text"]
+
+
+def test_a_result_names_its_session(tools: AgentHost):
+    """A client that gave no session learns which one it is, in words and as data, and goes on in it."""
+    first = call(tools, "Counting", query="hello")
+    session = first["structuredContent"]["sessionId"]
+    assert first["structuredContent"]["response"] == first["content"][0]["text"] == "1: hello"
+    assert session in first["content"][1]["text"]
+    assert call(tools, "Counting", query="again", sessionId=session)["content"][0]["text"] == "3: again"
+    turns = [turn["turn_id"] for turn in tools.session("Counting", session)["turns"]]
+    assert turns[0] == first["structuredContent"]["turnId"]
+
+
+def test_the_key_is_an_argument_of_the_tool(tools: AgentHost):
+    """A client that reads the schema finds the key beside upstream's arguments."""
+    answer = requests.post(
+        f"{tools.url}/runtime/webhooks/mcp",
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        headers={"accept": "application/json, text/event-stream"},
+        timeout=30,
+    )
+    for tool in json.loads(answer.text.partition("data:")[2])["result"]["tools"]:
+        assert set(tool["inputSchema"]["properties"]) == {"query", "sessionId", "idempotencyKey"}
+        assert tool["inputSchema"]["required"] == ["query"]

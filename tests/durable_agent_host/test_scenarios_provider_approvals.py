@@ -5,7 +5,8 @@ import requests
 
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, yes
 from tests.durable_agent_host.test_scenarios_cancel import cancel
-from tests.kit import AgentHost, PracticeModel, wait_until
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
 
 ASK = {"type": "mcp_approval_request", "name": "publish", "server_label": "wiki", "arguments": '{"page": 7}'}
 CALL = {
@@ -17,6 +18,9 @@ CALL = {
 }
 TALKERS = ("Talker", "Keeper")
 """An agent whose conversation the host keeps (``store`` false), and one whose conversation the service keeps."""
+KEEPERS = ("Keeper", "Storer")
+"""Agents whose conversation the service keeps: ``store`` unset, and true."""
+PAY = {"calls": [{"name": "pay", "arguments": {"amount": 3}}]}
 
 
 def waiting(host: AgentHost, agent: str):
@@ -77,3 +81,102 @@ def test_a_conversation_goes_on_after_a_cancel_of_what_the_provider_asked(
     assert later.json()["response"] == "Something else.", later.text
     assert "mcp_approval_request" not in [item["type"] for item in model.requests()[-1]["body"]["input"]]
     assert requests.get(turn["session_url"], timeout=30).ok
+
+
+def sent_bodies(model: PracticeModel, *, after: int = 0):
+    """Give what is new in each request: its input, and the response that it goes on from, by its number."""
+    entries = model.requests()
+    numbers = {entry["response_id"]: number for number, entry in enumerate(entries)}
+    return [
+        (numbers.get(entry["body"].get("previous_response_id")), [plain(item) for item in entry["body"]["input"]])
+        for entry in entries[after:]
+    ]
+
+
+def plain(item):
+    """Reduce an input item to what it says; nothing else may be in it."""
+    if item["type"] == "message":
+        return (item["role"], "".join(part["text"] for part in item["content"]))
+    if item["type"] == "mcp_approval_response":
+        assert item.keys() == {"type", "approval_request_id", "approve"}
+        return ("approve" if item["approve"] else "deny", item["approval_request_id"])
+    return (item["type"], item.get("call_id") or item.get("id"))
+
+
+def answer_all(turn, *answers):
+    """Answer what waits now, and give the turn when it waits again or has ended."""
+    before = {call["call_id"] for call in turn["pending_approvals"]}
+    told = [answer(call) for answer, call in zip(answers, turn["pending_approvals"], strict=True)]
+    assert approve(turn, *told).status_code == 200
+
+    def moved():
+        now = requests.get(turn["turn_url"], timeout=30).json()
+        pending = {call["call_id"] for call in now.get("pending_approvals") or ()}
+        return now | {"turn_url": turn["turn_url"]} if now["status"] != "running" and not pending & before else None
+
+    return wait_until(moved)
+
+
+@pytest.mark.parametrize("agent", KEEPERS)
+def test_a_service_that_keeps_the_conversation_gets_the_answers_alone(people: AgentHost, model: PracticeModel, agent):
+    """Every request of a turn with approvals of both kinds has what is new, and nothing that was sent before."""
+    model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
+    session = people.run(agent, {"message": "hello"}).json()["session_id"]
+    turn = people.run(agent, {"message": "publish", "session_id": session}).json()
+    paid = turn["pending_approvals"][0]["call_id"]
+    turn = answer_all(turn, yes)
+    first = turn["pending_approvals"][0]["call_id"]
+    turn = answer_all(turn, yes)
+    second, third = (call["call_id"] for call in turn["pending_approvals"])
+    ended = answer_all(turn, yes, lambda call: no(call, "too early"))
+    assert (ended["status"], ended["response"]) == ("completed", "Done."), ended
+    assert sent_bodies(model) == [
+        (None, [("user", "hello")]),
+        (0, [("user", "publish")]),
+        (1, [("function_call_output", paid)]),
+        (2, [("approve", first)]),
+        (3, [("approve", second), ("deny", third), ("user", "The call of publish was denied: too early")]),
+    ]
+    assert people.run(agent, {"message": "and now?", "session_id": session}).ok
+    assert sent_bodies(model, after=5) == [(4, [("user", "and now?")])]
+
+
+def test_a_host_that_keeps_the_conversation_sends_everything_once(people: AgentHost, model: PracticeModel):
+    """With ``store`` false each request has the whole conversation, and no item twice."""
+    model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
+    session = people.run("Talker", {"message": "hello"}).json()["session_id"]
+    turn = people.run("Talker", {"message": "publish", "session_id": session}).json()
+    paid = turn["pending_approvals"][0]["call_id"]
+    turn = answer_all(turn, yes)
+    first = turn["pending_approvals"][0]["call_id"]
+    turn = answer_all(turn, yes)
+    second, third = (call["call_id"] for call in turn["pending_approvals"])
+    assert answer_all(turn, yes, no)["response"] == "Done."
+    before = [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]
+    called = [("function_call", paid), ("function_call_output", paid)]
+    asked = [("mcp_approval_request", first), ("approve", first)]
+    again = [("mcp_approval_request", second), ("mcp_approval_request", third), ("approve", second), ("deny", third)]
+    assert sent_bodies(model)[1:] == [
+        (None, before),
+        (None, [*before, *called]),
+        (None, [*before, *called, *asked]),
+        (None, [*before, *called, *asked, *again]),
+    ]
+    assert people.run("Talker", {"message": "and now?", "session_id": session}).ok
+    last = [("assistant", "Done."), ("user", "and now?")]
+    assert sent_bodies(model, after=5) == [(None, [*before, *called, *asked, *again, *last])]
+
+
+@pytest.mark.parametrize("agent", KEEPERS)
+def test_a_fork_that_asks_sends_its_history_once(people: AgentHost, model: PracticeModel, agent):
+    """A session that begins with a transcript, for which the service then keeps the rest."""
+    model.plan({"text": "Hello."}, {"item": ASK}, {"text": "Done."})
+    session = people.run(agent, {"message": "hello"}).json()["session_id"]
+    forked = people.post(f"/agents/{agent}/sessions/{session}/fork", b"").json()["session_id"]
+    turn = people.run(agent, {"message": "publish", "session_id": forked}).json()
+    asked = turn["pending_approvals"][0]["call_id"]
+    assert answer_all(turn, yes)["response"] == "Done."
+    assert sent_bodies(model, after=1) == [
+        (None, [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]),
+        (1, [("approve", asked)]),
+    ]

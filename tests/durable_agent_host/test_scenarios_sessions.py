@@ -8,7 +8,8 @@ import requests
 
 from durable_agent_host.cli.main import main
 from tests.durable_agent_host.golden import golden
-from tests.kit import AgentHost, PracticeModel, wait_until
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
 
 BROKEN_CALL = {"$type": "functionCall", "callId": "call_lost", "name": "charge", "arguments": {"amount": 1}}
 
@@ -187,6 +188,7 @@ def test_commands_list_and_show(lab: AgentHost, capsys):
     """The commands print sessions and conversations in plain lines."""
     session = f"shown-{uuid4().hex[:8]}"
     lab.run("Ledger", {"message": 'charge with {"amount": 3}', "session_id": session})
+    lab.run("Raising", {"message": "fail", "session_id": session})
     status, out, _ = command(lab, capsys, "list", "--limit", "1000")
     assert status == 0
     assert session in out
@@ -213,6 +215,30 @@ def test_commands_say_what_is_wrong(lab: AgentHost, capsys):
         main(["sessions", "show", "a", "b", "--nonsense"])
     assert ended.value.code == 2
     assert "--nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"status": [[]]}, {"status": 5}, {"error": [1]}, {"stats": "x"}, {"endedAt": {}}])
+def test_a_receipt_without_shape_breaks_no_route(lab: AgentHost, change):
+    """What others stored as the end of a turn is reported, and the turn is shown without it or not there."""
+    session, turn = f"odd-{uuid4().hex[:8]}", uuid4().hex
+    lab.run("Ledger", {"message": "hello", "session_id": session})
+    state = lab.state("Ledger", session)
+    assert state is not None
+    state["data"]["extensionData"]["durableAgentHost"]["receipts"][0] |= {"turnId": turn} | change
+    lab.put_state("Ledger", session, state)
+    path = f"/agents/Ledger/sessions/{session}"
+    for rest in ("", "/events"):
+        assert lab.get(f"{path}/turns/{turn}{rest}").status_code in {200, 404}
+    assert lab.get(f"{path}/verify").json()["problems"]
+
+
+@pytest.mark.parametrize("url", ["zz", "http://[::1", "localhost:7071", "file:///etc/passwd", "http://"])
+def test_a_url_that_is_none_is_told(capsys, url):
+    """One sentence with an example, and status 2; no file is opened."""
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", "list", "--url", url])
+    assert ended.value.code == 2
+    assert "http://127.0.0.1:7071" in capsys.readouterr().err
 
 
 def test_lone_surrogates_are_stored(lab: AgentHost, model: PracticeModel):

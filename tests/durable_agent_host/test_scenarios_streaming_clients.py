@@ -1,10 +1,6 @@
-"""Streams as clients get them that others wrote: curl and bare sockets, cut at any byte, at odd places, in company.
-
-``RUNS=300 SEED=7 pytest tests/durable_agent_host/test_scenarios_streaming_clients.py`` holds more turns.
-"""
+"""Streams as clients get them that others wrote: curl and bare sockets, cut at any byte, at odd places, in company."""
 
 import json
-import os
 import random
 import shutil
 import socket
@@ -23,13 +19,14 @@ import requests
 from tests.durable_agent_host.sse_client import Event, Reader
 from tests.durable_agent_host.test_scenarios_streaming import asked, follow, open_without_reading
 from tests.durable_agent_host.test_scenarios_streaming_resume import AT_ONCE, Reborn, plan_answers
-from tests.kit import AgentHost, Lives, PracticeModel, wait_until
+from tests.kit import AgentHost, Lives, PracticeModel
 from tests.kit_services import CuttingProxy, turn_log_of
+from tests.processes import wait_until
+from tests.sweeps import chooser, count
 
 JOURNAL = Path(__file__).parent / "apps" / "journal"
 CURL = shutil.which("curl")
-RUNS = int(os.environ.get("RUNS", "20"))
-SEED = int(os.environ.get("SEED", "6"))
+RUNS = count("RUNS", short=20, long=300)
 PATIENCE_SECONDS = 120
 TEXT = "It rains, größer 😀 than ever. " * 12
 SLOW = {"text": TEXT, "chunk_characters": 4, "delay_milliseconds": 20}
@@ -100,6 +97,7 @@ class CurlClient:
 
 
 @with_curl
+@pytest.mark.sweep
 @pytest.mark.timeout(120 + RUNS * 10)
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "blob"])
 def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: PracticeModel, tmp_path: Path):
@@ -107,12 +105,14 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
 
     Whoever reads it all at once afterwards gets the same events.
     """
-    choices = random.Random(SEED)
+    choices = chooser(f"cut streams, {kind}")
     plan_answers(model, choices)
     with turn_log_of(kind, tmp_path) as env:
         host = Reborn(tmp_path / "data", model, LEDGER=str(tmp_path / "ledger"), **env)
         try:
-            with CuttingProxy(urlsplit(host.url).port or 0, seed=SEED, least_bytes=10, most_bytes=5000) as proxy:
+            with CuttingProxy(
+                urlsplit(host.url).port or 0, seed=choices.randrange(2**32), least_bytes=10, most_bytes=5000
+            ) as proxy:
                 url = f"http://127.0.0.1:{proxy.port}"
                 clients = [CurlClient(url, number, random.Random(choices.random())) for number in range(RUNS)]
                 with ThreadPoolExecutor(AT_ONCE) as threads:

@@ -1,9 +1,5 @@
-"""Clients that are cut off and come back, and hosts that are killed meanwhile: the text is the stored text.
+"""Clients that are cut off and come back, and hosts that are killed meanwhile: the text is the stored text."""
 
-``RUNS=500`` holds as many turns; the suite holds fewer. ``SEED`` repeats a run's choices.
-"""
-
-import os
 import random
 import time
 from collections.abc import Callable
@@ -16,9 +12,9 @@ import requests
 from tests.durable_agent_host.conftest import LAB
 from tests.durable_agent_host.sse_client import Reader, read_events
 from tests.kit import AgentHost, PracticeModel, start_host
+from tests.sweeps import chooser, count
 
-RUNS = int(os.environ.get("RUNS", "40"))
-SEED = int(os.environ.get("SEED", "5"))
+RUNS = count("RUNS", short=20, long=500)
 AT_ONCE = 20
 PATIENCE_SECONDS = 120
 
@@ -95,12 +91,13 @@ def plan_answers(model: PracticeModel, choices: random.Random) -> None:
     model.plan(*({"text": text, **delivery} for text in texts), times=None)
 
 
+@pytest.mark.sweep
 @pytest.mark.timeout(60 + RUNS * 10)
 def test_a_client_that_comes_back_has_the_stored_text(
     model: PracticeModel, tmp_path: Path, record_property: Callable[[str, int], None]
 ):
     """Dropped and resumed at random, on a host that is killed: no gap, no repeat, the stored text to the letter."""
-    choices = random.Random(SEED)
+    choices = chooser("resumed streams")
     plan_answers(model, choices)
     host = Reborn(tmp_path / "data", model, LEDGER=str(tmp_path / "ledger"))
     connections, restarts = 0, 0

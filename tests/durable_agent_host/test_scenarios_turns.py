@@ -1,7 +1,6 @@
 """Turns over HTTP: waited for or not, one after the other, each once."""
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
@@ -9,7 +8,8 @@ import pytest
 import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.kit import AgentHost, PracticeModel, wait_until
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
 
 SLOW = {"chunk_characters": 5, "delay_milliseconds": 40}
 
@@ -279,26 +279,42 @@ def test_an_orchestration_runs_a_turn_as_a_sub_orchestration(people: AgentHost, 
     assert people.session("Talker", session)["message_count"] == 2
 
 
-def test_an_activity_that_the_platform_fails_is_tried_again(lives, model: PracticeModel, tmp_path):
-    """A turn whose log cannot be opened for a while is completed all the same, with one model call."""
+def test_a_log_that_cannot_be_opened_holds_nothing(lives, model: PracticeModel, tmp_path):
+    """A turn whose log cannot be opened is not begun: 503, no model call, no session; its key runs it later."""
     (tmp_path / "logs").write_text("in the way of the folder")
     host = lives(PEOPLE, DURABLE_AGENT_HOST_TURN_LOG=f"sqlite:{tmp_path}/logs/log.sqlite").host
-    answer = host.run("Talker", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
-    time.sleep(0.5)
-    assert requests.get(answer.json()["turn_url"], timeout=30).json()["status"] == "running"
+    asked = {"message": "hi", "session_id": "s"}
+    key = {"Idempotency-Key": uuid4().hex}
+    answer = host.run("Talker", asked, headers=key)
+    assert (answer.status_code, "Retry-After" in answer.headers) == (503, True), answer.text
+    assert model.requests() == []
+    assert host.get("/agents/Talker/sessions/s").status_code == 404
     (tmp_path / "logs").unlink()
     (tmp_path / "logs").mkdir()
-    assert host.end_of_turn(answer.json()["turn_url"])["status"] == "completed"
+    wait_until(lambda: host.run("Talker", asked, headers=key).status_code == 200)
     assert len(model.requests()) == 1
+    assert host.session("Talker", "s")["message_count"] == 2
 
 
-def test_an_activity_that_the_platform_fails_for_good_frees_the_session(lives, model: PracticeModel, tmp_path):
-    """After its tries the turn has failed with the reason, no model was called, and nothing holds the session."""
-    (tmp_path / "logs").write_text("in the way of the folder")
-    log = f"sqlite:{tmp_path}/logs/log.sqlite"
-    host = lives(PEOPLE, DURABLE_AGENT_HOST_TURN_LOG=log, DURABLE_AGENT_HOST_ACTIVITY_ATTEMPTS="1").host
-    answer = host.run("Talker", {"message": "hi", "session_id": "s"})
-    assert answer.status_code == 502, answer.text
-    assert model.requests() == []
-    session = host.session("Talker", "s")
-    assert (session["running_turn_id"], session["turns"][0]["status"]) == (None, "failed")
+def test_a_full_queue_gives_no_202(lives, model: PracticeModel):
+    """A turn that is not let in is told so, though its client does not wait; a deleted session leaves nothing of it."""
+    host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
+    model.plan({"text": "A slow answer.", **SLOW})
+    later = {"x-ms-wait-for-response": "false"}
+    first = host.run("Kept", {"message": "1"}, headers=later).json()
+    wait_until(model.requests)
+    session = first["session_id"]
+    second = host.run("Kept", {"message": "2", "session_id": session}, headers=later)
+    assert second.status_code == 202, second.text
+    third = host.run("Kept", {"message": "3", "session_id": session}, headers=later)
+    assert third.status_code == 429, third.text
+    assert int(third.headers["Retry-After"]) > 0
+    fourth = host.run("Kept", {"message": "4", "session_id": session, "policy": "reject"}, headers=later)
+    assert fourth.status_code == 409, fourth.text
+    refused = [third.json()["turn_id"], fourth.json()["turn_id"]]
+    assert [host.turn(answer)["status"] for answer in (third, fourth)] == ["rejected", "rejected"]
+    assert host.end_of_turn(second.json()["turn_url"])["status"] == "completed"
+    gone = requests.delete(f"{host.url}/api/agents/Kept/sessions/{session}", timeout=60)
+    assert gone.status_code == 200, gone.text
+    for turn in (first["turn_id"], second.json()["turn_id"], *refused):
+        assert requests.get(f"{host.management}/instances/{turn}", timeout=60).status_code == 404

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.kit import AgentHost, PracticeModel, hosted, wait_until
+from tests.kit import AgentHost, PracticeModel, hosted
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "workflow"
 

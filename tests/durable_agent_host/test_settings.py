@@ -65,3 +65,19 @@ def test_a_person_may_not_take_longer_than_a_turns_log_is_kept():
     assert (
         Settings.from_environment(given | {PREFIX + "TURN_LOG_RETENTION_HOURS": "2"}).approval_timeout_seconds == 7200
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("DURABLE_AGENT_HOST_WAIT_SECOND", "DURABLE_AGENT_HOST_WAIT_SECONDS"),
+        ("DURABLE_AGENT_HOST_MAX_QUEUE_TURNS", "DURABLE_AGENT_HOST_MAX_QUEUED_TURNS"),
+        ("durable_agent_host_turnlog", "DURABLE_AGENT_HOST_TURN_LOG"),
+        ("DURABLE_AGENT_HOST_", "DURABLE_AGENT_HOST_"),
+    ],
+)
+def test_a_misspelt_setting_is_named(name, meant):
+    """A variable that looks like a setting and is none is named, with the nearest one that there is."""
+    with pytest.raises(SettingError, match=name) as refused:
+        Settings.from_environment({name: "1"})
+    assert meant in str(refused.value)

@@ -7,7 +7,7 @@ import pytest
 from agent_framework import FunctionTool, tool
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.turns.forking import fork_session
+from durable_agent_host.session.forking import fork_session
 from tests.durable_agent_host.test_wire_equivalence import ALL
 from tests.durable_agent_host.test_wire_equivalence import lab as conversation
 from tests.durable_agent_host.wire_lab import Lab
@@ -50,7 +50,7 @@ async def test_a_call_that_nobody_answered_is_closed_in_the_next_request(mode, f
     outcome = await cold.cold_turn("and now?")
     assert outcome.error is None
     assert outcome.stats.calls_refused == (0 if mode == "false" else 1)
-    given = [item["type"] for item in cold.service.journal.entries[0]["output"]]
+    given = [item["type"] for item in cold.service.request_log.entries[0]["output"]]
     sent = cold.inputs[-1]
     assert [item["type"] for item in sent] == ["message", *given, "function_call_output", "message"]
     assert sent[-2]["output"] == LOST_RESULT
@@ -68,7 +68,7 @@ async def test_what_waits_for_an_answer_that_the_host_cannot_give_stays_out(mode
         assert outcome.error is None
         assert outcome.stats.calls_refused == calls_refused
     assert not {item["type"], "reasoning"} & {sent["type"] for sent in cold.inputs[1 if mode == "false" else 2]}
-    assert cold.service.journal.entries[0]["output"][-1]["id"] in json.dumps(cold.session.entries)
+    assert cold.service.request_log.entries[0]["output"][-1]["id"] in json.dumps(cold.session.entries)
 
 
 @pytest.mark.parametrize("is_strict", [True, False])

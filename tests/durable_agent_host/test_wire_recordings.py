@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from agent_framework import FunctionTool
 
-from durable_agent_host.turns.repair import repair_entries
-from practice_model.recordings import Recordings
-from practice_model.rules import Rules
+from durable_agent_host.providers.openai.provider import RESPONSES
+from durable_agent_host.session.repair import repair_entries
+from practice_model.play.recordings import Recordings
+from practice_model.rules.requests import Rules
 from tests.durable_agent_host.wire_lab import Lab
 from tests.kit import RECORDINGS
 
@@ -227,16 +228,23 @@ def ends_with_an_answer(path):
 
 @pytest.mark.parametrize("name", singles())
 async def test_the_next_turn_has_every_recorded_item(name, recordings):
-    """What a recorded stream gave out is there on the next turn of a cold process, in order and once."""
+    """What a recorded stream gave out is there on the next turn of a cold process, in order and once.
+
+    But for the outputs of code, which are stored, and null in the request, as in those that were accepted.
+    """
     lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
     lab.plan({"recording": name}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None
     assert (await lab.cold_turn("second")).error is None
-    assert repair_entries(lab.session.entries) == (lab.session.entries, [])
-    given = [plain(item) for item in lab.service.journal.entries[0]["output"]]
+    assert repair_entries(lab.session.entries, RESPONSES.repair_rules) == (lab.session.entries, [])
+    given = [plain(item) for item in lab.service.request_log.entries[0]["output"]]
     if not any(item.get("encrypted_content") for item in given):
         # Without its payload a service that stored nothing cannot know the reasoning, nor the ids that ask for it.
         given = [item for item in given if item["type"] != "reasoning"]
+    for item in given:
+        for output in item.pop("outputs", None) or [] if item["type"] == "code_interpreter_call" else []:
+            assert json.dumps(output.get("logs") or output["url"]) in json.dumps(lab.session.entries)
+    assert {item["outputs"] for item in lab.inputs[1] if item["type"] == "code_interpreter_call"} <= {None}
     sent = [plain(item) for item in lab.inputs[1][1:-1]]
     assert [item["type"] for item in sent] == [item["type"] for item in given]
     for ours, theirs in zip(sent, given, strict=True):
@@ -250,7 +258,7 @@ async def test_a_call_that_nobody_answered_is_not_replayed(name, recordings):
     lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
     lab.plan({"recording": name}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None
-    (call,) = [item for item in lab.service.journal.entries[0]["output"] if item["type"] in OWN_TOOLS]
+    (call,) = [item for item in lab.service.request_log.entries[0]["output"] if item["type"] in OWN_TOOLS]
     assert call["call_id"] in json.dumps(lab.session.entries)
     assert (await lab.cold_turn("second")).error is None
     kinds = {item["type"] for item in lab.inputs[1]}
@@ -263,7 +271,7 @@ async def test_a_function_call_that_nobody_answered_is_closed(recordings):
     lab.plan({"recording": "tool-search-hosted"}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None
     assert (await lab.cold_turn("second")).error is None
-    given = [item["type"] for item in lab.service.journal.entries[0]["output"]]
+    given = [item["type"] for item in lab.service.request_log.entries[0]["output"]]
     assert [item["type"] for item in lab.inputs[1][1:-1]] == [*given, "function_call_output"]
     assert lab.inputs[1][-2] | {"output": ""} == {
         "type": "function_call_output",

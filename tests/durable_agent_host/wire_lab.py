@@ -11,15 +11,16 @@ import openai
 from agent_framework import Agent, AgentSession, Message
 from agent_framework_openai import OpenAIChatClient
 
+from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.state import decode_session, encode_session
-from durable_agent_host.durable.run import AgentRunner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.providers import openai as provider
-from durable_agent_host.turns.fold import fold_updates
-from practice_model.plans import Plan
-from practice_model.recordings import Recordings
-from practice_model.rules import Rules
+from durable_agent_host.providers.openai.provider import RESPONSES
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.stream.fold import fold_updates
+from practice_model.play.plans import Plan
+from practice_model.play.recordings import Recordings
+from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
 
 
@@ -64,7 +65,7 @@ class Lab:
         session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         async with self.agent() as agent:
             request = TurnRequest("Lab", "session-1", f"turn-{self.turns}", text)
-            outcome = await AgentRunner("Lab", agent, provider).run(session, request)
+            outcome = await AgentRunner("Lab", agent, provider_for).run(session, request)
         self.turns += 1
         if outcome.status == "completed":
             entries = self.session.entries + outcome.entries
@@ -74,13 +75,13 @@ class Lab:
     async def live_turns(self, texts: Sequence[str]) -> None:
         """Run turns in one process with one session object and the messages as they were in memory."""
         async with self.agent() as agent:
-            runner = AgentRunner("Lab", agent, provider)
+            runner = AgentRunner("Lab", agent, provider_for)
             session = None
             said: list[Message] = []
             for text in texts:
                 message = Message("user", [text])
                 session, updates = await _live_turn(runner, session, said, message)
-                said += [message, *fold_updates(updates, provider).messages]
+                said += [message, *fold_updates(updates, RESPONSES).messages]
 
     async def framework_turns(self, texts: Sequence[str]) -> None:
         """Run turns with the framework alone: its client, its history, one session object."""
@@ -92,25 +93,25 @@ class Lab:
     @property
     def inputs(self) -> list[list[dict[str, Any]]]:
         """The input items of every request that the model got."""
-        return [entry["body"]["input"] for entry in self.service.journal.entries]
+        return [entry["body"]["input"] for entry in self.service.request_log.entries]
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
         """The body of every request that the model got."""
-        return [entry["body"] for entry in self.service.journal.entries]
+        return [entry["body"] for entry in self.service.request_log.entries]
 
     @property
     def endings(self) -> list[str]:
         """How every request ended."""
-        return [entry["ended"] for entry in self.service.journal.entries]
+        return [entry["ended"] for entry in self.service.request_log.entries]
 
 
 async def _live_turn(runner, session, said, message):
-    from durable_agent_host.history.provider import DurableSession
+    from durable_agent_host.agent.history import DurableSession
 
     session = session or DurableSession(session_id="session-1")
     session.transcript = [] if session.service_session_id else list(said)
-    stream = runner._hosted.agent.run([message], stream=True, session=session)
+    stream = runner._host().agent.run([message], stream=True, session=session)
     updates = [update async for update in stream]
     await stream.get_final_response()
     return session, updates

@@ -1,12 +1,9 @@
 """Host processes for tests: started on a free port, spoken to over loopback HTTP, ended by their pid."""
 
+import contextlib
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.forks import HOST
+from tests.processes import Process, StartError, wait_until
 
 APPS = Path(__file__).parent / "apps"
 MANAGEMENT = "/runtime/webhooks/durabletask"
@@ -52,30 +52,19 @@ def send(method: str, url: str, body: bytes | str | None = None, headers: Mappin
             return Answer(error.code, error.headers, error.read())
 
 
-def wait_until[T](look: Callable[[], T], seconds: float = 15.0) -> T:
-    """Look again and again until something true is seen."""
-    end = time.monotonic() + seconds
-    while not (seen := look()):
-        assert time.monotonic() < end, f"waited {seconds} s in vain; last seen: {seen!r}"
-        time.sleep(0.01)
-    return seen
-
-
-class Host:
-    """A running host process."""
+class Host(Process):
+    """A host's process; ``url`` is empty when it ended before it was ready."""
 
     def __init__(self, app: Path, data: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self.app, self.data = app, data
         self.log = data.parent / f"{data.name}.log"
-        command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(data)]
+        command = ["-m", "functions_host", "start", "--app", str(app), "--data", str(data), *arguments]
         if "--port" not in arguments:
             command += ["--port", "0"]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(env or {})}
-            )
-        assert self.process.stdout is not None
-        self.first_line = self.process.stdout.readline()
+        super().__init__(*command, env={**os.environ, **(env or {})}, log=self.log, preload=HOST)
+        with contextlib.suppress(StartError):
+            self.await_ready(lambda: "\n" in self.text)
+        self.first_line = self.text.partition("\n")[0]
         ready = READY.match(self.first_line)
         self.url = ready[1] if ready else ""
 
@@ -105,22 +94,6 @@ class Host:
         status = self.wait(self.run(name, value))
         assert status["runtimeStatus"] == "Completed", status
         return status["output"]
-
-    def kill(self) -> None:
-        """End the process with SIGKILL."""
-        self._end(signal.SIGKILL)
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        """End the process with a signal; returns its exit status."""
-        return self._end(number)
-
-    def _end(self, number: int) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        status = self.process.wait(timeout=15)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return status
 
 
 type StartHost = Callable[..., Host]

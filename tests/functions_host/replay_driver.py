@@ -11,13 +11,13 @@ from typing import Any
 
 from azure.durable_functions import Orchestrator
 
+from functions_host.engine.decision import Catalog
+from functions_host.engine.durable_functions import Raised, Returned
 from functions_host.engine.episodes import Episode, close_episode, open_episode, read_answer
 from functions_host.engine.events import Completion
-from functions_host.engine.functions import Raised, Returned
-from functions_host.engine.records import Arrival, EpisodeCommit, InstanceRecord
-from functions_host.engine.runs import Run
+from functions_host.engine.run_cache import Run
 from functions_host.engine.sdk_wire import decode_event, encode_event
-from functions_host.engine.work import Catalog
+from functions_host.engine.store_records import Arrival, EpisodeCommit, InstanceRecord
 
 START = 1_930_000_000.0
 CATALOG = Catalog(frozenset({"flow", "child"}), frozenset({"work", "flaky", "prepare"}), frozenset({"till"}))

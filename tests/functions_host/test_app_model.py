@@ -3,13 +3,13 @@
 import itertools
 import json
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.functions_host.conftest import MANAGEMENT, Host, StartHost, wait_until
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
+from tests.processes import wait_until
 
 SETTINGS = {"EVERY_SECOND": "* * * * * *", "AzureWebJobs.switched_off.Disabled": "true"}
 
@@ -41,7 +41,7 @@ def test_a_disabled_function_is_not_served(model: Host):
 
 def test_start_lists_the_functions(model: Host):
     """After the ready line there is one line per function, with methods and URL or with the trigger."""
-    lines = [model.process.stdout.readline().strip() for _ in range(12)]
+    lines = [line.strip() for line in model.output[1:13]]
     assert f"guarded: [GET] {model.url}/api/guarded" in lines
     assert f"place_order: [POST] {model.url}/api/orders/{{name}}" in lines
     assert "pack: activityTrigger" in lines
@@ -157,15 +157,19 @@ def test_the_management_api_needs_the_system_key(guarded: Host):
     assert guarded.send("POST", "/runtime/webhooks/mcp").status == 401
 
 
-def test_keys_are_printed_and_kept(start_host: StartHost, tmp_path: Path):
-    """The start prints the keys; the next start has the same."""
+def test_keys_are_printed_on_demand_and_kept(start_host: StartHost, tmp_path: Path):
+    """The start says where the keys are, and prints them when asked to; the next start has the same."""
+    host = start_host("model", tmp_path / "data", "--enable-auth", env=SETTINGS)
+    host.stop()
+    said = host.text + host.log.read_text()
+    keys = json.loads((tmp_path / "data" / "keys.json").read_text())
+    assert str(tmp_path / "data" / "keys.json") in said
+    assert not any(key in said for key in keys.values())
     printed: list[str] = []
     for _ in range(2):
-        host = start_host("model", tmp_path / "data", "--enable-auth", env=SETTINGS)
-        host.process.send_signal(signal.SIGTERM)
-        printed.append(host.process.stdout.read().partition("Keys,")[2])
+        host = start_host("model", tmp_path / "data", "--enable-auth", "--show-keys", env=SETTINGS)
         host.stop()
-    keys = json.loads((tmp_path / "data" / "keys.json").read_text())
+        printed.append(host.text.partition("Keys,")[2])
     assert printed[0] == printed[1]
     assert all(keys[name] in printed[0] for name in ("master", "function", "system"))
     assert keys["own"] not in printed[0]

@@ -1,11 +1,6 @@
-"""The host killed at every named point of the engine, and at random under load: it always ends in the same state.
-
-The long sweep of 200 kills runs with ``KILLS=200 pytest tests/functions_host/test_crash_points.py -k random``;
-without ``KILLS`` it makes an eighth of them.
-"""
+"""The host killed at every named point of the engine, and at random under load: it always ends in the same state."""
 
 import json
-import os
 import random
 import time
 from collections.abc import Callable
@@ -13,19 +8,28 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from functions_host.engine.crash import POINTS
-from tests.functions_host.conftest import MANAGEMENT, Answer, Host, StartHost, wait_until
+import pytest
+
+from functions_host.engine.crash_points import POINTS
+from tests.functions_host.conftest import MANAGEMENT, Answer, Host, StartHost
+from tests.processes import wait_until
+from tests.sweeps import IS_LONG, chooser, count
 
 JSON = {"Content_Type": "application/json"}
 OFTEN = ("orchestrator", "activity", "episode", "answer")
 UNREACHED = {"drop.before_commit", "drop.after_commit"}
 """Answers that nobody waits for come only from races that cannot be arranged."""
+PASSES = (1, 4, 9)
+"""Which passes of a point that is passed often."""
+PASSES_OF = chooser("engine points")
 PLANS = [
     f"{point}:{nth}"
     for point in POINTS
     if point not in UNREACHED
-    for nth in ((1, 4, 9) if point.startswith(OFTEN) else (1,))
+    for nth in ((PASSES if IS_LONG else [PASSES_OF.choice(PASSES)]) if point.startswith(OFTEN) else (1,))
 ]
+"""Each point at one drawn pass; in long runs at all of them."""
+KILLS = count("KILLS", short=24, long=200)
 END = {
     "tour": (
         "Completed",
@@ -115,6 +119,8 @@ def read_total(driver: Driver) -> int:
     return answer.json if answer is not None and answer.status == 200 else 0
 
 
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
 def test_every_crash_point_ends_as_an_undisturbed_run(start_host: StartHost, tmp_path: Path):
     """A kill before or after any commit or call changes nothing in what there is in the end."""
 
@@ -174,21 +180,22 @@ def finish(host: Host, tours: list[str]) -> tuple[set[str], int]:
     return ends, add_up() - expected
 
 
+@pytest.mark.sweep
+@pytest.mark.timeout(180 + 4 * KILLS)
 def test_random_kills_under_load(start_host: StartHost, tmp_path: Path):
     """Two hosts killed at random moments, again and again: every orchestration ends right, every sum is exact."""
-    wanted = int(os.environ.get("KILLS", "24"))
-    seeds = [random.randrange(2**32) for _ in range(2)]
-    print("seeds", seeds)
+    draw = chooser("engine kills")
+    seeds = [draw.randrange(2**32) for _ in range(2)]
 
     def run(seed: int) -> tuple[int, set[str], int]:
         place = tmp_path / str(seed)
         place.mkdir()
-        kills, tours, host = sweep(lambda: start_host("mixed", place / "data"), wanted // 2, random.Random(seed))
+        kills, tours, host = sweep(lambda: start_host("mixed", place / "data"), KILLS // 2, random.Random(seed))
         ends, surplus = finish(host, tours)
         host.kill()
         return kills, ends, surplus
 
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(run, seeds))
-    assert sum(kills for kills, _, _ in results) == 2 * (wanted // 2)
+    assert sum(kills for kills, _, _ in results) == 2 * (KILLS // 2)
     assert [(ends, surplus) for _, ends, surplus in results] == [({json.dumps(list(END["tour"]))}, 0)] * 2

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.request
@@ -12,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.functions_host.conftest import READY, StartHost, wait_until
+from tests.functions_host.conftest import READY, StartHost
 from tests.functions_host.test_start import MINIMAL, fail_to_start, write_app
+from tests.processes import Process, Server, wait_until
 
 DURABLE = """
 import azure.durable_functions as df
@@ -56,11 +56,9 @@ def test_the_port_of_local_settings(tmp_path: Path):
     assert "Host.LocalHttpPort has to be a port number; it is 'x'" in fail_to_start(app, tmp_path / "data")
     (app / "local.settings.json").write_text(json.dumps({"Host": {"LocalHttpPort": 0}}))
     command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(tmp_path / "data")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    process.terminate()
-    process.communicate(timeout=15)
-    assert not READY.match(line)[1].endswith(":7071")
+    with Server(*command) as host:
+        host.stop()
+    assert not READY.match(host.text)[1].endswith(":7071")
 
 
 def test_settings_override_host_json(start_host: StartHost, tmp_path: Path):
@@ -140,6 +138,21 @@ REFUSALS = {
     "app as blueprint": ("app.register_functions(func.FunctionApp())\n", "func.Blueprint(), not another FunctionApp"),
     "bad name": ("@app.function_name('a b')\n" + ROUTE + "def f" + REQUEST, "'a b' cannot be loaded: names have"),
     "missing package": ("import not_there.at_all\n", "install the package that has 'not_there'"),
+    "missing azure package": ("import azure.eventhub.aio\n", "install azure-eventhub, which has 'azure.eventhub.aio'"),
+    "missing storage package": (
+        "from azure.storage.queue import QueueClient\n",
+        "install azure-storage-queue, which has 'azure.storage.queue', where the host runs, and list it in requirem",
+    ),
+    "missing google package": ("import google.cloud.storage as s\n", "install google-cloud-storage, which has"),
+    "missing by from": ("from azure import servicebus\n", "install azure-servicebus, which has 'azure.servicebus'"),
+    "missing extension": (
+        "import azurefunctions.extensions.bindings.blob as blob\n",
+        "install azurefunctions-extensions-bindings-blob, which has",
+    ),
+    "missing by name": (
+        "import importlib\nimportlib.import_module('azure.' + 'keyvault')\n",
+        "install the package that has 'azure.keyvault'",
+    ),
     "schedule": (
         "@app.timer_trigger(arg_name='t', schedule='* * * 32 * *')\ndef f(t: func.TimerRequest):\n    pass\n",
         "Timer function 'f' has the schedule '* * * 32 * *', which cannot be read: the day field has '32'",
@@ -213,26 +226,23 @@ def read(url: str) -> str:
 def test_reload(tmp_path: Path):
     """A changed file restarts the host, a broken one is told and mended by the next change; SIGTERM ends all."""
     app = write_app(tmp_path / "app")
-    log = (tmp_path / "log").open("wb+")
+    log = tmp_path / "log"
     command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--port", "0", "--reload"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    host = Server(*command, log=log)
     try:
-        url = READY.match(process.stdout.readline())[1]
+        url = host.url
         assert read(f"{url}/api/ping") == "pong"
         (app / "notes.txt").write_text("no part of the app")
         (app / "function_app.py").write_text(MINIMAL.replace("pong", "changed"))
         wait_until(lambda: read(f"{url}/api/ping") == "changed")
         (app / "function_app.py").write_text("import nothing_like_it\n")
-        wait_until(lambda: b"nothing_like_it" in (tmp_path / "log").read_bytes())
+        wait_until(lambda: "nothing_like_it" in log.read_text())
         (app / "function_app.py").write_text(MINIMAL.replace("pong", "mended"))
         wait_until(lambda: read(f"{url}/api/ping") == "mended")
     finally:
-        process.terminate()
-        assert process.wait(timeout=15) == 0
-        process.stdout.close()
-        log.close()
+        assert host.stop() == 0
     assert read(f"{url}/api/ping") == ""
-    assert (tmp_path / "log").read_text().count("Changed: function_app.py. Restarting.") == 3
+    assert log.read_text().count("Changed: function_app.py. Restarting.") == 3
 
 
 def test_ctrl_c_twice_kills(start_host: StartHost, tmp_path: Path):
@@ -253,8 +263,8 @@ def test_ctrl_c_while_the_app_is_imported(tmp_path: Path):
     """A start that is broken off says nothing."""
     app = write_app(tmp_path / "app", "import time, pathlib\npathlib.Path('begun').touch()\ntime.sleep(30)\n")
     command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until((app / "begun").exists)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=15) == ("", "")
-    assert process.returncode == 130
+    with Process(*command) as host:
+        host.await_ready((app / "begun").exists)
+        assert host.stop(signal.SIGINT) == 130
+    assert host.text == ""
+    assert not (app / ".functions-host").exists()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functions_host.conftest import MANAGEMENT, Host, StartHost, wait_until
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
+from tests.processes import wait_until
 
 JSON = {"Content_Type": "application/json"}
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.functions_host.conftest import MANAGEMENT, Host, StartHost, wait_until
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
+from tests.processes import wait_until
 
 
-@pytest.fixture(scope="module", params=["resident", "replayed"])
+@pytest.fixture(scope="module", params=["cached", "replayed"])
 def host(request: pytest.FixtureRequest, start_host: StartHost, tmp_path_factory: pytest.TempPathFactory):
     """The sample app, with orchestrators that stay in memory and with ones that are replayed on every step."""
     always_replay = {"FUNCTIONS_HOST_ALWAYS_REPLAY": str(int(request.param == "replayed"))}

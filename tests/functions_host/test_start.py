@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functions_host.conftest import APPS, READY, Host, StartHost
+from tests.functions_host.conftest import APPS, MANAGEMENT, READY, Host, StartHost
+from tests.processes import Server, wait_until
 
 MINIMAL = """
 import azure.functions as func
@@ -62,11 +63,9 @@ def test_defaults_are_the_apps_folder(tmp_path: Path):
     """Without --data, state goes to .functions-host in the app's folder."""
     app = write_app(tmp_path / "app")
     command = [sys.executable, "-m", "functions_host", "start", "--port", "0"]
-    process = subprocess.Popen(command, cwd=app, stdout=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    process.terminate()
-    process.communicate(timeout=15)
-    assert READY.match(line)[3] == str(app / ".functions-host")
+    with Server(*command, cwd=app) as host:
+        host.stop()
+    assert READY.match(host.text)[3] == str(app / ".functions-host")
     assert (app / ".functions-host" / "host.db").is_file()
 
 
@@ -131,6 +130,54 @@ def second(context):
     assert "Functions 'first' and 'second' are both orchestrationTriggers with the name 'order'" in log
 
 
+def test_the_data_directory_is_ignored_by_git(start_host: StartHost, tmp_path: Path):
+    """What the host makes has a .gitignore for all of it; a folder that was there before is left as it is."""
+    app = write_app(tmp_path / "app")
+    subprocess.run(["git", "init", "-q", str(app)], check=True)
+    start_host(app, app / ".functions-host").stop()
+    listed = ["git", "-C", str(app), "status", "--porcelain", "--untracked-files=all"]
+    seen = subprocess.run(listed, check=True, capture_output=True, text=True).stdout
+    assert "function_app.py" in seen
+    assert ".functions-host/" not in seen
+    own = tmp_path / "own"
+    own.mkdir()
+    start_host(app, own).stop()
+    assert not (own / ".gitignore").exists()
+
+
+BROKEN = {
+    "import": "import no_such_module\n",
+    "exit": "raise SystemExit('Set a key.')\n",
+    "route": MINIMAL + "\n@app.route(route='a/{id')\ndef lost(req: func.HttpRequest) -> str:\n    return ''\n",
+    "schedule": MINIMAL + "\n@app.timer_trigger(arg_name='t', schedule='x')\ndef t(t: func.TimerRequest):\n    pass\n",
+}
+
+
+@pytest.mark.parametrize("why", BROKEN)
+def test_a_start_that_fails_leaves_no_data_directory(tmp_path: Path, why: str):
+    """The data directory, and folders above it that were made for it, appear only when the app has loaded."""
+    app = write_app(tmp_path / "app", BROKEN[why])
+    fail_to_start(app, tmp_path / "new" / "data", "--enable-auth")
+    assert not (tmp_path / "new").exists()
+    (app / "host.json").write_text("{}")
+    fail_to_start(app, tmp_path / "new" / "data")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_was_there_before_a_failed_start_stays(start_host: StartHost, tmp_path: Path):
+    """A start that fails touches no state of an earlier one, and none that the app has written."""
+    app, data = write_app(tmp_path / "app"), tmp_path / "data"
+    start_host(app, data).stop()
+    state = (data / "host.db").read_bytes()
+    write_app(app, BROKEN["import"])
+    fail_to_start(app, data)
+    assert (data / "host.db").read_bytes() == state
+    notes = "import os, pathlib\npathlib.Path(os.environ['FUNCTIONS_HOST_DATA'], 'notes').write_text('mine')\n"
+    write_app(app, notes + BROKEN["import"])
+    fail_to_start(app, tmp_path / "other")
+    assert (tmp_path / "other" / "notes").read_text() == "mine"
+
+
 def test_a_port_in_use(tmp_path: Path):
     """The message names the port and the option."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -170,6 +217,11 @@ def test_no_app(tmp_path: Path):
     tmp_path.joinpath("empty").mkdir()
     assert "no function_app.py" in fail_to_start(tmp_path / "empty", tmp_path / "data")
     assert "no folder" in fail_to_start(tmp_path / "missing", tmp_path / "data")
+    (tmp_path / "v1" / "greet").mkdir(parents=True)
+    (tmp_path / "v1" / "greet" / "function.json").write_text("{}")
+    line = fail_to_start(tmp_path / "v1", tmp_path / "data")
+    assert "is an app of the v1 programming model, with greet/function.json and no function_app.py" in line
+    assert "move its functions to the v2 model" in line
 
 
 def test_an_import_error_names_exception_file_and_line(tmp_path: Path):
@@ -288,4 +340,76 @@ def test_the_sample_app_is_independent_of_where_it_lies(start_host: StartHost, t
     shutil.copytree(APPS / "sample", tmp_path / "copy")
     host: Host = start_host(tmp_path / "copy", tmp_path / "data")
     assert host.result("greet", "there") == "Hello there"
+    host.stop()
+
+
+def test_each_task_hub_has_its_own_state(start_host: StartHost, tmp_path: Path):
+    """Another name in host.json, or in the setting that it names, begins empty; the first one is as it was."""
+    data = tmp_path / "data"
+    app = tmp_path / "app"
+    shutil.copytree(APPS / "sample", app)
+    (app / "host.json").write_text(
+        json.dumps({"version": "2.0", "extensions": {"durableTask": {"hubName": "%TASKHUB_NAME%"}}})
+    )
+    for name in ("Orders", "Billing"):
+        host = start_host(app, data, env={"TASKHUB_NAME": name})
+        assert host.send("GET", f"{MANAGEMENT}/instances").json == []
+        assert host.wait(host.run("greet", name, "mine"))["output"] == f"Hello {name}"
+        host.stop()
+    for name in ("Orders", "billing", "ORDERS"):
+        host = start_host(app, data, env={"TASKHUB_NAME": name})
+        assert host.status("mine")["output"].casefold() == f"hello {name}".casefold()
+        host.stop()
+
+
+@pytest.mark.parametrize(("value", "status"), [("AnyState", 202), ("nonRunningStates", 409), (None, 409)])
+def test_which_existing_instances_a_start_replaces(
+    start_host: StartHost, tmp_path: Path, value: str | None, status: int
+):
+    """``overridableExistingInstanceStates`` says whether an instance that runs is ended and replaced."""
+    app = tmp_path / "app"
+    shutil.copytree(APPS / "sample", app)
+    durable = {} if value is None else {"overridableExistingInstanceStates": value}
+    (app / "host.json").write_text(json.dumps({"version": "2.0", "extensions": {"durableTask": durable}}))
+    host = start_host(app, tmp_path / "data")
+    host.run("race", 60, "same")
+    wait_until(lambda: host.status("same")["runtimeStatus"] == "Running")
+    answer = host.send("POST", f"{MANAGEMENT}/orchestrators/greet/same", '"\\"you\\""')
+    assert answer.status == status
+    if status == 202:
+        assert host.wait("same")["output"] == "Hello you"
+    else:
+        assert "already exists" in answer.json["ExceptionMessage"]
+        assert host.status("same")["runtimeStatus"] == "Running"
+    host.stop()
+
+
+def test_an_unknown_choice_of_existing_instances_is_refused(tmp_path: Path):
+    """With the values that there are."""
+    app = write_app(
+        tmp_path / "app",
+        host_json={"version": "2.0", "extensions": {"durableTask": {"overridableExistingInstanceStates": "All"}}},
+    )
+    line = fail_to_start(app, tmp_path / "data")
+    assert "overridableExistingInstanceStates has to be NonRunningStates or AnyState" in line
+
+
+@pytest.mark.parametrize("code", ["", "raise AttributeError('it has no DFApp')"])
+def test_a_durable_sdk_of_version_2_is_told_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str):
+    """One sentence with what to install, also when the app cannot even be imported; other apps are not concerned."""
+    installed = tmp_path / "site" / "azure_functions_durable-2.0.1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: azure-functions-durable\nVersion: 2.0.1\n")
+    monkeypatch.setenv("PYTHONPATH", str(installed.parent))
+    durable = (
+        "import azure.durable_functions as df\napp = df.DFApp(http_auth_level='ANONYMOUS')\n"
+        "@app.route(route='hello')\ndef hello(req):\n    return 'hello'\n"
+        "@app.orchestration_trigger(context_name='context')\n"
+        "def flow(context):\n    yield context.call_activity('x')\n"
+    )
+    line = fail_to_start(write_app(tmp_path / "app", durable + code), tmp_path / "data")
+    assert "azure-functions-durable 2.0.1 is installed" in line
+    assert "pip install 'azure-functions-durable<2'" in line
+    host = Host(write_app(tmp_path / "plain"), tmp_path / "data")
+    assert host.send("GET", "/api/ping").text == "pong"
     host.stop()

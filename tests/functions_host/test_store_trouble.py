@@ -1,6 +1,8 @@
 """A full disk and a damaged database: said clearly, and nothing made worse."""
 
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ def fill(host: Host) -> tuple[list[str], str]:
     for n in range(500):
         answer = host.send("POST", f"{MANAGEMENT}/orchestrators/greet/fill-{n}", f'"\\"{BIG}\\""')
         if answer.status != 202:
-            assert answer.status == 500
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
             return accepted, answer.json["ExceptionMessage"]
         accepted.append(f"fill-{n}")
     raise AssertionError("it never was full")
@@ -60,12 +62,70 @@ def test_a_full_disk_is_waited_for(start_host: StartHost, small_disk: Path):
     (small_disk / "filler").write_bytes(b"x" * 21_500_000)
     accepted, refusal = fill(host)
     assert "cannot grow" in refusal
+    status = host.send("GET", "/admin/host/status")
+    assert (status.status, status.json["state"]) == (503, "Error")
+    assert "make room" in status.json["errors"][0]
+    assert host.send("GET", f"{MANAGEMENT}/instances/{waiting}").status == 503
+    assert host.send("GET", f"{MANAGEMENT}/instances").status == 200
     (small_disk / "filler").unlink()
+    assert host.send("GET", "/admin/host/status").json == {"state": "Running"}
     for instance_id in accepted:
         assert host.wait(instance_id)["output"] == f"Hello {BIG}"
         host.send("DELETE", f"{MANAGEMENT}/instances/{instance_id}")
     host.send("POST", f"{MANAGEMENT}/instances/{waiting}/raiseEvent/Go", "1", Content_Type="application/json")
     assert host.wait(waiting)["output"] == 1
+    host.stop()
+
+
+def test_a_data_folder_that_was_deleted_is_noticed(start_host: StartHost, tmp_path: Path):
+    """No call is acknowledged any more, each says why, and so does the log; the host's status too."""
+    host = start_host("sample", tmp_path / "data")
+    waiting = host.run("race", 60)
+    shutil.rmtree(tmp_path / "data")
+    for method, path in (
+        ("GET", f"{MANAGEMENT}/instances/{waiting}"),
+        ("GET", f"{MANAGEMENT}/entities/counter/one"),
+        ("POST", f"{MANAGEMENT}/orchestrators/greet"),
+        ("POST", f"{MANAGEMENT}/entities/counter/one?op=add"),
+        ("POST", f"{MANAGEMENT}/instances/{waiting}/terminate"),
+        ("GET", "/admin/host/status"),
+    ):
+        answer = host.send(method, path, b"" if method == "POST" else None)
+        assert answer.status == 503, (method, path)
+        assert "was deleted or replaced" in answer.text
+    assert host.log.read_text().count("functions_host.engine.database: ") == 1
+    assert not (tmp_path / "data").exists()
+    host.stop()
+
+
+@pytest.mark.parametrize("harm", ["cut", "overwritten", "deleted"])
+def test_commits_that_a_damaged_log_has_lost_are_told_at_start(start_host: StartHost, tmp_path: Path, harm: str):
+    """How many, and up to when; a host whose log is whole says nothing, and it is said once."""
+    host = start_host("sample", tmp_path / "data")
+    for n in range(5):
+        host.result("greet", n)
+    host.kill()
+    host = start_host("sample", tmp_path / "data")
+    assert "lacks" not in host.log.read_text()
+    kept = host.run("greet", "kept")
+    host.wait(kept)
+    host.kill()
+    wal = tmp_path / "data" / "host.db-wal"
+    content = wal.read_bytes()
+    assert content
+    if harm == "deleted":
+        wal.unlink()
+    elif harm == "cut":
+        wal.write_bytes(content[: len(content) // 2])
+    else:
+        wal.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
+    host = start_host("sample", tmp_path / "data")
+    said = host.log.read_text()
+    assert re.search(r"host\.db lacks the last [1-9]\d* of \d+ commits that were acknowledged, up to 20\d\d-", said)
+    assert host.result("greet", "again") == "Hello again"
+    host.stop()
+    host = start_host("sample", tmp_path / "data")
+    assert host.log.read_text() == said
     host.stop()
 
 
@@ -119,3 +179,17 @@ def test_errors_name_the_file_and_roll_back(tmp_path: Path):
     database.close()
     with pytest.raises(StoreVersionError, match="schema version 1, this host reads 2"):
         Database(path, SCHEMA, 2)
+
+
+def test_the_write_ahead_log_stays_small_under_a_writer_that_never_rests(tmp_path: Path):
+    """The log is folded in and begun anew between commits, however close they follow each other."""
+    path = tmp_path / "one.db"
+    database = Database(path, SCHEMA, 1)
+    largest = 0
+    for _ in range(8000):
+        with database.transaction("start") as db:
+            db.execute("INSERT INTO things(value) VALUES(?)", (BIG[:12_000],))
+        largest = max(largest, path.with_name("one.db-wal").stat().st_size)
+    database.close()
+    assert path.stat().st_size > 80_000_000
+    assert largest < 60_000_000

@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 PACKAGES = ("durable_agent_host", "functions_host", "practice_model")
+DEMO = "demo"
+"""Beside the packages of ``src``, and held by the same rules."""
 
 
 @dataclass(frozen=True)
@@ -85,24 +87,29 @@ def _is_module(name: str) -> bool:
 
 
 @cache
+def _paths() -> dict[str, Path]:
+    """The project's modules by their dotted names: everything under ``src``, and the demo."""
+    found: dict[str, Path] = {}
+    for folder in (*(SRC / package for package in PACKAGES), ROOT / DEMO):
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(folder.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
 def module_names() -> frozenset[str]:
-    """The dotted names of all modules under ``src``."""
-    names: set[str] = set()
-    for path in SRC.rglob("*.py"):
-        parts = path.relative_to(SRC).with_suffix("").parts
-        names.add(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    return frozenset(names)
+    """The dotted names of all modules."""
+    return frozenset(_paths())
 
 
 @cache
 def modules(*packages: str) -> tuple[Module, ...]:
-    """The modules of these packages, or of all."""
-    found: list[Module] = []
-    for name in sorted(module_names()):
-        if not packages or any(is_below(name, package) for package in packages):
-            path = SRC.joinpath(*name.split("."))
-            found.append(Module(name, path / "__init__.py" if path.is_dir() else path.with_suffix(".py")))
-    return tuple(found)
+    """The modules of these packages, or all."""
+    wanted = sorted(_paths().items())
+    return tuple(
+        Module(name, path) for name, path in wanted if not packages or any(is_below(name, p) for p in packages)
+    )
 
 
 def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:

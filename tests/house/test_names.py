@@ -44,3 +44,58 @@ def test_errors_end_in_error():
             if is_error and not name.endswith("Error"):
                 wrong.append(f"{module.at(node.lineno)} {name}")
     assert not wrong
+
+
+def test_event_names_are_constants_that_exist_once():
+    """Only the table of events spells their names; the CLI, a client over HTTP, spells them as any client does."""
+    from durable_agent_host.turn.event_names import EVENTS
+
+    wrong = [
+        f"{module.at(node.lineno)} {node.value!r}"
+        for module in modules("durable_agent_host")
+        if module.room != "cli" and module.name != "durable_agent_host.turn.event_names"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in EVENTS
+    ]
+    assert not wrong
+
+
+def test_requests_of_turns_are_built_in_one_place():
+    """What a new way of asking needs is in one module; stored requests are read by the wire."""
+    wrong = [
+        module.at(node.lineno)
+        for module in modules("durable_agent_host")
+        if module.name not in {"durable_agent_host.turn.requests", "durable_agent_host.turn.wire"}
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "TurnRequest"
+    ]
+    assert not wrong
+
+
+SHARED_NAMES = {
+    "approvals": "approvals of tool calls: their route, the run that waits for them, the provider's own",
+    "client": "the hosted class of a provider's chat client",
+    "errors": "what the errors of this place mean",
+    "health": "whether a store is writable",
+    "journal_entry": "a value and its JSON",
+    "log": "the turn log of one technology",
+    "log_entry": "a value and its JSON",
+    "provider": "the port to model providers, and who implements it",
+    "sessions": "looking after stored sessions: the routes, and the commands that call them",
+    "tool_calls": "calls of tools: what their authors see, and how they are journaled",
+    "wire": "JSON of what is stored and sent",
+    "durable_functions": "the engine's port to the app's functions, and who implements it",
+}
+"""File names that stand more than once in a package, with the role that those files share."""
+
+
+def test_modules_share_a_name_only_when_they_share_a_role():
+    """Whoever looks for a file by its name finds one, or several that are the same thing of different places."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for module in modules():
+        package, _, rest = module.name.partition(".")
+        if module.path.name not in {"__init__.py", "__main__.py"}:
+            places.setdefault((package, rest.rpartition(".")[2]), []).append(module.name)
+    twice = {name: found for (_, name), found in places.items() if len(found) > 1}
+    assert {name: found for name, found in twice.items() if name not in SHARED_NAMES} == {}
+    assert set(SHARED_NAMES) <= set(twice), "a name that stands once needs no role"

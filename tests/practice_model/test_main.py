@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -11,51 +10,39 @@ import httpx2
 import pytest
 
 from practice_model.__main__ import _listen
+from tests.processes import Server
 
-
-def start(*arguments):
-    command = [sys.executable, "-m", "practice_model", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+COMMAND = [sys.executable, "-m", "practice_model"]
 
 
 def test_it_prints_its_url_serves_and_stops_cleanly(tmp_path):
     """One line when it is ready, exit status 0 on SIGTERM, the requests in the file."""
     log = tmp_path / "requests.jsonl"
-    with start("--port", "0", "--requests", str(log)) as process:
-        try:
-            ready = process.stdout.readline()
-            url = re.fullmatch(r"Practice model ready: (http://127\.0\.0\.1:\d+/v1)\n", ready)[1]
-            body = {"model": "practice", "input": "Hello"}
-            answer = httpx2.post(f"{url}/responses", json=body, headers={"authorization": "Bearer x"})
-            assert answer.json()["status"] == "completed"
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
-            assert (process.stdout.read(), process.stderr.read()) == ("", "")
-        finally:
-            process.kill()
+    with Server(*COMMAND, "--port", "0", "--requests", str(log)) as model:
+        body = {"model": "practice", "input": "Hello"}
+        answer = httpx2.post(f"{model.url}/responses", json=body, headers={"authorization": "Bearer x"})
+        assert answer.json()["status"] == "completed"
+        assert model.stop() == 0
+        assert re.fullmatch(r"Practice model ready: http://127\.0\.0\.1:\d+/v1\n", model.text)
     assert json.loads(log.read_text())["body"] == body
 
 
 def test_it_stops_while_a_stream_is_running():
     """A slow stream does not hold it up."""
-    with start("--port", "0") as process:
-        try:
-            root = process.stdout.readline().split()[-1].removesuffix("/v1")
-            step = {"text": "x" * 1000, "chunk_characters": 1, "delay_milliseconds": 50}
-            httpx2.post(f"{root}/practice/plans", json={"steps": [step]})
-            body = {"model": "practice", "input": "Hello", "stream": True}
-            headers = {"authorization": "Bearer x"}
-            with httpx2.Client() as client, client.stream("POST", f"{root}/v1/responses", json=body, headers=headers):
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(10) == 0
-        finally:
-            process.kill()
+    with Server(*COMMAND, "--port", "0") as model:
+        root = model.url.removesuffix("/v1")
+        step = {"text": "x" * 1000, "chunk_characters": 1, "delay_milliseconds": 50}
+        httpx2.post(f"{root}/practice/plans", json={"steps": [step]})
+        body = {"model": "practice", "input": "Hello", "stream": True}
+        headers = {"authorization": "Bearer x"}
+        with httpx2.Client() as client, client.stream("POST", f"{root}/v1/responses", json=body, headers=headers):
+            assert model.stop() == 0
 
 
 def refusal(*arguments):
-    with start(*arguments) as process:
-        assert process.wait(20) == 1
-        return process.stderr.read()
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    return done.stderr
 
 
 def test_short_answers_are_not_held_back():

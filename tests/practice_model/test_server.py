@@ -7,8 +7,8 @@ import json
 import pytest
 from openai.types.responses import Response
 
-from practice_model import analyst
-from practice_model.stream_check import stream_faults
+from practice_model.dialects.responses.stream_check import stream_faults
+from practice_model.play import analyst
 from tests.practice_model.kit import CODE, ECHO, events_of, text_of
 
 

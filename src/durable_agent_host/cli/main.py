@@ -1,13 +1,30 @@
 """The command ``durable-agent-host``: start the embedded host, look after sessions."""
 
 import argparse
+import difflib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
 from durable_agent_host.cli.sessions import add_session_commands, run_session_command
+
+_HOST = [sys.executable, "-m", "functions_host", "--called", "durable-agent-host"]
+_EXTRA_HOST = ("httptools", "starlette", "uvicorn", "watchfiles")
+"""What the extra ``host`` installs; some of it also comes with other packages, so each is looked for."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that reports an error in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        if found := re.fullmatch(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            known = re.findall(r"[\w-]+", found[3])
+            close = "".join(f" (did you mean {name}?)" for name in difflib.get_close_matches(found[2], known, n=1))
+            message = f"there is no {found[1]} {found[2]!r}{close}, only {', '.join(known)}"
+        self.exit(2, f"Error: {message[0].upper()}{message[1:]}; see {self.prog} --help.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -21,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Raises:
         SystemExit: with the command's status; the arguments make no sense, or the embedded host is not installed.
     """
-    parser = argparse.ArgumentParser(prog="durable-agent-host", description="Host agents durably, on this machine.")
+    parser = _Parser(prog="durable-agent-host", description="Host agents durably, on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("start", help="run a function app on the embedded host", add_help=False)
     add_session_commands(commands)
@@ -30,6 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if rest:
             parser.error(f"sessions {command.action} does not know: {' '.join(rest)}")
         sys.exit(run_session_command(command))
-    if find_spec("azure_functions_runtime") is None:
+    if not all(find_spec(name) for name in _EXTRA_HOST):
         sys.exit("The embedded host is not installed: pip install 'durable-agent-host[host]'")
-    os.execv(sys.executable, [sys.executable, "-m", "functions_host", command.command, *rest])  # noqa: S606 - this program, with its own arguments
+    os.execv(sys.executable, [*_HOST, command.command, *rest])  # noqa: S606 - this program, with its own arguments

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 DEFAULT_URL: Final = "http://127.0.0.1:7071"
@@ -29,9 +29,18 @@ class HostRoutes:
     Args:
         url: where it listens, without ``/api``.
         key: function key, for hosts that ask for one.
+
+    Raises:
+        CommandError: the URL is none of HTTP.
     """
 
     def __init__(self, url: str, key: str | None) -> None:
+        try:
+            scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
+        except ValueError:
+            scheme = host = None
+        if scheme not in {"http", "https"} or not host:
+            raise CommandError(f"--url is {url!r}: give the host's URL, such as {DEFAULT_URL}")
         self._base = url.rstrip("/").removesuffix("/api") + "/api"
         self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
 
@@ -171,8 +180,13 @@ def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
     session = host.ask(host.session_path(arguments.agent, arguments.session))
     print(f"{session['agent']}  {session['session_id']}  {session['message_count']} entries")
     for message in session["messages"]:
-        for content in message["contents"]:
-            print(f"  {message['role']:<9} {_shown(content)}")
+        for content in message.get("contents") or ():
+            print(f"  {message.get('role')!s:<9} {_shown(content)}")
+    for turn in session["turns"]:
+        if turn["status"] == "cancelled":
+            print(f"  turn {turn['turn_id']} was cancelled; what it had produced is shown")
+    for problem in session.get("problems", ()):
+        print(f"  not shown: {problem['place']}: {problem['problem']}")
     if session["running_turn_id"]:
         print(f"  turn {session['running_turn_id']} is running")
     return OK
@@ -181,7 +195,7 @@ def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
 def _shown(content: dict[str, Any]) -> str:
     kind = str(content.get("$type"))
     said = {name: value for name, value in content.items() if name not in ("$type", "extensionData")}
-    text = content["text"] if kind == "text" else f"{kind} {json.dumps(said, ensure_ascii=False)}"
+    text = content.get("text") if kind == "text" else f"{kind} {json.dumps(said, ensure_ascii=False)}"
     line = " ".join(str(text).split())
     shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]} … ({len(line)} characters)"
     return shown.encode(errors="replace").decode()
@@ -244,6 +258,8 @@ def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.file} is not JSON: {error}") from None
     answer = host.ask(host.session_path(arguments.agent, arguments.session, "import"), document, method="POST")
     print(f"{answer['session_id']}: imported, {answer['message_count']} entries")
+    for told in answer["taken_on_trust"]:
+        print(f"  taken on trust: {told}")
     return OK
 
 

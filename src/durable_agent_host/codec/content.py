@@ -1,10 +1,11 @@
 """Contents of messages to stored JSON and back: one table, `CONTENT_CODECS`, a row for each type of the framework.
 
-Theory of operation. Upstream has fields for ten types; those types are written with upstream's fields first, and all
-that is left of the content (its identity, annotations, ``additional_properties``) goes under our ``extensionData``.
+Theory of operation. Upstream has fields for ten types. Those types are written with upstream's fields first; the
+further fields of the content (identity, annotations, ``additional_properties``) go beside them: under our
+``extensionData`` in full, into the entry's table of parts in compact form (`durable_agent_host.codec.compact_content`).
 The other types are written as ``{"$type": <camelCase type>, "content": <the framework's own dictionary>}``, which
-upstream's reader takes as it is. What no row can read comes back as an opaque content that is written out as the same
-JSON; what a row can read, but would not write like that, is read and keeps what was stored beside it (`STORED`).
+upstream's reader accepts. JSON that no row reads becomes an opaque content, which is written as the same JSON; JSON
+that a row reads but would write differently is read and kept beside the content (`STORED`).
 """
 
 import copy
@@ -14,15 +15,16 @@ from typing import Any, Final, NamedTuple, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.arguments import live_arguments, stored_arguments
+from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of
 from durable_agent_host.codec.wire import EXTENSION, ContentWire
 
 OPAQUE: Final = "durable_agent_host.opaque"
-"""Key in ``additional_properties`` of a content that stands for JSON that nobody here understands."""
+"""Key in ``additional_properties`` of a content that stands for JSON that no row reads."""
 
 STORED: Final = "durable_agent_host.stored"
-"""Key in ``additional_properties`` of what was read from JSON that this program would write in another way, or with
-less: the JSON as it was found. It is written out again when the content has not been changed since."""
+"""Key in ``additional_properties`` of a content or message whose JSON this program would write differently: the JSON as
+it was found. It is written again when the content has not changed since."""
 
 MAPPED: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "text": ("text", {"text": "text"}),
@@ -36,6 +38,7 @@ MAPPED: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 }
 """Type of content → its ``$type``, and the fields for which upstream has a name."""
 
+_DICT: Final[Any] = dict
 _CALL_FIELDS: Final = FIELDS | {"argumentsForm", "argumentsText"}
 
 
@@ -43,14 +46,19 @@ class ContentCodec(NamedTuple):
     """How one type of content is stored.
 
     Attributes:
+        content_type: of the framework.
         wire_type: its ``$type``.
-        encode: from the content's own fields to stored JSON.
-        decode: from stored JSON to the content's own fields, and whether `encode` writes the same JSON of them.
+        is_whole: whether all its fields stand in one object, and none beside it.
+        encode: from the content's fields, which it may change, to stored JSON and the fields that go beside it.
+        decode: from stored JSON and the fields beside it, which it may change, to the content's fields, and whether
+            `encode` gives the same.
     """
 
+    content_type: str
     wire_type: str
-    encode: Callable[[dict[str, Any]], dict[str, Any]]
-    decode: Callable[[Mapping[str, Any]], tuple[dict[str, Any], bool]]
+    is_whole: bool
+    encode: Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
+    decode: Callable[[Mapping[str, Any], dict[str, Any]], tuple[dict[str, Any], bool]]
 
 
 def plain_json(value: Any, *, path: str = "content") -> Any:
@@ -78,45 +86,46 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
     return dump_value(value, path)
 
 
-def _mapped(wire_type: str, names: Mapping[str, str]) -> ContentCodec:
+def _mapped(content_type: str, wire_type: str, names: Mapping[str, str]) -> ContentCodec:
     pairs = tuple(names.items())
+    size = 1 + len(pairs)
 
-    def encode(fields: dict[str, Any]) -> dict[str, Any]:
+    def encode(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         wire: dict[str, Any] = {"$type": wire_type}
         for name, wire_name in pairs:
             wire[wire_name] = fields.pop(name, None)
-        return _with_extension(wire, fields)
+        return wire, fields
 
-    def decode(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        fields, exact = _extension(wire, FIELDS)
-        found = 0
+    def decode(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        fields, exact = _known(beside, FIELDS) if beside else (beside, True)
+        exact = exact and len(wire) == size + ("extensionData" in wire)
         for name, wire_name in pairs:
-            if wire_name in wire:
-                found += 1
-                if (value := wire[wire_name]) is not None:
-                    fields[name] = value
-        return fields, exact and found == len(pairs) and _size(wire) == found
+            if wire_name not in wire:
+                exact = False
+            elif (value := wire[wire_name]) is not None:
+                fields[name] = value
+        return fields, exact
 
-    return ContentCodec(wire_type, encode, decode)
+    return ContentCodec(content_type, wire_type, False, encode, decode)
 
 
 def _whole(content_type: str) -> ContentCodec:
     head, *tail = content_type.split("_")
     wire_type = head + "".join(word.capitalize() for word in tail)
 
-    def encode(fields: dict[str, Any]) -> dict[str, Any]:
-        return {"$type": wire_type, "content": {"type": content_type, **fields}}
+    def encode(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"$type": wire_type, "content": {"type": content_type, **fields}}, {}
 
-    def decode(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    def decode(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         content = wire["content"]
         fields = {name: value for name, value in content.items() if name in FIELDS}
         exact = len(fields) + 1 == len(content) and content.get("type") == content_type
-        return fields, exact and len(wire) == 2  # noqa: PLR2004 - its two keys
+        return fields, exact and not beside and len(wire) == 2  # noqa: PLR2004 - its two keys
 
-    return ContentCodec(wire_type, encode, decode)
+    return ContentCodec(content_type, wire_type, True, encode, decode)
 
 
-def _encode_function_call(fields: dict[str, Any]) -> dict[str, Any]:
+def _encode_function_call(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     stored, form = stored_arguments(fields.pop("arguments", None))
     wire: dict[str, Any] = {
         "$type": "functionCall",
@@ -124,18 +133,20 @@ def _encode_function_call(fields: dict[str, Any]) -> dict[str, Any]:
         "name": fields.pop("name", None),
         "arguments": stored,
     }
-    return _with_extension(wire, fields | form)
+    fields.update(form)
+    return wire, fields
 
 
-def _decode_function_call(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    fields, exact = _extension(wire, _CALL_FIELDS)
+def _decode_function_call(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    fields, exact = _known(beside, _CALL_FIELDS)
     stored: Any = wire.get("arguments")
-    exact = exact and isinstance(stored, dict) and _size(wire) == 3 and "callId" in wire and "name" in wire  # noqa: PLR2004
+    exact = exact and "hosted" in fields and isinstance(stored, _DICT) and "callId" in wire and "name" in wire
     form = fields.pop("argumentsForm", None)
-    arguments = fields.pop("argumentsText") if "argumentsText" in fields else live_arguments(stored, form)
-    fields |= {"call_id": wire.get("callId"), "name": wire.get("name"), "arguments": arguments}
-    fields.setdefault("hosted", False)
-    return fields, exact and "hosted" in _ours(wire)
+    fields["call_id"], fields["name"] = wire.get("callId"), wire.get("name")
+    fields["arguments"] = fields.pop("argumentsText") if "argumentsText" in fields else live_arguments(stored, form)
+    if "hosted" not in fields:
+        fields["hosted"] = False
+    return fields, exact and _has_only(wire, 3)
 
 
 _USAGE_NAMES = {
@@ -175,46 +186,34 @@ def decode_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
     return usage | dict(wire.get("extensionData") or {})
 
 
-def _encode_usage_content(fields: dict[str, Any]) -> dict[str, Any]:
-    return _with_extension({"$type": "usage", "usage": encode_usage(fields.pop("usage_details", None) or {})}, fields)
+def _encode_usage_content(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"$type": "usage", "usage": encode_usage(fields.pop("usage_details", None) or {})}, fields
 
 
-def _decode_usage_content(wire: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def _decode_usage_content(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     usage = decode_usage(wire.get("usage") or {})
-    fields, exact = _extension(wire, FIELDS)
-    exact = exact and _size(wire) == 1 and encode_usage(usage) == wire.get("usage")
+    fields, exact = _known(beside, FIELDS)
+    exact = exact and _has_only(wire, 1) and encode_usage(usage) == wire.get("usage")
     return {"usage_details": usage} | fields, exact
 
 
-def _with_extension(wire: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
-    if rest:
-        wire["extensionData"] = {EXTENSION: rest}
-    return wire
+def _known(beside: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], bool]:
+    """Take the fields that this program knows, and tell whether those are all."""
+    for name in beside:
+        if name not in names:
+            return {name: value for name, value in beside.items() if name in names}, False
+    return beside, True
 
 
-def _ours(wire: Mapping[str, Any]) -> dict[str, Any]:
-    extension: Any = wire.get("extensionData")
-    ours: Any = cast("dict[str, Any]", extension).get(EXTENSION) if isinstance(extension, dict) else None
-    return cast("dict[str, Any]", ours) if isinstance(ours, dict) else {}
-
-
-def _extension(wire: Mapping[str, Any], known: frozenset[str]) -> tuple[dict[str, Any], bool]:
-    """Take what we know of our extension, and tell whether that, and nothing else, is there."""
-    if "extensionData" not in wire:
-        return {}, True
-    ours = _ours(wire)
-    fields = {name: value for name, value in ours.items() if name in known}
-    return fields, bool(fields) and len(fields) == len(ours) and len(wire["extensionData"]) == 1
-
-
-def _size(wire: Mapping[str, Any]) -> int:
-    return len(wire) - 1 - ("extensionData" in wire)
+def _has_only(wire: Mapping[str, Any], count: int) -> bool:
+    """Tell whether JSON has no field but its type, as many as were found, and extensions."""
+    return len(wire) == 1 + count + ("extensionData" in wire)
 
 
 _OF_UPSTREAM: dict[str, ContentCodec] = {
-    **{content_type: _mapped(*row) for content_type, row in MAPPED.items()},
-    "function_call": ContentCodec("functionCall", _encode_function_call, _decode_function_call),
-    "usage": ContentCodec("usage", _encode_usage_content, _decode_usage_content),
+    **{content_type: _mapped(content_type, *row) for content_type, row in MAPPED.items()},
+    "function_call": ContentCodec("function_call", "functionCall", False, _encode_function_call, _decode_function_call),
+    "usage": ContentCodec("usage", "usage", False, _encode_usage_content, _decode_usage_content),
 }
 
 CONTENT_CODECS: Final[Mapping[str, ContentCodec]] = {
@@ -222,11 +221,11 @@ CONTENT_CODECS: Final[Mapping[str, ContentCodec]] = {
 }
 """Type of content → how it is stored; every type that the installed framework has."""
 
-_BY_WIRE_TYPE: Final = {codec.wire_type: (content_type, codec) for content_type, codec in CONTENT_CODECS.items()}
+_BY_WIRE_TYPE: Final = {codec.wire_type: codec for codec in CONTENT_CODECS.values()}
 
 
 def encode_content(content: Content) -> ContentWire:
-    """Write a content as it is stored.
+    """Write a content as it is stored in full.
 
     Guarantee: pure; `decode_content` gives an equal content.
 
@@ -244,14 +243,16 @@ def encode_content(content: Content) -> ContentWire:
         return properties[OPAQUE]
     if STORED in properties:
         return cast("ContentWire", _encode_as_found(content, properties[STORED]))
-    codec = CONTENT_CODECS.get(content.type) or _whole(content.type)
-    return cast("ContentWire", codec.encode(fields_of(content)))
+    wire, beside = (CONTENT_CODECS.get(content.type) or _whole(content.type)).encode(fields_of(content))
+    if beside:
+        wire["extensionData"] = {EXTENSION: beside}
+    return cast("ContentWire", wire)
 
 
 def decode_content(wire: Mapping[str, Any]) -> Content:
-    """Read a stored content.
+    """Read a content that is stored in full.
 
-    Guarantee: pure; what it does not understand comes back as a content that `encode_content` writes out unchanged.
+    Guarantee: pure; JSON that no row reads becomes a content that `encode_content` writes unchanged.
 
     Args:
         wire: as this program or upstream wrote it.
@@ -268,18 +269,51 @@ def decode_content(wire: Mapping[str, Any]) -> Content:
     return content
 
 
+def decode_fields(
+    wire: Mapping[str, Any], beside: dict[str, Any], properties: dict[str, Any] | None = None
+) -> Content | None:
+    """Read a content of which our extension does not stand in place.
+
+    Guarantee: the same as `decode_content` with it in place; shares nothing with the arguments.
+
+    Args:
+        wire: without ``extensionData``.
+        beside: what our extension would hold; it may be changed.
+        properties: what it would hold as ``additional_properties``, for the content to own; None when `beside` says.
+
+    Returns:
+        A new content; None when `encode_content` would write it in another way, or it cannot be read.
+    """
+    try:
+        codec = _BY_WIRE_TYPE[wire["$type"]]
+        fields, exact = codec.decode(wire, beside)
+        if not exact or (properties is not None and codec.is_whole):
+            return None
+        content = content_of(codec.content_type, fields)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
+    if properties is not None:
+        content.additional_properties = properties
+    return content
+
+
 def _decode(wire: Mapping[str, Any]) -> tuple[Content, bool]:
     wire_type = wire["$type"]
     if wire_type == "unknown" and isinstance(inner := wire.get("content"), dict):
         fields = cast("dict[str, Any]", inner)
         return content_of(fields["type"], {name: value for name, value in fields.items() if name != "type"}), False
-    content_type, codec = _BY_WIRE_TYPE[wire_type]
-    fields, exact = codec.decode(wire)
-    return content_of(content_type, fields), exact
+    codec = _BY_WIRE_TYPE[wire_type]
+    if "extensionData" not in wire:
+        fields, exact = codec.decode(wire, {})
+    else:
+        beside = extension_of(wire)
+        fields, exact = codec.decode(wire, dict(beside))
+        exact = exact and bool(beside) and len(wire["extensionData"]) == 1
+    return content_of(codec.content_type, fields), exact
 
 
 def _encode_as_found(content: Content, stored: dict[str, Any]) -> dict[str, Any]:
-    """Write a content that was read from unusual JSON: as it was found, or changed, with what nobody knows in place."""
+    """Write a content that was read from unusual JSON: as it was found, or, if it changed, with unknown fields kept."""
     bare = copy.copy(content)
     bare.additional_properties = {k: v for k, v in content.additional_properties.items() if k != STORED}
     wire = cast("dict[str, Any]", encode_content(bare))

@@ -1,14 +1,15 @@
 """A content of the framework as plain JSON fields, and back, to any depth. Pure.
 
-The framework's own dictionary form (`Content.to_dict`, `Content.from_dict`) blanks the texts of exceptions, and takes
-tool JSON that looks like a content for one, and the other way round. Here each value comes back as what it was: where
-a reader could not tell, a content stands under the key `CONTENT` and an ordinary dictionary under the key `PLAIN`.
+The framework's own dictionary form (`Content.to_dict`, `Content.from_dict`) blanks the texts of exceptions and
+confuses contents with tool JSON that looks like one. Here each value comes back as what it was: where a reader could
+not tell, a content stands under the key `CONTENT` and an ordinary dictionary under the key `PLAIN`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
-from typing import Any, Final, cast, get_args
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from agent_framework import Content
 from agent_framework._types import ContentType
@@ -20,46 +21,114 @@ CONTENT: Final = "$content"
 PLAIN: Final = "$plain"
 """Only key of an object that stands for an ordinary dictionary, at a place where it would be taken for a content."""
 
+_MARKS: Final = frozenset({CONTENT, PLAIN})
+
 KNOWN_TYPES: Final = frozenset(get_args(ContentType))
 FIELDS: Final = frozenset(signature(Content.__init__).parameters) - {"self", "type", "raw_representation"}
 """Names of the fields that the installed framework's contents have."""
 
 EMPTY: Final = {content_type: vars(Content(content_type)) for content_type in get_args(ContentType)}
 """Type of content → the attributes of one without fields."""
-ASSIGNED: Final = FIELDS - {"merge_mode", "approved", "hosted", "informational_only"}
-"""Fields that the constructor takes over as they are: to set them on an empty content is the same, and much faster."""
-_ASSIGNED_OF_CALLS: Final = ASSIGNED | {"hosted"}
+ASSIGNED: Final = (FIELDS & EMPTY["text"].keys()) - {"merge_mode", "approved", "hosted", "informational_only"}
+"""Fields that the constructor copies: setting them on an empty content is the same, and much faster."""
 
+_DICT: Final[Any] = dict
+_LIST: Final[Any] = list
+_LISTS: Final[Any] = (list, tuple)
+_MAPPING: Final[Any] = Mapping
 SCALARS: Final = frozenset({str, int, bool, type(None)})
 """Types of values that are the same as JSON and in a content."""
+
+
+class _Shape(NamedTuple):
+    """What setting the fields of a type on an empty content takes to be the same as the constructor.
+
+    Attributes:
+        empty: the attributes of a content without fields.
+        assigned: the fields that may be set.
+        needed: the field that has to be among them, or none.
+        hosted: the type of the attribute of that name.
+    """
+
+    empty: dict[str, Any]
+    assigned: frozenset[str]
+    needed: str | None
+    hosted: type
+
+
+_NEEDED: Final = {"text": "text", "function_call": "hosted"}
+_SHAPES: Final = {
+    content_type: _Shape(
+        empty,
+        ASSIGNED | {"hosted"} if content_type == "function_call" else ASSIGNED,
+        _NEEDED.get(content_type),
+        type(empty["hosted"]),
+    )
+    for content_type, empty in EMPTY.items()
+}
+
+
+_NO_SHAPE: Final = _Shape({"hosted": None}, frozenset(), "type", bool)
+"""Of a type that the framework has not: its contents take the constructor."""
+
+
+class _Usual(NamedTuple):
+    """The fields that most contents of a type have, and the attributes that are as in an empty one."""
+
+    names: tuple[str, ...]
+    others: Callable[[dict[str, Any]], tuple[Any, ...]]
+    unset: tuple[Any, ...]
+
+
+def _usual(content_type: str, *usual: str) -> _Usual:
+    empty = EMPTY[content_type]
+    names = tuple(name for name in empty if name in {*usual, "additional_properties"})
+    others: Any = itemgetter(*(empty.keys() - {*names, "type", "raw_representation"}))
+    return _Usual(names, others, others(empty))
+
+
+_SIZE: Final = len(EMPTY["text"])
+_USUAL: Final = {
+    "text": _usual("text", "text", "annotations"),
+    "text_reasoning": _usual("text_reasoning", "text", "annotations", "protected_data", "id"),
+    "function_call": _usual("function_call", "call_id", "name", "arguments", "hosted", "id"),
+    "function_result": _usual("function_result", "call_id", "result", "exception", "items", "id"),
+}
+"""Most contents set few of the forty attributes, and one comparison of the others is faster than looking at each."""
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
 _SINGLE_CONTENTS: Final = frozenset({"screenshot", "function_call"})
+_WITH_CONTENTS: Final = _CONTENT_LISTS | _SINGLE_CONTENTS | {"output"}
 _CALLS_FOR_INFORMATION: Final = frozenset({"function_call", "computer_tool_call"})
 
 
-def fields_of(content: Content) -> dict[str, Any]:
+def fields_of(content: Content, *, with_properties: bool = True) -> dict[str, Any]:
     """Take a content apart.
 
     Guarantee: pure; `content_of` makes an equal content of the result.
 
     Args:
         content: of any type; live provider objects on it are left out.
+        with_properties: whether ``additional_properties`` is wanted.
 
     Returns:
-        Its fields as JSON values, without ``type`` and without those that say nothing.
+        Its fields as JSON values, without ``type`` and without unset fields.
 
     Raises:
         CorruptStateError: a field holds what JSON cannot.
     """
     fields: dict[str, Any] = {}
-    for name, value in vars(content).items():
-        if value is None or name not in FIELDS:
-            continue
-        if type(value) in SCALARS:
-            fields[name] = value
-        elif value or name != "additional_properties":
-            fields[name] = dump_field(name, value, f"{content.type}.{name}")
-    if not fields.get("informational_only") or content.type not in _CALLS_FOR_INFORMATION:
+    attributes = content.__dict__
+    usual = _USUAL.get(content.type)
+    is_usual = usual and len(attributes) == _SIZE and usual.others(attributes) == usual.unset
+    for name in usual.names if usual and is_usual else [name for name in attributes if name in FIELDS]:
+        if type(value := attributes[name]) in SCALARS:
+            if value is not None:
+                fields[name] = value
+        elif name in _WITH_CONTENTS:
+            fields[name] = _dump_field(name, value, f"{content.type}.{name}")
+        elif name != "additional_properties" or (value and with_properties):
+            fields[name] = dump_value(value, f"{content.type}.{name}")
+    if not is_usual and not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
         fields.pop("informational_only", None)
     return fields
 
@@ -79,26 +148,29 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     Raises:
         TypeError, ValueError, KeyError, AttributeError: the fields are not those of a content.
     """
-    loaded = {name: value if type(value) in SCALARS else load_field(name, value) for name, value in fields.items()}
-    if not _is_plainly_assigned(content_type, loaded):
-        return _constructed(content_type, loaded)
+    empty, assigned, needed, hosted = _SHAPES.get(content_type) or _NO_SHAPE
+    attributes = empty.copy()
+    attributes["additional_properties"] = {}
+    for name, value in fields.items():
+        if name not in assigned:
+            return _constructed(content_type, fields)
+        if type(value) in SCALARS:
+            attributes[name] = value
+        elif name in _WITH_CONTENTS:
+            attributes[name] = _load_field(name, value)
+        else:
+            attributes[name] = load_value(value)
+    properties: Any = attributes["additional_properties"]
+    is_whole = (not needed or needed in fields) and type(attributes["hosted"]) is hosted
+    if not is_whole or type(properties) is not _DICT or "server_label" in properties:
+        return _constructed(content_type, fields)  # which derives fields that are missing
     content = Content.__new__(Content)
-    content.__dict__ = {**EMPTY[content_type], "additional_properties": {}, **loaded}
+    content.__dict__ = attributes
     return content
 
 
-def _is_plainly_assigned(content_type: str, fields: Mapping[str, Any]) -> bool:
-    """Tell whether the constructor would do no more than set these fields."""
-    if content_type == "function_call":
-        properties = fields.get("additional_properties", ())
-        is_clear = fields.keys() <= _ASSIGNED_OF_CALLS and type(fields.get("hosted")) is bool
-        return is_clear and isinstance(properties, dict | tuple) and "server_label" not in properties
-    if content_type not in EMPTY or not fields.keys() <= ASSIGNED:
-        return False
-    return type(fields.get("additional_properties", {})) is dict and (content_type != "text" or "text" in fields)
-
-
-def _constructed(content_type: str, loaded: dict[str, Any]) -> Content:
+def _constructed(content_type: str, fields: Mapping[str, Any]) -> Content:
+    loaded = {name: _load_field(name, value) for name, value in fields.items()}
     if content_type == "function_approval_response" and type(loaded.get("approved")) is not bool:
         loaded["approved"] = False
     if content_type == "data" and "data" in loaded:
@@ -122,18 +194,23 @@ def dump_value(value: Any, path: str) -> Any:
     Raises:
         CorruptStateError: a value of another type, or no finite number, which could not be read back.
     """
-    if type(value) in SCALARS or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+    kind: Any = value.__class__
+    if kind in SCALARS:
         return value
-    if type(value) is dict or isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
+    if kind is list:
+        return [v if type(v) in SCALARS else dump_value(v, f"{path}[{n}]") for n, v in enumerate(value)]
+    if kind is dict or isinstance(value, _MAPPING):
+        if "raw_representation" in value and _is_live(value["raw_representation"]):
+            value = {k: v for k, v in value.items() if k != "raw_representation"}
         plain = {
             k if type(k) is str else str(k): v if type(v) in SCALARS else dump_value(v, f"{path}.{k}")
-            for k, v in items
-            if k != "raw_representation" or not _is_live(v)
+            for k, v in value.items()
         }
         return {PLAIN: plain} if CONTENT in plain or PLAIN in plain else plain
     if isinstance(value, Content):
         return {CONTENT: _framework_form(value)}
+    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
     if isinstance(value, list | tuple | set | frozenset):
         return [dump_value(v, f"{path}[{n}]") for n, v in enumerate(cast("list[Any]", value))]
     if callable(dump := getattr(value, "model_dump", None)):
@@ -153,16 +230,16 @@ def load_value(value: Any) -> Any:
     Returns:
         A copy, with its contents as contents.
     """
-    if isinstance(value, dict):
-        found = cast("dict[str, Any]", value)
-        if len(found) == 1:
-            if isinstance(inner := found.get(CONTENT), dict):
+    kind: Any = value.__class__
+    if kind is dict:
+        if len(value) == 1 and not _MARKS.isdisjoint(value):
+            if isinstance(inner := value.get(CONTENT), dict):
                 return _content_of_form(cast("dict[str, Any]", inner))
-            if isinstance(inner := found.get(PLAIN), dict):
-                found = cast("dict[str, Any]", inner)
-        return {k: v if type(v) in SCALARS else load_value(v) for k, v in found.items()}
-    if isinstance(value, list):
-        return [v if type(v) in SCALARS else load_value(v) for v in cast("list[Any]", value)]
+            if isinstance(inner := value.get(PLAIN), dict):
+                value = cast("Any", inner)
+        return {k: v if type(v) in SCALARS else load_value(v) for k, v in value.items()}
+    if kind is list:
+        return [v if type(v) in SCALARS else load_value(v) for v in value] if value else []
     return value
 
 
@@ -170,7 +247,7 @@ def _is_live(value: Any) -> bool:
     return not isinstance(value, str | int | float | list | dict | None)
 
 
-def dump_field(name: str, value: Any, path: str) -> Any:
+def _dump_field(name: str, value: Any, path: str) -> Any:
     """Reduce a field of a content to JSON. Guarantee: pure.
 
     Args:
@@ -179,15 +256,15 @@ def dump_field(name: str, value: Any, path: str) -> Any:
         path: where it stands, for the error.
 
     Returns:
-        JSON that `load_field` reads.
+        JSON that `_load_field` reads.
 
     Raises:
         CorruptStateError: it holds what JSON cannot.
     """
+    if name in _CONTENT_LISTS and isinstance(value, _LISTS):
+        return [_dump_item(item, f"{path}[{n}]") for n, item in enumerate(value)]
     if name in _SINGLE_CONTENTS and isinstance(value, Content):
         return _framework_form(value)
-    if name in _CONTENT_LISTS and isinstance(value, list | tuple):
-        return [_dump_item(item, f"{path}[{n}]") for n, item in enumerate(cast("list[Any]", value))]
     if name == "output" and isinstance(value, list | tuple):
         return [_dump_output(item, f"{path}[{n}]") for n, item in enumerate(cast("list[Any]", value))]
     if name == "outputs":
@@ -229,8 +306,8 @@ def _is_exact_form(form: Mapping[str, Any]) -> bool:
         return False
 
 
-def load_field(name: str, value: Any) -> Any:
-    """Read a field of a content. Guarantee: pure, the inverse of `dump_field`.
+def _load_field(name: str, value: Any) -> Any:
+    """Read a field of a content. Guarantee: pure, the inverse of `_dump_field`.
 
     Args:
         name: of the field.
@@ -239,15 +316,13 @@ def load_field(name: str, value: Any) -> Any:
     Returns:
         A copy, with its contents as contents.
     """
+    if name in _CONTENT_LISTS and isinstance(value, _LIST):
+        return [
+            _content_of_form(item) if isinstance(item, _DICT) and PLAIN not in item else load_value(item)
+            for item in value
+        ]
     if name in _SINGLE_CONTENTS and isinstance(value, dict) and PLAIN not in value:
         return _content_of_form(cast("dict[str, Any]", value))
-    if name in _CONTENT_LISTS and isinstance(value, list):
-        return [
-            _content_of_form(cast("dict[str, Any]", item))
-            if isinstance(item, dict) and PLAIN not in item
-            else load_value(item)
-            for item in cast("list[Any]", value)
-        ]
     if name == "output" and isinstance(value, list):
         return [_load_output(item) for item in cast("list[Any]", value)]
     return _load_output(value) if name == "outputs" else load_value(value)
@@ -260,4 +335,5 @@ def _load_output(value: Any) -> Any:
 
 
 def _content_of_form(form: Mapping[str, Any]) -> Content:
-    return content_of(form["type"], {name: value for name, value in form.items() if name != "type"})
+    fields = {**form}
+    return content_of(fields.pop("type"), fields)

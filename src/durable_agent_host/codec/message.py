@@ -7,9 +7,8 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, Message
 
-from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
-from durable_agent_host.codec.fields import dump_value, load_value
-from durable_agent_host.codec.packing import (
+from durable_agent_host.codec.compact_content import CompactContents
+from durable_agent_host.codec.compact_entry import (
     pack_entry,
     pack_usage,
     packed_extension,
@@ -17,14 +16,16 @@ from durable_agent_host.codec.packing import (
     parts_of,
     unpack_entry,
 )
-from durable_agent_host.codec.parts import Calls, ours_of, pack_content, set_ours, unpack_content
-from durable_agent_host.codec.plain import read_plain, write_plain
+from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
+from durable_agent_host.codec.extension import extension_of, set_extension
+from durable_agent_host.codec.fields import dump_value, load_value
 from durable_agent_host.codec.wire import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
 
 REQUEST: Final = "request"
 RESPONSE: Final = "response"
+_LIST: Final[Any] = list
 
 
 def encode_message(message: Message, *, created_at: str | None) -> MessageWire:
@@ -66,7 +67,7 @@ def _message_extension(message_id: str | None, properties: Mapping[str, Any]) ->
 def decode_message(wire: Mapping[str, Any]) -> Message:
     """Read a stored message.
 
-    Guarantee: pure; what this program does not know in it is kept under `STORED`, and is written out again.
+    Guarantee: pure; unknown fields are kept under `STORED` and written again.
 
     Args:
         wire: as this program or upstream wrote it.
@@ -81,10 +82,11 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
 
 
 def _contents_of(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
-    role, contents = wire.get("role"), wire.get("contents")
-    if not isinstance(role, str) or not isinstance(contents, list):
+    role: Any = wire.get("role")
+    contents: Any = wire.get("contents")
+    if not isinstance(role, str) or not isinstance(contents, _LIST):
         raise CorruptStateError(f"a stored message has role {role!r} and contents of {type(contents).__name__}")
-    return cast("list[dict[str, Any]]", contents)
+    return contents
 
 
 def _message_of(wire: Mapping[str, Any], contents: list[Content]) -> Message:
@@ -93,11 +95,11 @@ def _message_of(wire: Mapping[str, Any], contents: list[Content]) -> Message:
     message.contents = contents
     message.author_name = wire.get("authorName")
     message.raw_representation = None
-    if "extensionData" not in wire and wire.keys() <= _MESSAGE_NAMES:
+    if "extensionData" not in wire and _MESSAGE_NAMES.issuperset(wire):
         message.message_id = None
         message.additional_properties = {}
         return message
-    extension = ours_of(wire)
+    extension = extension_of(wire)
     properties = extension.get("additionalProperties")
     message.message_id = extension.get("messageId")
     message.additional_properties = dict(load_value(properties)) if properties else {}
@@ -116,23 +118,23 @@ _MESSAGE_EXTENSION: Final = frozenset({"messageId", "additionalProperties"})
 def _is_only_ours(wire: Mapping[str, Any], known: frozenset[str]) -> bool:
     if "extensionData" not in wire:
         return True
-    ours = ours_of(wire)
+    ours = extension_of(wire)
     return bool(ours) and ours.keys() <= known and len(wire["extensionData"]) == 1
 
 
 def _with_unknown(wire: MessageWire, stored: Mapping[str, Any]) -> MessageWire:
-    """Put what was found beside what is known back into its place."""
+    """Put unknown fields back where they were found."""
     merged: dict[str, Any] = {**stored, **wire}
     if isinstance(found := stored.get("extensionData"), dict):
-        inner = {name: value for name, value in ours_of(stored).items() if name not in _MESSAGE_EXTENSION} | ours_of(
-            wire
-        )
+        inner = {
+            name: value for name, value in extension_of(stored).items() if name not in _MESSAGE_EXTENSION
+        } | extension_of(wire)
         merged["extensionData"] = {**found, EXTENSION: inner} if inner or EXTENSION in found else found
     return cast("MessageWire", merged)
 
 
 def encode_request_entry(request: TurnRequest) -> EntryWire:
-    """Write the entry of what a client asked. Guarantee: pure.
+    """Write the entry of a client's request. Guarantee: pure.
 
     Args:
         request: the turn's request.
@@ -156,7 +158,9 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
     return entry
 
 
-def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created_at: str) -> EntryWire:
+def encode_response_entry(
+    turn_id: str, response: AgentResponse[Any], *, created_at: str, served: Mapping[str, str] | None = None
+) -> EntryWire:
     """Write the entry of an agent's response, with the response's own id, finish reason and structured value.
 
     Guarantee: pure; `decode_response` gives an equal response.
@@ -165,6 +169,7 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
         turn_id: the turn's id, the same as the request's.
         response: folded.
         created_at: when the response ended, UTC, ISO-8601.
+        served: ``model`` and ``service_tier`` that served it, as far as the provider said; see `served_by`.
 
     Returns:
         An entry of type ``response``.
@@ -175,7 +180,7 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
     try:
         messages, parts = _short_messages(response.messages)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return _encode_response_in_full(turn_id, response, created_at=created_at)
+        return _encode_response_in_full(turn_id, response, created_at=created_at, served=served)
     entry: dict[str, Any] = {
         "$type": RESPONSE,
         "correlationId": turn_id,
@@ -187,16 +192,16 @@ def encode_response_entry(turn_id: str, response: AgentResponse[Any], *, created
         usage = encode_usage(cast("Mapping[str, Any]", response.usage_details))
         short_usage = pack_usage(usage)
         entry["usage"] = usage if short_usage is None else short_usage
-    extension = packed_extension(_response_extension(response), parts, is_usage_packed=short_usage is not None)
+    extension = packed_extension(_response_extension(response, served), parts, is_usage_packed=short_usage is not None)
     entry["extensionData"] = {EXTENSION: extension}
     return cast("EntryWire", entry)
 
 
 def _short_messages(messages: Iterable[Message]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Write messages without their extensions, and these by their places."""
+    """Write messages without our extensions, and these by position."""
     wires: list[dict[str, Any]] = []
     parts: dict[str, Any] = {}
-    calls: Calls = {}
+    compact = CompactContents()
     for key, message in enumerate(messages):
         properties = message.additional_properties
         if STORED in properties:
@@ -208,7 +213,7 @@ def _short_messages(messages: Iterable[Message]) -> tuple[list[dict[str, Any]], 
         if properties or message.message_id is not None:
             parts[str(key)] = _message_extension(message.message_id, properties)
         for number, content in enumerate(message.contents):
-            short, part = write_plain(content, calls) or pack_content(encode_content(content), calls)
+            short, part = compact.encode(content)
             contents.append(short)
             if part is not None:
                 parts[f"{key}.{number}"] = part
@@ -216,7 +221,9 @@ def _short_messages(messages: Iterable[Message]) -> tuple[list[dict[str, Any]], 
     return wires, parts
 
 
-def _encode_response_in_full(turn_id: str, response: AgentResponse[Any], *, created_at: str) -> EntryWire:
+def _encode_response_in_full(
+    turn_id: str, response: AgentResponse[Any], *, created_at: str, served: Mapping[str, str] | None
+) -> EntryWire:
     entry: EntryWire = {
         "$type": RESPONSE,
         "correlationId": turn_id,
@@ -225,13 +232,15 @@ def _encode_response_in_full(turn_id: str, response: AgentResponse[Any], *, crea
     }
     if response.usage_details:
         entry["usage"] = cast("Any", encode_usage(cast("Mapping[str, Any]", response.usage_details)))
-    if extension := _response_extension(response):
+    if extension := _response_extension(response, served):
         entry["extensionData"] = {EXTENSION: extension}
     return pack_entry(entry)
 
 
-def _response_extension(response: AgentResponse[Any]) -> dict[str, Any]:
+def _response_extension(response: AgentResponse[Any], served: Mapping[str, str] | None) -> dict[str, Any]:
     extension: dict[str, Any] = {}
+    if served:
+        extension["served"] = dict(served)
     if response.response_id is not None:
         extension["responseId"] = response.response_id
     if response.agent_id is not None:
@@ -242,11 +251,12 @@ def _response_extension(response: AgentResponse[Any]) -> dict[str, Any]:
         extension["continuationToken"] = dump_value(response.continuation_token, "continuation_token")
     if response.additional_properties:
         extension["additionalProperties"] = dump_value(response.additional_properties, "additional_properties")
-    return extension | _encode_value(response)
+    extension.update(_encode_value(response))
+    return extension
 
 
 def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:
-    """Write the structured value: that it is the text, when it is, and what it is, when it is not."""
+    """Write the structured value, or a mark when parsing the text gives it."""
     try:
         value = dump_value(response.value, "value")
     except ValueError:  # the text does not fit the format that the agent asked for, so there is no value
@@ -279,7 +289,7 @@ def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
     """
     messages = decode_messages([entry])
     entry = unpack_entry(entry)
-    extension = ours_of(entry)
+    extension = extension_of(entry)
     value = load_value(extension.get("value"))
     if extension.get("valueIsText"):
         value = _value_of_text(AgentResponse(messages=messages).text)
@@ -309,6 +319,19 @@ def response_id_of(entry: Mapping[str, Any]) -> str | None:
     return cast("dict[str, Any]", extension.get(EXTENSION) or {}).get("responseId")
 
 
+def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:
+    """Find which model and service tier served a stored response. Guarantee: pure.
+
+    Args:
+        entry: of any type.
+
+    Returns:
+        ``model`` and ``service_tier``, as far as the provider said; None when the entry says neither.
+    """
+    served: Any = extension_of(entry).get("served")
+    return cast("dict[str, str]", served) if isinstance(served, dict) and served else None
+
+
 def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """Read the messages of entries, in order.
 
@@ -325,35 +348,38 @@ def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """
     messages: list[Message] = []
     for entry in entries:
-        if entry.get("$type") not in {REQUEST, RESPONSE}:
+        if entry.get("$type") not in (REQUEST, RESPONSE):
             raise CorruptStateError(
                 f"the conversation has an entry of type {entry.get('$type')!r}, which this program cannot replay: "
                 "upgrade durable-agent-host, or leave it out with 'durable-agent-host sessions repair'; "
                 "nothing was changed"
             )
-        messages.extend(_messages_of(entry))
+        try:
+            messages.extend(_messages_of(entry))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise CorruptStateError(
+                f"the conversation's turn {entry.get('correlationId')} cannot be read "
+                f"({type(error).__name__}: {error}): see what 'durable-agent-host sessions verify' says of it; "
+                "nothing was changed"
+            ) from None
     return messages
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[Message]:
-    extension = ours_of(entry)
+    extension = extension_of(entry)
     if not packed_form(extension):
-        return [_read_message(message, "", {}, None) for message in entry.get("messages") or ()]
-    parts, calls = parts_of(extension), Calls()
-    return [_read_message(message, str(key), parts, calls) for key, message in enumerate(entry["messages"])]
+        return [decode_message(message) for message in entry.get("messages") or ()]
+    parts, compact = parts_of(extension), CompactContents()
+    return [_read_message(message, str(key), parts, compact) for key, message in enumerate(entry["messages"])]
 
 
-def _read_message(wire: Mapping[str, Any], place: str, parts: Mapping[str, Any], calls: Calls | None) -> Message:
-    """Read a message of an entry; without parts and calls, of one in full."""
-    contents: list[Content] = []
-    for number, stored in enumerate(_contents_of(wire)):
-        part = parts.get(f"{place}.{number}") if calls is not None else None
-        content = read_plain(stored, part, calls)
-        if content is None:
-            content = decode_content(stored if calls is None else unpack_content(stored, part, calls))
-        contents.append(content)
+def _read_message(wire: Mapping[str, Any], place: str, parts: Mapping[str, Any], compact: CompactContents) -> Message:
+    """Read a message of a compact entry."""
+    contents = [
+        compact.decode(content, parts.get(f"{place}.{number}")) for number, content in enumerate(_contents_of(wire))
+    ]
     if place in parts:
         full = dict(wire)
-        set_ours(full, parts[place])
+        set_extension(full, parts[place])
         wire = full
     return _message_of(wire, contents)

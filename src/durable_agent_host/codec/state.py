@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.schema import outline_faults
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
 from durable_agent_host.model.session import Receipt, Receipts, Session
@@ -16,9 +17,19 @@ EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
 _STATS_LATER: Final = frozenset({"calls_refused"})
-"""Stats that came later: written only when they say something, as documents of before have them."""
+"""Stats added after the first release: written only when not zero, so that earlier documents stay the same."""
 _USUAL_STATUS: Final = "completed"
-_OURS: Final = ("version", "agentSession", "running", "queue", "interrupting", "requests", "receipts")
+_OURS: Final = (
+    "version",
+    "agentSession",
+    "running",
+    "queue",
+    "interrupting",
+    "requests",
+    "receipts",
+    "refused",
+    "appState",
+)
 
 
 def decode_session(state: Any) -> Session:
@@ -35,7 +46,8 @@ def decode_session(state: Any) -> Session:
 
     Raises:
         UnknownSchemaVersionError: the document is of another version.
-        CorruptStateError: there is something, and it has no version or no conversation.
+        CorruptStateError: there is something, and it has no version or no conversation, or a part that turns rely on
+            has another shape; says where.
     """
     if state is None or state == {}:
         return Session()
@@ -50,29 +62,26 @@ def decode_session(state: Any) -> Session:
         )
     if not isinstance(version, str) or not _READABLE.fullmatch(version):
         raise UnknownSchemaVersionError(version)
-    data: Any = document.get("data")
-    entries: Any = cast("dict[str, Any]", data).get("conversationHistory") if isinstance(data, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", entries)):
-        raise CorruptStateError("the stored session has no conversationHistory of entries; nothing was changed")
-    try:
-        ours = _extension(document)
-        if (extension_version := ours.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
-            raise UnknownSchemaVersionError(f"{version}+{EXTENSION}.{extension_version}")
-        return Session(
-            entries=tuple(cast("list[dict[str, Any]]", entries)),
-            agent_session=ours.get("agentSession"),
-            running=ours.get("running"),
-            queue=tuple(ours.get("queue") or ()),
-            interrupting=ours.get("interrupting"),
-            requests=ours.get("requests") or {},
-            receipts=_stored_receipts(ours.get("receipts") or []),
-            schema_version=version,
-            document=document,
-        )
-    except (AttributeError, KeyError, TypeError) as error:
+    if (fault := next(outline_faults(document), None)) is not None:
         raise CorruptStateError(
-            f"the stored session's {EXTENSION} has no shape ({error}); nothing was changed"
-        ) from None
+            f"the stored session cannot be used: {fault.place} {fault.problem}; nothing was changed"
+        )
+    ours = _extension(document)
+    if (extension_version := ours.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
+        raise UnknownSchemaVersionError(f"{version}+{EXTENSION}.{extension_version}")
+    return Session(
+        entries=tuple(cast("list[dict[str, Any]]", document["data"]["conversationHistory"])),
+        agent_session=ours.get("agentSession"),
+        running=ours.get("running"),
+        queue=tuple(ours.get("queue") or ()),
+        interrupting=ours.get("interrupting"),
+        requests=ours.get("requests") or {},
+        refused=tuple(ours.get("refused") or ()),
+        app_state=ours.get("appState") or {},
+        receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), _decode_receipt),
+        schema_version=version,
+        document=document,
+    )
 
 
 def encode_session(session: Session) -> dict[str, Any]:
@@ -100,6 +109,10 @@ def encode_session(session: Session) -> dict[str, Any]:
         ours["requests"] = dict(session.requests)
     if kept := _kept(session.receipts):
         ours["receipts"] = [_encode_receipt(receipt) for receipt in kept]
+    if session.refused:
+        ours["refused"] = list(session.refused)
+    if session.app_state:
+        ours["appState"] = dict(session.app_state)
     data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
     is_of_upstream = bool(document) and not before
     if not is_of_upstream or len(ours) > 1:  # a document of upstream that has nothing of ours stays as it was
@@ -108,7 +121,7 @@ def encode_session(session: Session) -> dict[str, Any]:
 
 
 def document_digest(state: Any) -> str:
-    """Give a short name for what an entity holds, to see later whether it is still the same. Guarantee: pure.
+    """Hash what an entity holds, to detect changes. Guarantee: pure.
 
     Args:
         state: JSON.
@@ -125,22 +138,12 @@ def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
 
 
-def _stored_receipts(stored: Any) -> Receipts:
-    if not isinstance(stored, list) or not all(map(_is_receipt, cast("list[Any]", stored))):
-        raise TypeError("receipts without the turn's id")
-    return Receipts(cast("list[ReceiptWire]", stored), _decode_receipt)
-
-
-def _is_receipt(stored: Any) -> bool:
-    return isinstance(stored, dict) and isinstance(cast("dict[str, Any]", stored).get("turnId"), str)
-
-
 def _kept(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
     return receipts.kept if isinstance(receipts, Receipts) else receipts
 
 
 def _encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a receipt in short form; one that nobody looked at stays as it was found."""
+    """Write a receipt compactly; one that was never decoded stays as it was found."""
     if not isinstance(receipt, Receipt):
         return receipt
     wire: dict[str, Any] = {
@@ -169,10 +172,10 @@ def _decode_receipt(wire: Mapping[str, Any]) -> Receipt:
 
 
 def encode_stats(stats: TurnStats) -> dict[str, Any]:
-    """Write what a turn weighed, by the names of `TurnStats`. Guarantee: pure.
+    """Write the stats of a turn by the names of `TurnStats`. Guarantee: pure.
 
     Args:
-        stats: what the turn weighed.
+        stats: of the turn.
 
     Returns:
         Field names to numbers.
@@ -182,7 +185,7 @@ def encode_stats(stats: TurnStats) -> dict[str, Any]:
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
-    """Read what a turn weighed; names that this program does not know are left out. Guarantee: pure.
+    """Read the stats of a turn; unknown names are ignored. Guarantee: pure.
 
     Args:
         wire: field names to numbers.

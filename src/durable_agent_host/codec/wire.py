@@ -50,7 +50,7 @@ EntryWire = TypedDict(
         "extensionData": NotRequired[dict[str, Any]],
     },
 )
-"""A request or a response of the conversation; a response is in short form: see `durable_agent_host.codec.packing`."""
+"""A request or a response of the conversation; a response is compact: see `durable_agent_host.codec.compact_entry`."""
 
 
 class ReceiptWire(TypedDict):
@@ -75,6 +75,8 @@ class SessionExtensionWire(TypedDict, total=False):
     running: str
     queue: list[str]
     receipts: list[ReceiptWire]
+    refused: list[str]
+    appState: dict[str, Any]
 
 
 class SessionDataWire(TypedDict):

@@ -1,20 +1,23 @@
 """The activity of a turn that runs the agent."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
+from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.outcome import failed, without_log
+from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.state import decode_session
-from durable_agent_host.codec.turn import decode_turn_request, encode_turn_outcome
-from durable_agent_host.durable.agent_loop import submit
-from durable_agent_host.durable.outcomes import failed
-from durable_agent_host.durable.run import AgentRunner
-from durable_agent_host.errors import StateError, TurnError
+from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn.wire import decode_turn_request, encode_turn_outcome
+
+_LOGGER = logging.getLogger(__name__)
 
 
 async def run_agent_turn(
@@ -33,7 +36,7 @@ async def run_agent_turn(
         runners: by agent name.
 
     Returns:
-        The outcome as JSON; what the agent did wrong is in it.
+        The outcome as JSON; what the agent did wrong is in it. Without its log a turn is rejected.
 
     Raises:
         TurnError: the app no longer has the agent, or the session is held by another turn.
@@ -47,7 +50,19 @@ async def run_agent_turn(
     except StateError as error:
         return encode_turn_outcome(failed(request, error))
     running = runner.run(session, request, wire.get("answers"), was_cancelled=wire.get("cancelled") is True)
-    outcome = await asyncio.wrap_future(submit(running))
+    try:
+        outcome = await asyncio.wrap_future(submit(running))
+    except FencedError:
+        raise
+    except LogError as error:
+        _LOGGER.warning(
+            "turn %s (agent %s, session %r) cannot use its log: %s",
+            request.turn_id,
+            request.agent,
+            request.session_id,
+            log_reason(error),
+        )
+        outcome = without_log(request, error)
     return encode_turn_outcome(outcome)
 
 

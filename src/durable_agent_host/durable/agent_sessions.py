@@ -1,30 +1,116 @@
-"""Agents as orchestrations see them, with sessions of the id that was asked for.
+"""Agents in orchestrations: a run is a turn, and a session has the id that it was given.
 
-Upstream's agent of an orchestration takes the ids of ``create_session`` and ``get_session``, and begins a session of
-another id.
+Upstream's agent calls the session's entity, which cannot wait for a person; here a run is the sub-orchestration
+``agent_turn``, and waits as every turn does. Upstream's ``create_session`` and ``get_session`` ignore the id that they
+are given.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
 
-from agent_framework import AgentSession
-from agent_framework_durabletask import AgentSessionId, DurableAgentSession, DurableAIAgent
+from agent_framework import AgentResponse, AgentSession, Message
+from agent_framework_durabletask import (
+    AgentSessionId,
+    DurableAgentExecutor,
+    DurableAgentSession,
+    DurableAIAgent,
+    RunRequest,
+    ensure_response_format,
+)
+from azure.durable_functions import DurableOrchestrationContext
+from azure.durable_functions.models import TaskBase
+from azure.durable_functions.models.Task import CompoundTask, TaskState
 
+from durable_agent_host.agent.outcome import error_raised_again
+from durable_agent_host.codec.message import decode_response
+from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
+from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.turn import Caller
+from durable_agent_host.turn.wire import encode_turn_request
+
+
+class _TurnTask(CompoundTask):
+    """The task of a turn: completes with the turn's response, or fails with the reason why it has none."""
+
+    def __init__(self, turn: TaskBase, request: RunRequest) -> None:
+        self._request = request
+        cast("Any", super()).__init__([turn])
+        self.action_repr = turn.action_repr  # as upstream's task, it stands for the one within
+        self.id = turn.id
+
+    def try_set_value(self, child: TaskBase) -> None:
+        """Complete with the turn's end."""
+        if child.state is not TaskState.SUCCEEDED:
+            self.set_value(is_error=True, value=child.result)
+            return
+        try:
+            response = _response_of(cast("dict[str, Any]", child.result))
+            if self._request.response_format is not None:
+                ensure_response_format(self._request.response_format, self._request.correlation_id, response)
+        except Exception as error:  # noqa: BLE001 - the task fails with it
+            self.set_value(is_error=True, value=error)
+        else:
+            self.set_value(is_error=False, value=response)
+
+
+def _response_of(outcome: Mapping[str, Any]) -> AgentResponse[Any]:
+    if outcome["status"] != "completed":
+        raise error_raised_again(outcome.get("error") or {"message": f"the turn was {outcome['status']}"})
+    if entry := outcome.get("response_entry"):
+        return decode_response(entry)
+    return AgentResponse(messages=[Message("assistant", [outcome.get("text") or ""])])
+
+
+class _TurnExecutor(DurableAgentExecutor[Any]):
+    """Runs agents as turns; a run that is not waited for is signalled to the entity, as upstream does."""
+
+    def __init__(
+        self, context: DurableOrchestrationContext, upstream: DurableAgentExecutor[Any], caller: Caller
+    ) -> None:
+        self._context: Any = context
+        self._upstream = upstream
+        self._caller = caller
+
+    def generate_unique_id(self) -> str:
+        return self._upstream.generate_unique_id()
+
+    def get_run_request(self, message: str, *, options: dict[str, Any] | None = None) -> RunRequest:
+        return self._upstream.get_run_request(message, options=options)
+
+    def run_durable_agent(
+        self, agent_name: str, run_request: RunRequest, session: AgentSession | None = None
+    ) -> TaskBase:
+        if not run_request.wait_for_response:
+            return self._upstream.run_durable_agent(agent_name, run_request, session)
+        key = self._create_session_id(agent_name, session).key
+        request = replace(
+            read_run_request(agent_name, key, run_request.to_dict()),
+            created_at=self._context.current_utc_datetime.isoformat(),
+            principal=self._caller.principal,
+            traceparent=self._caller.traceparent,
+        )
+        turn = self._context.call_sub_orchestrator(TURN_ORCHESTRATION, encode_turn_request(request), request.turn_id)
+        return _TurnTask(turn, run_request)
 
 
 class OrchestrationAgent(DurableAIAgent[Any]):
-    """An agent for an orchestration: upstream's, whose sessions have the ids that they are given.
+    """Upstream's agent for an orchestration, whose runs are turns and whose sessions have the ids that they are given.
 
     Args:
+        context: of the orchestration.
         agent: as upstream's ``get_agent`` gives it.
+        caller: on whose behalf the turns run. A run that is not waited for is a signal of upstream's, and has none.
     """
 
-    def __init__(self, agent: DurableAIAgent[Any]) -> None:
-        super().__init__(agent._executor, agent.name)  # noqa: SLF001 - upstream's own subclasses have no other way
+    def __init__(self, context: DurableOrchestrationContext, agent: DurableAIAgent[Any], caller: Caller) -> None:
+        upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
+        super().__init__(_TurnExecutor(context, upstream, caller), agent.name)
 
     def create_session(self, *, session_id: str | None = None) -> DurableAgentSession:
-        """Begin a session, or go on in the one that has the id. Guarantee: replay-safe.
+        """Create a session, or continue the one that has the id. Guarantee: replay-safe.
 
         Args:
             session_id: as HTTP names it, or with the agent's name as ``@agent@id``; a new one when left out.
@@ -42,14 +128,14 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         return DurableAgentSession(durable_session_id=AgentSessionId(self.name, key), session_id=key)
 
     def get_session(self, service_session_id: Any, *, session_id: str | None = None) -> AgentSession:
-        """Give the session of an id, to go on in it. Guarantee: replay-safe.
+        """Return the session of an id, to continue it. Guarantee: replay-safe.
 
         Args:
             service_session_id: as `create_session` takes it.
             session_id: another name for it within the orchestration.
 
         Returns:
-            The session; that there is one under the id is not checked.
+            The session; whether it exists is not checked.
 
         Raises:
             RequestError: the id is no text, cannot be used, or is another agent's.
@@ -64,7 +150,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         )
 
     def _key_of(self, session_id: str) -> str:
-        """Take the key out of upstream's form ``@agent@key``."""
+        """Extract the key from upstream's form ``@agent@key``."""
         if session_id.startswith("@") and session_id.count("@") > 1:
             _, agent, session_id = session_id.split("@", 2)
             if agent.casefold() != self.name.casefold():

@@ -1,4 +1,4 @@
-"""The stored documents of sessions: list them, read one as it is, put one in the place of another, fork, delete.
+"""The stored documents of sessions: list, read, replace, verify, repair, fork, delete.
 
 What was verified: everything here runs on the embedded host. From the documentation of the Durable Functions HTTP API
 ("List entities", extension 2.x): the host answers ``GET entities/{name}`` with ``top``, pages of it with the header
@@ -15,13 +15,15 @@ from urllib.parse import quote
 import aiohttp
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
+from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
-from durable_agent_host.codec.turn import decode_turn_request
-from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
-from durable_agent_host.history.provider import TranscriptProvider
+from durable_agent_host.errors import RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.turns.forking import fork_session
-from durable_agent_host.turns.repair import Change, repair_document
+from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.model.session import Session
+from durable_agent_host.session.forking import fork_session
+from durable_agent_host.session.repair import Change, mend_document, repair_document
+from durable_agent_host.turn.requests import read_turn_request
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
@@ -77,7 +79,7 @@ class SessionDocuments:
                 headers = {_TOKEN: token}
 
     async def read(self, agent: str, session_id: str) -> Any:
-        """Read what a session's entity holds, whether it can be read or not.
+        """Read what a session's entity holds, readable or not.
 
         Args:
             agent: the agent's registered name.
@@ -90,9 +92,9 @@ class SessionDocuments:
         return state.entity_state if state.entity_exists else None
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
-        """Put a document in the place of another.
+        """Replace a session's document.
 
-        Guarantee: idempotent; the entity compares and writes in one step.
+        Guarantee: idempotent; the entity compares and writes atomically.
 
         Args:
             agent: the agent's registered name.
@@ -117,12 +119,13 @@ class SessionDocuments:
             pause = min(pause * 1.5, 0.5)
         raise TurnTimedOutError(f"session {session_id!r} was not written in {PUT_SECONDS:g} s: look again later")
 
-    async def verify(self, agent: str, session_id: str) -> tuple[Any, Any, list[Change]]:
-        """Look for what a model's service would not accept.
+    async def verify(self, agent: str, session_id: str, *, rules: RepairRules) -> tuple[Any, Any, list[Change]]:
+        """Find what a model's service would reject.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
+            rules: of the service that receives the conversation.
 
         Returns:
             What the entity holds (None for nothing), what it should hold, and the changes between the two.
@@ -131,14 +134,34 @@ class SessionDocuments:
             StateError: it cannot be read, and nobody here knows what would be right.
         """
         state = await self.read(agent, session_id)
-        return (None, None, []) if state is None else (state, *repair_document(state))
+        return (None, None, []) if state is None else (state, *repair_document(state, rules))
 
-    async def repair(self, agent: str, session_id: str, *, keep_as: str) -> list[Change]:
-        """Write what a session should hold, with the original kept as another session.
+    async def shown(self, agent: str, session_id: str) -> tuple[Session | None, list[Change]]:
+        """Read as much of a session as is readable.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
+
+        Returns:
+            The session (None when there is none), and what was left out of it because it has no shape.
+
+        Raises:
+            StateError: a newer or unknown program wrote it, or there is nothing in it that could be a conversation.
+        """
+        state = await self.read(agent, session_id)
+        if state in (None, {}):
+            return (None if state is None else decode_session(state)), []
+        document, changes = mend_document(state)
+        return decode_session(document), changes
+
+    async def repair(self, agent: str, session_id: str, *, rules: RepairRules, keep_as: str) -> list[Change]:
+        """Repair a session, and keep the original as another session.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            rules: of the service that receives the conversation.
             keep_as: the id of the session that keeps the original.
 
         Returns:
@@ -148,7 +171,7 @@ class SessionDocuments:
             StateError: it cannot be repaired.
             TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
         """
-        state, document, changes = await self.verify(agent, session_id)
+        state, document, changes = await self.verify(agent, session_id, rules=rules)
         if not changes:
             return []
         refuse_busy(state)
@@ -211,18 +234,27 @@ class SessionDocuments:
         return turns
 
     async def _purge(self, agent: str, session_id: str, turn_id: str) -> None:
-        """Delete a turn's orchestration, if it is this session's: copies of a conversation have others' turns."""
+        """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""
         status = await self._client.get_status(turn_id, show_input=True)
         given: Any = status.input_ if status else None
         if given is None:
             return
-        request = decode_turn_request(json.loads(given) if isinstance(given, str) else given)
+        try:
+            request = read_turn_request(
+                json.loads(given) if isinstance(given, str) else given, instance_id=turn_id, created_at=""
+            )
+        except (ValueError, RecursionError, RequestError):
+            return  # it is nobody's turn
         if (request.agent.casefold(), request.session_id) == (agent.casefold(), session_id):
-            await self._client.purge_instance_history(turn_id)
+            try:
+                await self._client.purge_instance_history(turn_id)
+            except Exception:  # noqa: BLE001 - the SDK has no type for an instance that has not quite ended
+                await self._client.terminate(turn_id, "its session was deleted")
+                await self._client.purge_instance_history(turn_id)
 
 
 def turns_of(state: Any) -> list[str]:
-    """List the turns that a session knows, by its receipts and its entries.
+    """List the turns that a session knows: from its entries and receipts, and the rejected ones.
 
     Guarantee: pure.
 
@@ -237,11 +269,12 @@ def turns_of(state: Any) -> list[str]:
     except StateError:
         return []
     entries = (entry.get("correlationId") for entry in session.entries)
-    return [*dict.fromkeys(str(turn) for turn in (*entries, *(one.turn_id for one in session.receipts)) if turn)]
+    others = (*(one.turn_id for one in session.receipts), *session.refused)
+    return [*dict.fromkeys(str(turn) for turn in (*entries, *others) if turn)]
 
 
 def refuse_busy(state: Any) -> None:
-    """Refuse to write over a session in which a turn runs or waits.
+    """Refuse to overwrite a session in which a turn runs or waits.
 
     Guarantee: pure.
 

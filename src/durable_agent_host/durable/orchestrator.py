@@ -1,4 +1,4 @@
-"""The orchestration ``agent_turn``: carries out the steps of `durable_agent_host.turns.plan`.
+"""The orchestration ``agent_turn``: carries out the steps of `durable_agent_host.turn.plan`.
 
 Events that it takes, by name: ``granted`` (the session is free), ``cancel``, and ``approval`` with the payload
 ``{call_id, approved, reason?, arguments?}`` or a list of such objects, which any orchestration or client of the task
@@ -11,11 +11,9 @@ from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
-from durable_agent_host.codec.turn import decode_turn_request
-from durable_agent_host.codec.waiting import encode_waiting
-from durable_agent_host.durable.wakeups import Wakeups
+from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.turns.plan import (
+from durable_agent_host.turn.plan import (
     AskSession,
     CancelTurn,
     CheckTurn,
@@ -31,6 +29,8 @@ from durable_agent_host.turns.plan import (
     activity_input,
     plan_turn,
 )
+from durable_agent_host.turn.requests import read_turn_request
+from durable_agent_host.turn.waiting import encode_waiting
 
 TURN_ORCHESTRATION: Final = "agent_turn"
 RUN_ACTIVITY: Final = "run_agent_turn"
@@ -50,14 +50,20 @@ def run_turn_orchestration(
     Guarantee: replay-safe; the hints are in-process and may be given more than once.
 
     Args:
-        context: the SDK's.
+        context: the SDK's; its input is read by `read_turn_request`.
         wakeups: told just before the outcome, or a wait for a person, is committed.
         times: how long the turn waits for what.
 
     Returns:
         The outcome as JSON: the orchestration's output.
+
+    Raises:
+        RequestError: the input is no request; the orchestration fails with the reason.
     """
-    wire: Any = context.get_input()
+    try:
+        wire: Any = context.get_input()
+    except (TypeError, ValueError):  # the SDK reads texts and lists a second time
+        wire = None
     turn = _TurnSteps(context, wire)
     plan = plan_turn(turn.request, times)
     step = next(plan)
@@ -85,7 +91,9 @@ class _TurnSteps:
     """
 
     def __init__(self, context: DurableOrchestrationContext, wire: Any) -> None:
-        self.request = decode_turn_request(wire)
+        self.request = read_turn_request(
+            wire, instance_id=context.instance_id, created_at=context.current_utc_datetime.isoformat()
+        )
         self._context: Any = context
         self._entity = EntityId(entity_name(self.request.agent), self.request.session_id)
         self._events: dict[str, Any] = {}

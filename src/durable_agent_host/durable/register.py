@@ -1,22 +1,24 @@
-"""Binding our functions to a Functions app: the triggers, their names and their durable clients."""
+"""Binds the package's functions to a Functions app: triggers, names and durable clients."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+import json
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import azure.durable_functions as df
 import azure.functions as func
 
-from durable_agent_host.durable import activity, orchestrator, tend
-from durable_agent_host.durable.client import TurnClient
+from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.durable import activity, orchestrator, session_turns
 from durable_agent_host.durable.entity import DurableAgentEntity
-from durable_agent_host.durable.run import AgentRunner
-from durable_agent_host.durable.signals import entity_handle
-from durable_agent_host.durable.tend import TurnStopper
-from durable_agent_host.durable.wakeups import Wakeups
+from durable_agent_host.durable.entity_calls import entity_handle
+from durable_agent_host.durable.session_turns import TurnStopper
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.turns.plan import PlanTimes
+from durable_agent_host.turn.plan import PlanTimes
 
 HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
+TurnsOf = Callable[[df.DurableOrchestrationClient], TurnClient]
 
 
 def register_turn_functions(
@@ -53,7 +55,7 @@ def register_turn_functions(
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        return await tend.tend_agent_turn(turn, client, stopper)  # pyright: ignore[reportUnknownArgumentType]
+        return await session_turns.tend_agent_turn(turn, client, stopper)  # pyright: ignore[reportUnknownArgumentType]
 
     _ = (agent_turn, run_agent_turn, tend_agent_turn)
 
@@ -76,6 +78,45 @@ def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity) 
     bound._function._func = entity_handle(handle)  # noqa: SLF001 - as the SDK's own decorators replace it
 
 
+def register_agent_tool(
+    app: df.DFApp,
+    function_name: str,
+    *,
+    tool_name: str,
+    description: str,
+    properties: Sequence[Mapping[str, Any]],
+    answer: Callable[[str, TurnClient], Awaitable[str]],
+    turns_of: TurnsOf,
+) -> None:
+    """Bind an agent as an MCP tool.
+
+    Args:
+        app: the Functions app.
+        function_name: of the function.
+        tool_name: by which clients call it.
+        description: for the clients' models.
+        properties: the tool's arguments, as the trigger takes them.
+        answer: answers a call, in the trigger's form of a result.
+        turns_of: gives the turn client of a call.
+    """
+    bind: Any = app
+
+    @bind.function_name(function_name)
+    @bind.mcp_tool_trigger(
+        arg_name="context",
+        tool_name=tool_name,
+        description=description,
+        tool_properties=json.dumps(properties),
+        data_type=func.DataType.UNDEFINED,
+        useResultSchema=True,
+    )
+    @bind.durable_client_input(client_name="client")
+    async def answer_call(context: str, client: df.DurableOrchestrationClient) -> str:
+        return await answer(context, turns_of(client))
+
+    _ = answer_call
+
+
 def register_route(
     app: df.DFApp,
     *,
@@ -84,8 +125,7 @@ def register_route(
     method: str,
     auth: func.AuthLevel,
     handler: HttpHandler,
-    wakeups: Wakeups,
-    stopper: TurnStopper,
+    turns_of: TurnsOf,
 ) -> None:
     """Bind one HTTP route.
 
@@ -96,8 +136,7 @@ def register_route(
         method: HTTP method.
         auth: who may call it.
         handler: answers the request, with turns and sessions at hand.
-        wakeups: for the waiters among the handlers.
-        stopper: for those that cancel.
+        turns_of: gives the turn client of a request.
     """
     bind: Any = app
 
@@ -105,6 +144,6 @@ def register_route(
     @bind.route(route=template, methods=[method], auth_level=auth)
     @bind.durable_client_input(client_name="client")
     async def answer(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> Any:
-        return await handler(req, TurnClient(client, wakeups, stopper))
+        return await handler(req, turns_of(client))
 
     _ = answer

@@ -1,20 +1,25 @@
 """Requests to values. Pure."""
 
-import hashlib
+import base64
+import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.answer import check_response_format
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.sse import accepts_events, parse_resume
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Policy
+from durable_agent_host.turn.answer_schema import check_response_format
+from durable_agent_host.turn.requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "n", "off"})
 _MAX_KEY_CHARACTERS: Final = 255
+_APPROVAL_FIELDS: Final = frozenset({"call_id", "approved", "reason", "arguments"})
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         wants_events=accepts_events(lowered.get("accept", "")),
         last_event_id=_last_event_id(lowered, key),
         idempotency_key=key,
-        request_hash=hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(),
+        request_hash=hash_of(asked),
     )
 
 
@@ -103,11 +108,26 @@ def _text(body: bytes) -> str:
         raise RequestError("the body is not UTF-8 text: send it as UTF-8") from None
 
 
-def _json_object(body: bytes) -> dict[str, Any]:
+def parse_json(body: bytes) -> Any:
+    """Read the JSON of a body.
+
+    Guarantee: pure.
+
+    Raises:
+        RequestError: it is none, or nothing that can be read; says which.
+    """
     try:
-        value = json.loads(_text(body))
-    except (ValueError, RecursionError) as error:
+        return json.loads(_text(body))
+    except json.JSONDecodeError as error:
         raise RequestError(f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise RequestError("the body is JSON that is nested too deeply") from None
+    except ValueError:
+        raise RequestError("the body has a number with more digits than can be read") from None
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    value = parse_json(body)
     if not isinstance(value, dict):
         raise RequestError('the body is JSON, but not an object: send {"message": "…"}')
     return cast("dict[str, Any]", value)
@@ -133,6 +153,8 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
             value = source.get(name)
             if value is None or (isinstance(value, str) and not value.strip()):
                 continue
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                value = str(value)
             if not isinstance(value, str):
                 raise RequestError(f"'{name}' is {_json_name(value)}: it has to be a text")
             given[f"{name} in the {place}"] = value
@@ -172,8 +194,8 @@ def _policy(fields: Mapping[str, Any]) -> Policy:
 def _flag(value: Any, name: str, *, default: bool) -> bool:
     if value is None:
         return default
-    if isinstance(value, bool):
-        return value
+    if isinstance(value, bool) or value in (0, 1):
+        return bool(value)
     if isinstance(value, str) and (lowered := value.strip().lower()) in _TRUE | _FALSE:
         return lowered in _TRUE
     raise RequestError(f"'{name}' is {value!r}: use true or false")
@@ -206,3 +228,129 @@ def _json_name(value: Any) -> str:
         return "null"
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number"}
     return names.get(cast("type[Any]", type(value)), "a number")
+
+
+def parse_fork(body: bytes) -> tuple[str | None, str | None]:
+    """Read the body of ``fork``.
+
+    Guarantee: pure.
+
+    Args:
+        body: empty, or a JSON object with ``at_turn``, ``session_id`` or both.
+
+    Returns:
+        The id of the new session and the last turn to copy, None where nothing was said.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    given: Any = parse_json(body) if body.strip() else {}
+    if not isinstance(given, dict):
+        raise RequestError("the body is JSON, but not an object: send one with at_turn, session_id or neither")
+    fields = cast("dict[str, Any]", given)
+    for name in fields:
+        if name not in {"session_id", "at_turn"}:
+            raise RequestError(f"{name!r} is no field of a fork: send an object with at_turn, session_id or neither")
+    for name, value in fields.items():
+        if value is not None and not (isinstance(value, str) and value):
+            raise RequestError(f"{name!r} is {value!r}: give a text, or leave it out")
+    new_id: str | None = fields.get("session_id")
+    return check_session_id(new_id) if new_id else None, fields.get("at_turn")
+
+
+def parse_answers(body: bytes) -> dict[str, dict[str, Any]]:
+    """Read the body of an approval.
+
+    Guarantee: pure.
+
+    Args:
+        body: JSON: ``{call_id, approved, reason?, arguments?}``, or a list of such objects.
+
+    Returns:
+        Answers by call id, each with ``approved``, ``reason``, ``arguments``.
+
+    Raises:
+        RequestError: it is something else, or answers a call twice; the message says what is expected.
+    """
+    value = parse_json(body)
+    given = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not given:
+        raise RequestError('the body is an empty list: send {"call_id": "…", "approved": true}')
+    answers: dict[str, dict[str, Any]] = {}
+    for one in given:
+        call_id, answer = _parse_answer(one)
+        if call_id in answers:
+            raise RequestError(f"call {call_id} is answered twice in one request: answer it once")
+        answers[call_id] = answer
+    return answers
+
+
+def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(value, dict):
+        raise RequestError('an approval is an object: send {"call_id": "…", "approved": true}')
+    fields = cast("dict[str, Any]", value)
+    if unknown := sorted(fields.keys() - _APPROVAL_FIELDS):
+        raise RequestError(
+            f"an approval has no {', '.join(map(repr, unknown))}: it has {', '.join(sorted(_APPROVAL_FIELDS))}"
+        )
+    call_id, approved = fields.get("call_id"), fields.get("approved")
+    reason, arguments = fields.get("reason"), fields.get("arguments")
+    if not isinstance(call_id, str) or not call_id:
+        raise RequestError("an approval needs 'call_id': the text that the pending approval has")
+    if not isinstance(approved, bool):
+        raise RequestError("an approval needs 'approved': true or false")
+    if reason is not None and not isinstance(reason, str):
+        raise RequestError("'reason' has to be a text")
+    if arguments is not None and (not isinstance(arguments, dict) or not approved):
+        raise RequestError("'arguments' has to be an object, and comes with 'approved': true")
+    return call_id, {"approved": approved, "reason": reason, "arguments": arguments}
+
+
+def parse_limit(text: str | None) -> int:
+    """Read the query parameter ``limit``. Guarantee: pure.
+
+    Raises:
+        RequestError: it is no number from 1 to 1000.
+    """
+    if text is None:
+        return DEFAULT_LIMIT
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
+        raise RequestError(f"'limit' is {text!r}: use a number from 1 to {MAX_LIMIT}")
+    return int(text)
+
+
+def parse_cursor(text: str | None) -> tuple[str, str] | None:
+    """Read the query parameter ``cursor``: where the page before ended. Guarantee: pure.
+
+    Raises:
+        RequestError: it is none that a list gave out.
+    """
+    if not text:
+        return None
+    try:
+        used, key = json.loads(base64.urlsafe_b64decode(text.encode()))
+        return str(used), str(key)
+    except (ValueError, TypeError, binascii.Error):
+        raise RequestError("'cursor' is none that this route gave out: leave it out to begin at the newest") from None
+
+
+def page_of(
+    listed: Sequence[tuple[str, str]], *, limit: int, cursor: tuple[str, str] | None
+) -> tuple[Sequence[tuple[str, str]], str | None]:
+    """Cut a page out of a list.
+
+    Guarantee: pure.
+
+    Args:
+        listed: last use and id, newest first.
+        limit: length of a page.
+        cursor: the last of the page before, or None for the first page.
+
+    Returns:
+        The page, and the cursor for the next one, or None when this is the last.
+    """
+    rest = [one for one in listed if cursor is None or tuple(one) < cursor]
+    page = rest[:limit]
+    if len(rest) <= limit:
+        return page, None
+    return page, base64.urlsafe_b64encode(json.dumps(list(page[-1])).encode()).decode()

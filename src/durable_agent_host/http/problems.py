@@ -11,8 +11,10 @@ from durable_agent_host import errors
 
 _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.NotFoundError, HTTPStatus.NOT_FOUND),
+    (errors.ForbiddenError, HTTPStatus.FORBIDDEN),
     (errors.RequestTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (errors.IdempotencyKeyReusedError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (errors.HistoryElsewhereError, HTTPStatus.NOT_IMPLEMENTED),
     (errors.RequestError, HTTPStatus.BAD_REQUEST),
     (errors.StateError, HTTPStatus.CONFLICT),
     (errors.LogError, HTTPStatus.SERVICE_UNAVAILABLE),
@@ -23,6 +25,8 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
 
 _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "RequestError": HTTPStatus.BAD_REQUEST,
+    "LogUnavailableError": HTTPStatus.SERVICE_UNAVAILABLE,
+    "LogError": HTTPStatus.SERVICE_UNAVAILABLE,
     "TurnRejectedError": HTTPStatus.CONFLICT,
     "TurnCancelledError": HTTPStatus.CONFLICT,
     "IdempotencyKeyReusedError": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -33,6 +37,7 @@ _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
 }
 
 QUEUE_FULL_RETRY_SECONDS: Final = 5
+LOG_RETRY_SECONDS: Final = 5
 
 
 def problem(
@@ -74,6 +79,8 @@ def problem_of_error(
     Returns:
         The answer.
     """
+    if isinstance(error, errors.LogUnavailableError):
+        headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return problem(status, str(error), headers=headers, **members)
@@ -98,12 +105,14 @@ def problem_of_outcome(
         members: further members of the problem.
 
     Returns:
-        400, 409, 410, 422, 429 with ``Retry-After``, or 502.
+        400, 409, 410, 422, 429 with ``Retry-After``, 502, or 503, with ``Retry-After`` when the turn has not begun.
     """
     status = _status_of_outcome(failure)
     retry_after = failure.get("retry_after_seconds")
     if status is HTTPStatus.TOO_MANY_REQUESTS:
         retry_after = QUEUE_FULL_RETRY_SECONDS
+    if failure.get("type") == "LogUnavailableError":
+        retry_after = LOG_RETRY_SECONDS
     more = {"Retry-After": f"{retry_after:g}"} if retry_after else {}
     return problem(status, str(failure.get("message")), headers={**(headers or {}), **more}, **members)
 

@@ -1,8 +1,17 @@
-"""The routes, as a table. The host puts its prefix (``/api``) in front."""
+"""The routes as a table: name, method, path, what the gate is asked, and who answers. The host adds its prefix."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from durable_agent_host.http import handlers, interventions, sessions, turns
+import azure.functions as func
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.http import agents, approvals, sessions, turns
+from durable_agent_host.http.calls import Answer, Call, Handler, Host, serve, session_on_path
+from durable_agent_host.http.gate import Action, SessionName
+
+_DOCUMENT_REQUESTS: Final = 16
+"""How many requests of the largest size a document may have: 64 MiB by default."""
 
 
 class Route(NamedTuple):
@@ -12,44 +21,61 @@ class Route(NamedTuple):
         name: of the function that serves it.
         method: HTTP method.
         template: after the prefix.
-        handler: what it does.
+        action: what the gate is asked.
+        handler: answers what the gate lets in.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
-        is_bounded: a body over ``max_request_bytes`` is not read to its end.
+        takes_document: the body is a stored document, which may be larger than a request to an agent.
+        session_of: names for the gate what a request is about; by default what its path names.
     """
 
     name: str
     method: str
     template: str
-    handler: handlers.Handler
+    action: Action
+    handler: Handler
     is_health: bool = False
-    is_bounded: bool = False
+    takes_document: bool = False
+    session_of: Callable[[Host, Call], SessionName | None] = session_on_path
 
+    def max_body_bytes(self, max_request_bytes: int) -> int:
+        """Return the largest body that is read, of which 0 reads none; a larger one is answered with 413.
+
+        Args:
+            max_request_bytes: of requests to agents.
+        """
+        if self.method in {"GET", "DELETE"}:
+            return 0
+        return _DOCUMENT_REQUESTS * max_request_bytes if self.takes_document else max_request_bytes
+
+    async def serve(self, host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
+        """Answer a request; see `durable_agent_host.http.calls.serve`."""
+        return await serve(self.action, self.handler, host, req, client, session_of=self.session_of)
+
+
+_SESSION: Final = "agents/{agent}/sessions/{session}"
+_TURN: Final = _SESSION + "/turns/{turn}"
 
 ROUTES: Final = (
-    Route("http-run", "POST", "agents/{agent}/run", turns.run, is_bounded=True),
-    Route("http-agents", "GET", "agents", handlers.list_agents),
-    Route("http-session", "GET", "agents/{agent}/sessions/{session}", handlers.read_session),
-    Route("http-sessions", "GET", "agents/{agent}/sessions", sessions.list_sessions),
-    Route("http-export", "GET", "agents/{agent}/sessions/{session}/export", sessions.export_session),
-    Route("http-import", "POST", "agents/{agent}/sessions/{session}/import", sessions.import_session),
-    Route("http-verify", "GET", "agents/{agent}/sessions/{session}/verify", sessions.verify_session),
-    Route("http-repair", "POST", "agents/{agent}/sessions/{session}/repair", sessions.repair_session),
-    Route("http-fork", "POST", "agents/{agent}/sessions/{session}/fork", sessions.fork_session),
-    Route("http-delete", "DELETE", "agents/{agent}/sessions/{session}", sessions.delete_session),
-    Route("http-turn", "GET", "agents/{agent}/sessions/{session}/turns/{turn}", turns.read_turn),
-    Route("http-events", "GET", "agents/{agent}/sessions/{session}/turns/{turn}/events", turns.read_events),
+    Route("http-run", "POST", "agents/{agent}/run", "turn.run", turns.run, session_of=turns.session_of_run),
+    Route("http-agents", "GET", "agents", "agents.list", agents.list_agents),
+    Route("http-session", "GET", _SESSION, "session.read", sessions.read_session),
+    Route("http-sessions", "GET", "agents/{agent}/sessions", "sessions.list", sessions.list_sessions),
+    Route("http-export", "GET", _SESSION + "/export", "session.export", sessions.export_session),
     Route(
-        "http-cancel",
+        "http-import",
         "POST",
-        "agents/{agent}/sessions/{session}/turns/{turn}/cancel",
-        interventions.cancel_turn,
+        _SESSION + "/import",
+        "session.import",
+        sessions.import_session,
+        takes_document=True,
     ),
-    Route(
-        "http-approvals",
-        "POST",
-        "agents/{agent}/sessions/{session}/turns/{turn}/approvals",
-        interventions.answer_approvals,
-        is_bounded=True,
-    ),
-    Route("http-health", "GET", "health", handlers.health, is_health=True),
+    Route("http-verify", "GET", _SESSION + "/verify", "session.verify", sessions.verify_session),
+    Route("http-repair", "POST", _SESSION + "/repair", "session.repair", sessions.repair_session),
+    Route("http-fork", "POST", _SESSION + "/fork", "session.fork", sessions.fork_session),
+    Route("http-delete", "DELETE", _SESSION, "session.delete", sessions.delete_session),
+    Route("http-turn", "GET", _TURN, "turn.read", turns.read_turn),
+    Route("http-events", "GET", _TURN + "/events", "turn.follow", turns.read_events),
+    Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turns.cancel_turn),
+    Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approvals.answer_approvals),
+    Route("http-health", "GET", "health", "health.read", agents.health, is_health=True),
 )

@@ -1,52 +1,59 @@
-"""Routes of turns: run one, read one, follow one."""
+"""Routes of turns: run one, read one, follow one, cancel one."""
 
 import uuid
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import cast
+from typing import Final
 
 import azure.functions as func
 
-from durable_agent_host.durable.client import TurnClient
+from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, TurnTimedOutError
-from durable_agent_host.http.events import EventStream, early_outcome, follow_turn
-from durable_agent_host.http.handlers import Answer, Host, answered, base_url, json_answer, path_part
-from durable_agent_host.http.parse import RunCall, parse_run
-from durable_agent_host.http.problems import problem_of_error, problem_of_outcome
-from durable_agent_host.http.sse import parse_resume
-from durable_agent_host.http.views import (
+from durable_agent_host.http.answers import (
     accepted_view,
     answer_view,
+    json_answer,
     turn_headers,
     turn_identity,
     turn_urls,
     turn_view,
     waiting_view,
 )
-from durable_agent_host.model.ids import check_session_id, derived_id
-from durable_agent_host.model.turn import Turn, TurnRequest
+from durable_agent_host.http.calls import Answer, Call, Host, named_session
+from durable_agent_host.http.gate import SessionName
+from durable_agent_host.http.parse import RunCall
+from durable_agent_host.http.problems import problem, problem_of_error, problem_of_outcome
+from durable_agent_host.http.sse import parse_resume
+from durable_agent_host.http.stream import EventStream, early_outcome, follow_turn
+from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.turn import Caller, Turn, TurnRequest
+from durable_agent_host.turn.requests import request_of_client, session_asked_for
+
+ADMISSION_SECONDS: Final = 2.0
+"""How long a 202 waits to know that the turn is let in; after that the turn's status says it."""
 
 
-@answered
-async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
+def session_of_run(host: Host, call: Call) -> SessionName:
+    """Name for the gate the session in which a call of ``run`` runs, as far as it names one."""
+    agent, asked = host.agent(call.path_part("agent")), call.run
+    return SessionName(agent, session_asked_for(agent, asked.session_id, asked.idempotency_key))
+
+
+async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
-    agent = host.agent(path_part(req, "agent"))
-    call = parse_run(
-        req.get_body(),
-        cast("Mapping[str, str]", req.headers),
-        cast("Mapping[str, str]", req.params),
-        max_bytes=host.settings.max_request_bytes,
-    )
-    request = _turn_request(agent, call)
+    asked = call.run
+    request = _turn_request(host.agent(call.path_part("agent")), asked, call.caller)
     headers = turn_headers(request)
-    key = call.idempotency_key
+    key = asked.idempotency_key
     ended = await (client.start_once(request, key) if key else client.start(request))
-    urls = turn_urls(base_url(req), request)
-    if not call.wait:
+    urls = turn_urls(call.base_url, request)
+    if not asked.wait:
+        known = ended.outcome if ended else await client.admission(request, seconds=ADMISSION_SECONDS)
+        if known is not None and known.status == "rejected" and known.error is not None:
+            return problem_of_outcome(known.error, headers=headers, **turn_identity(request), **urls)
         return json_answer(HTTPStatus.ACCEPTED, accepted_view(request) | urls, headers | {"Location": urls["turn_url"]})
-    if call.wants_events:
-        return await _streamed_run(host, client, request, call, ended)
+    if asked.wants_events:
+        return await _streamed_run(host, client, request, asked, ended)
     try:
         turn = ended or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
     except TurnTimedOutError as error:
@@ -56,37 +63,65 @@ async def run(host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
     if (outcome := turn.outcome) is None:
         return json_answer(HTTPStatus.ACCEPTED, waiting_view(turn) | urls, headers | {"Location": urls["turn_url"]})
     if outcome.error is not None:
-        return problem_of_outcome(
-            outcome.error, headers=headers, **turn_identity(request), turn_status=outcome.status, **urls
-        )
-    if not call.wants_json:
+        said = {"response": outcome.text} if outcome.status == "cancelled" else {}
+        names = turn_identity(request) | {"turn_status": outcome.status} | urls | said
+        return problem_of_outcome(outcome.error, headers=headers, **names)
+    if not asked.wants_json:
         said = outcome.text.encode(errors="replace")  # a model can cut a text within a character
         return func.HttpResponse(said, status_code=200, mimetype="text/plain", headers=headers)
     return json_answer(HTTPStatus.OK, answer_view(request, outcome), headers)
 
 
-@answered
-async def read_turn(host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
+async def read_turn(host: Host, call: Call, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
-    turn = await named_turn(host, req, client)
+    turn = await named_turn(host, call, client)
     return json_answer(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
 
 
-@answered
-async def read_events(host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
+async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: what a turn has told and will tell."""
-    headers = cast("Mapping[str, str]", req.headers)
-    last = parse_resume(headers.get("last-event-id"), cast("Mapping[str, str]", req.params).get("after"))
-    turn = await named_turn(host, req, client)
+    last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
+    turn = await named_turn(host, call, client)
+    await client.check_log()
     return _stream(host, client, turn.request, last, has_ended=turn.outcome is not None)
 
 
-async def named_turn(host: Host, req: func.HttpRequest, client: TurnClient) -> Turn:
+async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``POST …/turns/{turn}/cancel``: 202 it is being cancelled, 200 it was cancelled, 409 it ended otherwise."""
+    turn = await named_turn(host, call, client)
+    urls = turn_urls(call.base_url, turn.request)
+    headers = turn_headers(turn.request) | {"Location": urls["turn_url"]}
+    if turn.outcome is None:
+        await client.cancel(turn)
+        return json_answer(HTTPStatus.ACCEPTED, turn_identity(turn.request) | {"status": "cancelling"} | urls, headers)
+    if turn.outcome.status == "cancelled":
+        return json_answer(HTTPStatus.OK, turn_view(turn) | urls, headers)
+    return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
+
+
+def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
+    """Answer 409 with a turn's status. Guarantee: pure.
+
+    Args:
+        turn: as it was read.
+        detail: why it cannot be done.
+    """
+    status = turn.outcome.status if turn.outcome else "running"
+    return problem(
+        HTTPStatus.CONFLICT,
+        detail,
+        headers=turn_headers(turn.request),
+        turn_status=status,
+        **turn_identity(turn.request),
+    )
+
+
+async def named_turn(host: Host, call: Call, client: TurnClient) -> Turn:
     """Read the turn that a request names by its path.
 
     Args:
         host: knows the agents.
-        req: to a route below ``…/turns/{turn}``.
+        call: to a route below ``…/turns/{turn}``.
         client: reads the turn.
 
     Returns:
@@ -95,8 +130,8 @@ async def named_turn(host: Host, req: func.HttpRequest, client: TurnClient) -> T
     Raises:
         NotFoundError: there is no such agent, or the session has no such turn.
     """
-    agent, session_id = host.agent(path_part(req, "agent")), check_session_id(path_part(req, "session"))
-    turn_id = check_session_id(path_part(req, "turn"))
+    agent, session_id = named_session(host, call)
+    turn_id = check_session_id(call.path_part("turn"))
     turn = await client.find(agent, session_id, turn_id)
     if turn is None:
         raise NotFoundError(f"session {session_id!r} of agent {agent!r} has no turn {turn_id!r}")
@@ -104,7 +139,7 @@ async def named_turn(host: Host, req: func.HttpRequest, client: TurnClient) -> T
 
 
 async def _streamed_run(
-    host: Host, client: TurnClient, request: TurnRequest, call: RunCall, ended: Turn | None
+    host: Host, client: TurnClient, request: TurnRequest, asked: RunCall, ended: Turn | None
 ) -> Answer:
     """Stream a turn that was asked for; what is refused before it runs has its status, and no stream."""
     if ended is None:
@@ -113,7 +148,7 @@ async def _streamed_run(
         outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
-    return _stream(host, client, request, call.last_event_id, has_ended=ended is not None)
+    return _stream(host, client, request, asked.last_event_id, has_ended=ended is not None)
 
 
 def _stream(
@@ -126,19 +161,17 @@ def _stream(
     return EventStream(events, turn_headers(request))
 
 
-def _turn_request(agent: str, call: RunCall) -> TurnRequest:
-    session_id, turn_id = call.session_id, uuid.uuid4().hex
-    if call.idempotency_key is not None:
-        session_id = session_id or derived_id("session", agent, call.idempotency_key)
-        turn_id = derived_id("turn", agent, session_id, call.idempotency_key)
-    return TurnRequest(
-        agent=agent,
-        session_id=session_id or uuid.uuid4().hex,
-        turn_id=turn_id,
-        message=call.message,
-        response_format=call.response_format,
-        enable_tool_calls=call.enable_tool_calls,
-        policy=call.policy,
+def _turn_request(agent: str, asked: RunCall, caller: Caller) -> TurnRequest:
+    return request_of_client(
+        agent,
+        asked.message,
+        caller=caller,
+        session_id=asked.session_id,
+        key=asked.idempotency_key,
+        new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
-        request_hash=call.request_hash,
+        request_hash=asked.request_hash,
+        response_format=asked.response_format,
+        enable_tool_calls=asked.enable_tool_calls,
+        policy=asked.policy,
     )

@@ -13,6 +13,9 @@ with this content, and the fields of the item that its contents do not have."""
 PART_OF: Final = "durable_agent_host.part_of"
 """Key in a content's ``additional_properties``: it belongs to the item that began before it; the value is its id."""
 
+SERVICE_TIER: Final = "durable_agent_host.service_tier"
+"""Key in a response's ``additional_properties``: the tier at which the provider has served it, in its own word."""
+
 LOST_RESULT: Final = "The result of this call is not known: the turn ended before it was stored."
 """What the model is told of a call that was never answered."""
 

@@ -2,9 +2,28 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any, Final, cast, overload
 
 from durable_agent_host.model.turn import TurnStats, TurnStatus
+
+WORKFLOW_STATE: Final = "durable_agent_host.workflow"
+"""Key in the state of the framework's session: what the workflow of an agent keeps between the session's turns."""
+
+
+def without_workflow_state(agent_session: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Leave out what a workflow keeps, so that its next run goes on from the transcript. Guarantee: pure.
+
+    Args:
+        agent_session: the framework's session as it serializes itself, or None.
+
+    Returns:
+        The same, or a copy when something was left out.
+    """
+    state: Any = agent_session.get("state") if agent_session is not None else None
+    if agent_session is None or not isinstance(state, Mapping) or WORKFLOW_STATE not in state:
+        return agent_session
+    kept = {name: value for name, value in cast("Mapping[str, Any]", state).items() if name != WORKFLOW_STATE}
+    return {**agent_session, "state": kept}
 
 
 @dataclass(frozen=True)
@@ -120,6 +139,8 @@ class Session:
         interrupting: the first of the queue, when it has interrupted the running turn, or None.
         requests: what those turns of the queue ask for that came as a signal and have no orchestration yet, by id.
         receipts: ended turns, oldest first, a bounded window.
+        refused: turns that were not let in, oldest first, a bounded window: their records go with the session.
+        app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
         document: that document, for the fields that this program does not know.
     """
@@ -131,6 +152,8 @@ class Session:
     interrupting: str | None = None
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     receipts: Sequence[Receipt] = ()
+    refused: tuple[str, ...] = ()
+    app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

@@ -9,8 +9,21 @@ TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"
 
 
 @dataclass(frozen=True)
+class Caller:
+    """On whose behalf something is done, and in which trace.
+
+    Attributes:
+        principal: who asks, or None when nobody has been identified.
+        traceparent: the caller's trace, a valid W3C header value, or None.
+    """
+
+    principal: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True)
 class TurnRequest:
-    """What a client asked for.
+    """What a turn was asked to do.
 
     Attributes:
         agent: the agent's registered name.
@@ -18,13 +31,15 @@ class TurnRequest:
         turn_id: also the id of the orchestration, and the correlation id in the stored entries.
         message: the user's text.
         role: who speaks.
-        response_format: a JSON schema that the answer has to fit, or None for free text.
+        response_format: a JSON schema that the answer must match, or None for free text.
         enable_tool_calls: False offers the model no tools and runs none.
         policy: what happens when another turn of the session is running.
-        created_at: when the request came, UTC, ISO-8601.
-        request_hash: SHA-256 of what was asked; a retry under the same key has the same.
-        options: further options for the agent, as orchestrations written against upstream send them.
+        created_at: when the request arrived, UTC, ISO-8601.
+        request_hash: SHA-256 of what was asked; equal for a retry with the same key.
+        options: further options for the agent, as orchestrations written for upstream send them.
         orchestration_id: the orchestration that asked, or None for a client.
+        principal: on whose behalf the turn runs, or None when nobody has been identified.
+        traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
     """
 
     agent: str
@@ -39,11 +54,13 @@ class TurnRequest:
     request_hash: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     orchestration_id: str | None = None
+    principal: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True)
 class TurnStats:
-    """What a turn weighed.
+    """How much a turn streamed and stored.
 
     Attributes:
         chunks_streamed: updates that came from the model and the tools.
@@ -81,6 +98,7 @@ class TurnOutcome:
         request_hash: of the request, for the receipt.
         ended_at: UTC, ISO-8601.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
+        served: by what the last model call was served, as far as the provider says: ``model``, ``service_tier``.
     """
 
     turn_id: str
@@ -95,6 +113,7 @@ class TurnOutcome:
     request_hash: str = ""
     ended_at: str = ""
     pending: tuple[Mapping[str, Any], ...] = ()
+    served: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

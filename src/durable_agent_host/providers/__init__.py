@@ -1,1 +1,1 @@
-"""What only one model provider's clients know: their live items and their errors."""
+"""Model providers behind the port `agent.provider`: one folder each, and `neutral` for every other client."""

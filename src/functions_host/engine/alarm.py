@@ -1,4 +1,4 @@
-"""Durable timers in memory: a heap of due times and one timer handle for the next of them."""
+"""Durable timers in memory: a heap of due times and one timer handle for the earliest."""
 
 import asyncio
 import heapq
@@ -8,7 +8,7 @@ _LONGEST_SLEEP_SECONDS = 86_400.0
 
 
 class Alarm:
-    """Calls ``ring(instance_id)`` when a time of that instance is due."""
+    """Calls ``ring(instance_id)`` when a timer of that instance is due."""
 
     def __init__(self, clock: Callable[[], float], ring: Callable[[str], None]) -> None:
         self._clock = clock
@@ -17,7 +17,7 @@ class Alarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def add(self, times: Iterable[tuple[float, str]]) -> None:
-        """Add due times; one that has passed rings at once."""
+        """Add due times; a past one rings at once."""
         before = self._times[0] if self._times else None
         for item in times:
             heapq.heappush(self._times, item)

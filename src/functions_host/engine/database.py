@@ -1,10 +1,15 @@
 """The SQLite file itself: opening, transactions, and errors that say what to do.
 
-Only the host's loop writes, so there is no lock to wait for. WAL with ``synchronous=NORMAL`` keeps every
-committed transaction when the process is killed; the last few may be lost when the machine loses power, and
-then they are lost whole. A file that turns out to be damaged is not written to again.
+Only the host's loop writes, so no write waits for a lock. WAL with ``synchronous=NORMAL`` keeps every committed
+transaction when the process is killed. A power failure may lose the last few transactions, each as a whole. A file
+that is damaged, deleted or replaced while the host runs is not written to again.
+
+SQLite silently ignores a damaged or missing write-ahead log. So commits are counted, in the file and in a mark beside
+it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
 """
 
+import logging
+import os
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -12,30 +17,41 @@ from pathlib import Path
 from typing import Any
 
 from functions_host.engine.checkpoints import Checkpointer
-from functions_host.engine.crash import reach
+from functions_host.engine.commit_mark import CommitMark
+from functions_host.engine.crash_points import reach
 
+_logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+_LEAST_FREE_BYTES = 1024 * 1024
+_COUNTER = (
+    "CREATE TABLE IF NOT EXISTS commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);"
+    "INSERT OR IGNORE INTO commits VALUES(1, 0);"
+)
 
 
 class StoreError(Exception):
-    """The file cannot be used as it should; nothing was changed. ``retryable`` when it may work later."""
+    """The file cannot be read or written; nothing was changed. ``retryable`` when a later attempt may succeed."""
 
     retryable = True
 
 
 class StoreFullError(StoreError):
-    """There is no room to write; whatever was to be written is tried again."""
+    """The disk is full, or the size limit is reached; the write is retried."""
 
 
 class StoreDamagedError(StoreError):
-    """The file is damaged; it is not written to again."""
+    """The file is damaged and is not written to again."""
 
     retryable = False
 
 
+class StoreGoneError(StoreDamagedError):
+    """The file was deleted or replaced while the host runs, and is not written to again."""
+
+
 class StoreVersionError(StoreError):
-    """The file was written by another version of the engine; it is left as it is."""
+    """Another version of the engine wrote the file, which stays unchanged."""
 
     retryable = False
 
@@ -44,21 +60,24 @@ class Database:
     """One SQLite file with one writer.
 
     Args:
-        path: of the file; it is made when there is none.
-        schema: the statements that make the tables.
-        version: of the schema; a file with another one is refused.
-        max_bytes: how large the file may grow; None for as large as the disk allows.
+        path: of the file; created when missing.
+        schema: the statements that create the tables.
+        version: of the schema; a file of another version is refused.
+        max_bytes: maximum size of the file; None for no limit but the disk.
 
     Raises:
         StoreVersionError: the file has another version.
         StoreDamagedError: the file is damaged.
-        StoreFullError: there is no room to begin.
-        StoreError: it cannot be opened for another reason.
+        StoreFullError: the disk is full.
+        StoreError: the file cannot be opened for another reason.
     """
 
     def __init__(self, path: Path, schema: str, version: int, max_bytes: int | None = None) -> None:
         self._path = path
         self._damage: StoreDamagedError | None = None
+        self._full: StoreFullError | None = None
+        self._count = 0
+        self._identities: dict[Path, tuple[int, int]] = {}
         try:
             self._connection = sqlite3.connect(
                 path, isolation_level=None, cached_statements=256, check_same_thread=False
@@ -73,7 +92,10 @@ class Database:
         except StoreError:
             self._connection.close()
             raise
+        self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
+        self._mark.compare(path, self._count)
         self._checkpointer = Checkpointer(path)
+        self._watch_files()
 
     def _open(self, schema: str, version: int, max_bytes: int | None) -> None:
         execute = self._connection.execute
@@ -93,11 +115,61 @@ class Database:
             execute(f"PRAGMA max_page_count={max(1, max_bytes // execute('PRAGMA page_size').fetchone()[0])}")
         if found == 0:
             self._connection.executescript(f"BEGIN;{schema}PRAGMA user_version={version};COMMIT;")
+        if execute("SELECT count(*) FROM sqlite_master WHERE name = 'commits'").fetchone()[0] == 0:
+            self._connection.executescript(f"BEGIN;{_COUNTER}COMMIT;")
+        self._count = execute("SELECT count FROM commits").fetchone()[0]
+
+    def _watch_files(self) -> None:
+        """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
+        self.read("SELECT count FROM commits")  # makes the log
+        for path in (self._path, self._path.with_name(f"{self._path.name}-wal")):
+            found = path.stat()
+            self._identities[path] = (found.st_dev, found.st_ino)
 
     def close(self) -> None:
-        """Close the file, its write-ahead log folded in."""
+        """Checkpoint the write-ahead log and close the file."""
         self._checkpointer.stop()
         self._connection.close()
+        self._mark.close()
+
+    def check_files(self) -> None:
+        """Check that the files are still those that were opened.
+
+        Raises:
+            StoreDamagedError: they are not, or are damaged.
+        """
+        if self._damage is None and any(_identity(path) != known for path, known in self._identities.items()):
+            self._damage = StoreGoneError(
+                f"The database {self._path} was deleted or replaced while the host ran, and what is in memory cannot "
+                "be kept: stop the host, put the data folder back, and start again"
+            )
+            _logger.error("%s", self._damage)
+        if self._damage is not None:
+            raise self._damage
+
+    def check_room(self) -> None:
+        """Check for free space if the last commit found none.
+
+        Raises:
+            StoreError: the file cannot be written to.
+        """
+        self.check_files()
+        if self._full is not None:
+            self.prove()
+
+    def prove(self) -> None:
+        """Prove with a small write that the file is writable.
+
+        Raises:
+            StoreError: the file cannot be written to.
+        """
+        self.check_files()
+        space = os.statvfs(self._path.parent)
+        if space.f_bavail * space.f_frsize < _LEAST_FREE_BYTES:
+            raise self._no_room("its disk has less than 1 MiB left")
+        with self.transaction("proof"):
+            pass
+        self._full = None
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Read all rows of a query.
@@ -115,16 +187,16 @@ class Database:
         """Run the body in one transaction, rolled back when it raises.
 
         Args:
-            kind: what is committed; one of ``crash.COMMITS``.
+            kind: what is committed; one of ``crash_points.COMMITS``.
 
         Raises:
             StoreError: nothing was written.
         """
-        if self._damage is not None:
-            raise self._damage
+        self.check_files()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
+            self._connection.execute("UPDATE commits SET count = ?", (self._count + 1,))
             reach(f"{kind}.before_commit")
             self._connection.execute("COMMIT")
         except BaseException as error:
@@ -133,19 +205,25 @@ class Database:
             if isinstance(error, sqlite3.DatabaseError):
                 raise self._explain(error) from error
             raise
+        self._count += 1
+        self._mark.set(self._count)
         reach(f"{kind}.after_commit")
-        self._checkpointer.count_commit()
+        self._checkpointer.count_commit(self._connection)
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")
         if any(name.startswith(damaged) for damaged in _DAMAGED):
             return self._damaged(str(error))
         if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
-            return StoreFullError(
-                f"The database {self._path} cannot grow ({error}); make room on its disk. Nothing was lost, and "
-                "what could not be written is tried again"
-            )
+            return self._no_room(str(error))
         return StoreError(f"The database {self._path} cannot be used ({error}); see that it can be read and written")
+
+    def _no_room(self, complaint: str) -> StoreFullError:
+        self._full = StoreFullError(
+            f"The database {self._path} cannot grow ({complaint}); make room on its disk. Nothing was lost, and "
+            "what could not be written is tried again"
+        )
+        return self._full
 
     def _damaged(self, complaint: str) -> StoreDamagedError:
         self._damage = StoreDamagedError(
@@ -153,3 +231,11 @@ class Database:
             "the file away together with its -wal file, and restore a copy"
         )
         return self._damage
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,9 +1,9 @@
 """Decide what an orchestrator's answer changes.
 
-The answer lists every action since the generation began. What the ledger has seen before is
-skipped, what is new gets the next task numbers and becomes work. Retries are the engine's: a failed
-attempt gets a timer, a fired retry timer the next attempt (spec section 3.7), each with a number of
-its own, which is why a retried task is answered in an episode by itself (``select_arrivals``).
+The answer lists every action since the generation began. Actions in the ledger are skipped; new ones get the next
+task numbers and become work. The engine retries: a failed attempt schedules a timer, and a fired retry timer the next
+attempt. Each takes a task number, so the arrivals of a retried task are delivered one per episode
+(``select_arrivals``).
 
 Guarantee: pure.
 """
@@ -12,6 +12,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from functions_host.engine.decision import (
+    ActivityWork,
+    Catalog,
+    ChildWork,
+    Completed,
+    Decision,
+    Failed,
+    Generation,
+    OperationWork,
+    Outcome,
+    Renewed,
+    RetriedAction,
+)
 from functions_host.engine.events import (
     Action,
     ActivityFailed,
@@ -39,36 +52,23 @@ from functions_host.engine.events import (
 )
 from functions_host.engine.ledger import Ledger, OpenTask
 from functions_host.engine.sdk_wire import HTTP_ACTIVITY, encode_text
-from functions_host.engine.work import (
-    ActivityWork,
-    Catalog,
-    ChildWork,
-    Completed,
-    Decision,
-    Failed,
-    Generation,
-    OperationWork,
-    Outcome,
-    Renewed,
-    RetriedAction,
-)
 
 _HOLDING_KINDS = frozenset({"activity", "timer", "child"})
 
 
 def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[list[int], list[int]]:
-    """Choose which arrivals the next episode gets.
+    """Select the arrivals of the next episode.
 
     Args:
         ledger: the generation so far.
-        arrivals: what has come in, in arrival order.
+        arrivals: in arrival order, may be empty.
 
     Returns:
-        Indices to deliver, and indices that nothing can ever wait for, to be dropped. The rest stays.
-        While a retried task is open only one arrival is delivered: which number its next attempt gets
-        depends on the order in which the orchestrator sees events.
+        Indices to deliver, and indices to drop because nothing can ever wait for them. The rest stays. While a
+        retried task is open, one arrival at a time is delivered: the number of the next attempt depends on the
+        order in which the orchestrator sees events.
 
-    Source: spec sections 3.4 and 3.10.
+    Source: ``TaskOrchestrationExecutor`` of azure-functions-durable 1.7.
     """
     deliver: list[int] = []
     drop: list[int] = []
@@ -91,7 +91,7 @@ def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[lis
 
 
 def name_as_awaited(ledger: Ledger, delivered: Sequence[Completion]) -> list[Completion]:
-    """Give events the names of the waits that they answer: the host ignores case, the SDK does not."""
+    """Rename events to the waits that they answer: the host ignores case, the SDK does not."""
     raised: Counter[str] = Counter()
     named: list[Completion] = []
     for event in delivered:
@@ -117,17 +117,17 @@ def decide_episode(
     """Turn the answer of one episode into changes.
 
     Args:
-        ledger: the generation before ``delivered``; it is not changed.
-        delivered: what the orchestrator was given in this episode.
-        answer: what it said.
-        retried: the actions with a retry policy by their first number, as earlier decisions gave them; needed
-            with a partial answer.
+        ledger: the generation before ``delivered``; not changed.
+        delivered: the new events of this episode.
+        answer: of the orchestrator.
+        retried: actions with a retry policy by their first number, from earlier decisions; needed with a partial
+            answer.
         catalog: the functions that exist.
         generation: instance, execution and orchestrator name.
         now: time of the episode, for retry timers.
 
     Returns:
-        The changes, new task numbers in the events in ascending order.
+        The changes; new task numbers ascend in the events.
     """
     decision = Decision(custom_status_json=answer.custom_status_json)
     draft = _Draft(decision, ledger, catalog, generation, ledger.next_id)
@@ -197,7 +197,7 @@ def _describe(action: Action) -> tuple[str, str]:
 
 
 def _find_divergence(ledger: Ledger, listed: Sequence[Action]) -> str | None:
-    """Compare kinds and names, not inputs: inputs may hold a clock's time (spec section 3.3)."""
+    """Compare kinds and names, not inputs: inputs may hold a clock's time."""
     for index, before in enumerate(ledger.listed):
         after = _describe(listed[index]) if index < len(listed) else ("nothing", "")
         if before != after:
@@ -209,9 +209,14 @@ def _find_divergence(ledger: Ledger, listed: Sequence[Action]) -> str | None:
     return None
 
 
+def _is_storable(text: str) -> bool:
+    """Return whether a text can be written as UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 @dataclass(slots=True)
 class _Draft:
-    """A decision in the making; ``next_id`` is the next free task number."""
+    """A decision under construction; ``next_id`` is the next free task number."""
 
     decision: Decision
     ledger: Ledger
@@ -232,7 +237,7 @@ class _Draft:
                 self._next_attempt(event, task, task.retry_of, action, now)
 
     def rerun(self, delivered: Sequence[Completion], listed: Sequence[Action], now: float) -> None:
-        """Hand out tasks again under the numbers that they have."""
+        """Schedule tasks again under their numbers."""
         for event in delivered:
             task = self.ledger.open.get(event.task_id) if isinstance(event, TaskRewound) else None
             if not isinstance(event, TaskRewound) or task is None:
@@ -253,7 +258,7 @@ class _Draft:
                     pass
 
     def is_held_open(self, delivered: Sequence[Completion]) -> bool:
-        """Say whether timers, activities or children are open: the extension lets an instance end only after them."""
+        """Return whether timers, activities or children are open: an instance of the extension ends only after them."""
         done = {event.task_id for event in delivered if not isinstance(event, EventRaised | TaskRewound)}
         done.update(self.decision.cancelled_timers)
         if any(task.kind in _HOLDING_KINDS and number not in done for number, task in self.ledger.open.items()):
@@ -277,7 +282,7 @@ class _Draft:
             self._start_task(action, retry_of=origin)
 
     def schedule(self, action: Action) -> None:
-        """Give a newly listed action its number and make it work."""
+        """Number a newly listed action and turn it into work."""
         match action:
             case CallActivity() | CallChild():
                 if action.retry is not None:
@@ -317,6 +322,9 @@ class _Draft:
 
     def _start_child(self, task_id: int, action: CallChild) -> None:
         child_id = self._child_id(task_id, action)
+        if not _is_storable(child_id):
+            self.problem = f"The sub-orchestration id {child_id!r} has half of a surrogate pair, which is no character."
+            return
         if child_id == self.generation.instance_id or child_id.startswith("@"):
             self.problem = f"The sub-orchestration id {child_id!r} is not allowed: use another id than the parent's."
             return
@@ -325,6 +333,12 @@ class _Draft:
         self.decision.children.append(work)
 
     def _send(self, action: CallEntity | SignalEntity) -> None:
+        if not _is_storable(action.entity_id + action.operation):
+            self.problem = (
+                f"The call {action.operation!r} of the entity {action.entity_id!r} has half of a surrogate pair, which "
+                "is no character."
+            )
+            return
         input_json = encode_text(action.input_json)
         if isinstance(action, CallEntity):
             request_id = self._send_call(self.next_id, action)

@@ -1,7 +1,7 @@
-"""Decide what an entity's answer changes: its state, and the answers to those who called.
+"""Decide what an entity's answer changes: its state, and the replies to its callers.
 
 Guarantee: pure.
-Source: spec section 4.
+Source: ``TaskEntityShim.cs`` of azure-functions-durable-extension 2.13.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from functions_host.engine.sdk_wire import encode_text
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer on its way to the orchestration that called."""
+    """An answer to the calling orchestration."""
 
     caller: Caller
     event: EntityAnswered
@@ -21,7 +21,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class EntityChange:
-    """The new state of an entity, and the replies of one batch; committed together."""
+    """New state and replies of one batch, committed together."""
 
     exists: bool
     state_json: str | None
@@ -46,10 +46,9 @@ def format_entity_id(name: str, key: str) -> str:
 
 
 def decide_batch(operations: Sequence[Operation], answer: EntityAnswer) -> EntityChange:
-    """Turn the answer to a batch into the change that it makes.
+    """Turn the answer to a batch into changes.
 
-    State changes stay even when an operation failed: that is what the extension does for functions
-    that run out of its process (spec section 4.3).
+    A failed operation rolls no state back: so does the extension for out-of-process functions.
     """
     replies = tuple(
         Reply(caller, EntityAnswered(caller.task_id, caller.request_id, result.result_json, result.failed))

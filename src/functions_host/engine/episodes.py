@@ -1,13 +1,15 @@
-"""One episode of an orchestration: what the orchestrator is shown, and what its answer commits.
+"""One episode of an orchestration: the input of the orchestrator, and the commit of its answer.
 
-Guarantee: pure, but for ids and the look at other instances, which come as arguments.
+Guarantee: pure; ids and the lookup of other instances come as arguments.
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from functions_host.engine import decide, work
+from functions_host.engine.decide import decide_episode
+from functions_host.engine.decision import Catalog, ChildWork, Completed, Failed, Generation, Renewed, RetriedAction
+from functions_host.engine.durable_functions import Raised, Returned
 from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
@@ -22,17 +24,7 @@ from functions_host.engine.events import (
     TaskRewound,
     TimerFired,
 )
-from functions_host.engine.functions import Raised, Returned
-from functions_host.engine.records import (
-    Arrival,
-    EpisodeCommit,
-    InstanceRecord,
-    NewInstance,
-    OwnArrival,
-    Parent,
-    ParentReply,
-)
-from functions_host.engine.runs import Run
+from functions_host.engine.run_cache import Run
 from functions_host.engine.sdk_wire import (
     decode_orchestrator_answer,
     decode_orchestrator_failure,
@@ -43,11 +35,20 @@ from functions_host.engine.sdk_wire import (
     encode_text,
     is_replayed,
 )
+from functions_host.engine.store_records import (
+    Arrival,
+    EpisodeCommit,
+    InstanceRecord,
+    NewInstance,
+    OwnArrival,
+    Parent,
+    ParentReply,
+)
 
 
 @dataclass(slots=True)
 class Episode:
-    """An episode under way; ``events`` and ``texts`` are the history that it will append."""
+    """An open episode; it appends ``events`` and ``texts`` to the history."""
 
     run: Run
     now: float
@@ -55,17 +56,17 @@ class Episode:
     delivered: list[Completion]
     events: list[Event]
     texts: list[str]
-    retried: dict[int, work.RetriedAction] = field(default_factory=dict[int, work.RetriedAction])
+    retried: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
 
     shown_count: int = 0
 
     @property
     def needs_replay(self) -> bool:
-        """Say whether something was delivered that only a full replay can answer."""
+        """Return whether an event was delivered that needs a full replay."""
         return any(isinstance(event, TaskRewound) for event in self.delivered)
 
     def encode_news(self) -> str:
-        """Write the events that a resident orchestrator has not seen."""
+        """Encode the events that a cached orchestrator has not seen."""
         return encode_events([*self.run.replay[self.run.shown :], *self._encode_shown()])
 
     def _encode_shown(self) -> list[str]:
@@ -74,7 +75,7 @@ class Episode:
         return shown
 
     def encode_context(self) -> str:
-        """Write what the orchestrator is called with."""
+        """Encode the orchestrator's input."""
         record = self.run.record
         return encode_orchestration(
             [*self.run.replay, *self._encode_shown()],
@@ -86,7 +87,7 @@ class Episode:
 
 
 def open_episode(run: Run, arrivals: list[Arrival], delivered: list[Completion], now: float) -> Episode:
-    """Begin an episode with the arrivals that it delivers."""
+    """Open an episode that delivers these arrivals."""
     opening: list[Event] = [EpisodeStarted()]
     if not run.length:
         record = run.record
@@ -108,14 +109,14 @@ def close_episode(
     episode: Episode,
     answer: OrchestratorAnswer,
     *,
-    catalog: work.Catalog,
+    catalog: Catalog,
     new_id: Callable[[], str],
     find_instance: Callable[[str], InstanceRecord | None],
 ) -> EpisodeCommit:
-    """Turn the answer into the one commit of the episode; its history is added to ``episode``."""
+    """Turn the answer into the episode's commit; adds its history to ``episode``."""
     run, now, record = episode.run, episode.now, episode.run.record
-    generation = work.Generation(record.instance_id, record.execution_id, record.name)
-    decision = decide.decide_episode(
+    generation = Generation(record.instance_id, record.execution_id, record.name)
+    decision = decide_episode(
         run.ledger,
         episode.delivered,
         answer,
@@ -143,7 +144,7 @@ def close_episode(
         commit.own_arrivals.append(OwnArrival(timer.task_id, timer.fire_at, text))
     for child in decision.children:
         _add_child(commit, record, child, new_id, find_instance(child.instance_id))
-    if isinstance(decision.outcome, work.Renewed):
+    if isinstance(decision.outcome, Renewed):
         commit.renewal = (new_id(), encode_text(decision.outcome.input_json))
     elif decision.outcome is not None:
         _end(episode, commit, decision.outcome)
@@ -151,7 +152,7 @@ def close_episode(
 
 
 def encode_end(parent: Parent, status: Status, output_json: str | None, at: float) -> str:
-    """Write the end of a sub-orchestration as the event that its parent gets."""
+    """Encode the end of a sub-orchestration as an event of its parent."""
     if status == "Completed":
         return encode_event(ChildCompleted(parent.task_id, output_json), at)
     output = json.loads(output_json or "null")
@@ -166,7 +167,7 @@ def _append(episode: Episode, *events: Event) -> None:
 def _add_child(
     commit: EpisodeCommit,
     record: InstanceRecord,
-    child: work.ChildWork,
+    child: ChildWork,
     new_id: Callable[[], str],
     existing: InstanceRecord | None,
 ) -> None:
@@ -180,8 +181,8 @@ def _add_child(
     commit.children.append(new)
 
 
-def _end(episode: Episode, commit: EpisodeCommit, outcome: work.Completed | work.Failed) -> None:
-    if isinstance(outcome, work.Completed):
+def _end(episode: Episode, commit: EpisodeCommit, outcome: Completed | Failed) -> None:
+    if isinstance(outcome, Completed):
         commit.status, commit.output_json = "Completed", outcome.output_json
     else:
         commit.status, commit.output_json = "Failed", encode_text(outcome.message)

@@ -1,7 +1,6 @@
 """Values of the engine: history events, actions of an orchestrator, entity operations.
 
-All times are POSIX seconds in UTC. Fields called ``*_json`` hold JSON text that is carried along
-without being parsed.
+All times are POSIX seconds in UTC. Fields named ``*_json`` hold JSON text that is never parsed here.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ TERMINAL_STATUSES: frozenset[Status] = frozenset({"Completed", "Failed", "Termin
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how far apart a failing task is attempted."""
+    """Maximum attempts of a failing task, and the delays between them."""
 
     first_interval_seconds: float
     max_attempts: int
@@ -24,14 +23,14 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeStarted:
-    """The orchestrator is called; its clock moves to the time of this event."""
+    """The orchestrator is called; its clock shows the time of this event."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCompleted:
-    """The orchestrator has answered; ``waits`` counts the waits per event name that it has listed so far.
+    """The orchestrator answered; ``waits`` counts its waits so far per event name.
 
-    ``is_over`` when it returned or raised: the instance may still run, until its timers and tasks are done.
+    ``is_over`` when it returned or raised: the instance still runs until its timers and tasks have ended.
     """
 
     waits: dict[str, int]
@@ -58,10 +57,10 @@ class ExecutionEnded:
 
 @dataclass(frozen=True, slots=True)
 class ActivityScheduled:
-    """An activity was handed out.
+    """An activity was scheduled.
 
-    ``retry_of`` is the number of the first attempt (its own number on that attempt), None without
-    a retry policy. The same holds for children and timers.
+    ``retry_of`` is the number of the first attempt (its own number on that attempt); None without a retry policy.
+    Likewise for children and timers.
     """
 
     task_id: int
@@ -90,7 +89,7 @@ class TimerScheduled:
 
 @dataclass(frozen=True, slots=True)
 class EntityCalled:
-    """An entity operation was sent and is awaited under ``request_id``."""
+    """An entity operation was sent; its answer carries ``request_id``."""
 
     task_id: int
     entity_id: str
@@ -101,7 +100,7 @@ class EntityCalled:
 
 @dataclass(frozen=True, slots=True)
 class EntitySignalled:
-    """An entity operation was sent and nothing is awaited."""
+    """An entity operation was sent without an answer."""
 
     task_id: int
     entity_id: str
@@ -171,7 +170,7 @@ class EventRaised:
 
 @dataclass(frozen=True, slots=True)
 class TaskRewound:
-    """A task that had failed is to be run again under its number."""
+    """A failed task runs again under its number."""
 
     task_id: int
 
@@ -215,7 +214,7 @@ class CallChild:
 
 @dataclass(frozen=True, slots=True)
 class CreateTimer:
-    """Set a timer, or take it back."""
+    """Set or cancel a timer."""
 
     fire_at: float
     cancelled: bool = False
@@ -241,7 +240,7 @@ class SignalEntity:
 
 @dataclass(frozen=True, slots=True)
 class WaitForEvent:
-    """Await an external event; takes no task number."""
+    """Wait for an external event; takes no task number."""
 
     name: str
 
@@ -258,10 +257,10 @@ type Action = CallActivity | CallChild | CreateTimer | CallEntity | SignalEntity
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorAnswer:
-    """What one call of the orchestrator said: all actions since the generation began, and how it stands.
+    """The answer of one orchestrator call: all actions since the generation began, and its state.
 
-    A partial answer, of an orchestrator that was resumed and not replayed, has only the actions since the
-    answer before, and the numbers of the timers that were cancelled since then.
+    A partial answer, from a resumed orchestrator, has only the actions since the previous answer and the numbers of
+    timers cancelled since then.
     """
 
     actions: tuple[Action, ...]
@@ -278,7 +277,7 @@ class OrchestratorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Where the answer of an entity operation goes."""
+    """The receiver of an entity operation's answer."""
 
     instance_id: str
     execution_id: str

@@ -1,8 +1,8 @@
-"""What an orchestration has scheduled and what has come back: a fold over its history.
+"""Scheduled and answered tasks of an orchestration: a fold over its history.
 
-Task numbers (spec section 3.4) are handed out in the order in which the SDK lists its numbered
-actions; retry timers and further attempts take numbers in between without being listed. The ledger
-therefore keeps two counts: numbers given out, and listed actions already seen.
+Task numbers follow the order in which the SDK lists its numbered actions; retry timers and further
+attempts take numbers in between without being listed. So the ledger keeps two counts: assigned numbers, and listed
+actions already seen.
 """
 
 from collections import Counter
@@ -90,11 +90,10 @@ class Ledger:
             self.open_retries -= 1
 
     def find_wait(self, name: str, taken: Counter[str]) -> str | None:
-        """Find an open wait that an event answers; None when there is none.
+        """Return the open wait that an event answers; None without one.
 
-        An event is answered to the wait of exactly its name, or else of its name in another case. It is given
-        only while such a wait is open: the SDK keeps one early event per name and answers every later wait
-        with it (spec section 3.10), so the engine holds events back until they are asked for.
+        An exact match of the names takes precedence over one that ignores case. Events are delivered only to open
+        waits: the SDK keeps one early event per name and answers every later wait with it.
 
         Args:
             name: of the event.

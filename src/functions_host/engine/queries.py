@@ -1,10 +1,10 @@
-"""Lists of instances and entities, for the management API: read-only SQL with filters and pages."""
+"""Queries of instances and entities for the management API: read-only SQL with filters and pages."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from functions_host.engine.records import EntityRecord, InstanceRecord
-from functions_host.engine.sqlite import INSTANCE_COLUMNS, SqliteStore, read_instance
+from functions_host.engine.sqlite_store import INSTANCE_COLUMNS, SqliteStore, read_instance
+from functions_host.engine.store_records import EntityRecord, InstanceRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,17 @@
-"""Plan how a failed orchestration is taken back to before what failed it.
+"""Plan the rewind of a failed orchestration to before its failure.
 
-Theory of operation. A prefix of a history that ends with an episode is always consistent: replaying it
-gives the numbers that it holds. So the history is cut before the episode that brought the failure. What
-that episode and later ones were given is not lost: an answer to a task from before the cut comes in again
-if it was a success, and the task is run again if it was a failure; events come in again too. What was
-scheduled after the cut is forgotten, and happens anew if the orchestrator comes by there.
+Theory of operation. A prefix of a history that ends with an episode is always consistent: its replay yields the
+same task numbers. So the history is cut before the episode that delivered the failure. Arrivals after the cut are
+delivered again: successes of earlier tasks and external events; failed tasks of before the cut run again. Tasks
+scheduled after the cut are dropped and scheduled anew when the orchestrator reaches them.
 
-The episode that counts is the one in which the orchestrator raised (``EpisodeCompleted.is_over``). If it
-brought no failure, the orchestrator raised because of an earlier one or by itself: then the cut is before the
-first failure, or before that episode.
+The cut is before the episode in which the orchestrator raised (``EpisodeCompleted.is_over``). If that episode
+delivered no failure, an earlier failure or the orchestrator itself was the cause: then the cut is before the first
+failure, or before that episode.
 
 Guarantee: pure.
-Source: spec section 6.3; what to do with what was caught and with retries is this engine's own.
+Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13; the rules for caught failures and
+retries are this engine's own.
 """
 
 from collections.abc import Sequence

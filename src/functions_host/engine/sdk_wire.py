@@ -1,7 +1,7 @@
 """The JSON that azure-functions-durable 1.7 reads and writes; its keys appear here and nowhere else.
 
 Guarantee: pure.
-Source: spec sections 3 (orchestrations), 4 (entities), 6 (client); upstream's DTFX event names.
+Source: azure-functions-durable 1.7 (contexts, actions, entities, client); event names of Azure/durabletask.
 """
 
 import json
@@ -81,7 +81,7 @@ _ENDED_STATUSES: dict[int, Status] = {int(code): status for status, code in _END
 
 
 def format_time(seconds: float) -> str:
-    """Write POSIX seconds as the SDK reads times: ISO 8601 in UTC with microseconds and ``Z``."""
+    """Format POSIX seconds as the SDK reads times: ISO 8601 in UTC with microseconds and ``Z``."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -99,14 +99,14 @@ def parse_time(text: str) -> float:
 
 
 def encode_event(event: Event, at: float) -> str:
-    """Write one history event as JSON text, stamped with its time."""
+    """Encode one history event with its time."""
     code, event_id, fields = _event_fields(event)
     base = {"EventType": int(code), "EventId": event_id, "IsPlayed": False, "Timestamp": format_time(at)}
     return json.dumps(base | fields)
 
 
 def encode_named(text: str, event: Event) -> str:
-    """Write a stored event under the name that it is delivered with; all other texts stay as they are."""
+    """Rename a stored external event to its delivered name; other events stay unchanged."""
     if not isinstance(event, EventRaised):
         return text
     body = cast("dict[str, Any]", json.loads(text))
@@ -114,10 +114,10 @@ def encode_named(text: str, event: Event) -> str:
 
 
 def is_replayed(event: Event) -> bool:
-    """Say whether the SDK looks at an event of this kind while it replays.
+    """Return whether the SDK reads events of this kind during a replay.
 
-    The SDK parses the time of every event that it is given, at 50 microseconds each, and ignores
-    scheduling events; leaving those out keeps a replay cheap and changes nothing in its result.
+    The SDK parses the time of every event, at 50 microseconds each, and ignores scheduling events; omitting those
+    makes replays cheaper and changes no result.
     """
     return not isinstance(
         event,
@@ -278,10 +278,10 @@ def encode_orchestration(
     is_replaying: bool,
     http_poll_milliseconds: int = 30_000,
 ) -> str:
-    """Write the context that an orchestrator's ``handle`` takes.
+    """Encode the context for an orchestrator's ``handle``.
 
-    ``input_json`` is put in as it is: a Python client's input is JSON text in a string, a webhook's
-    an object (spec section 3.8). Timer limits are left out: this engine has none.
+    ``input_json`` is inserted unchanged: a Python client's input is JSON text in a string, a webhook's an object.
+    Timer limits are omitted: this engine has none.
     """
     rest = json.dumps(
         {
@@ -299,7 +299,7 @@ def encode_orchestration(
 
 
 def decode_orchestrator_answer(text: str) -> OrchestratorAnswer:
-    """Read the state that an orchestrator's ``handle`` returns, its actions flattened in listing order."""
+    """Read the state returned by an orchestrator's ``handle``, with its actions flattened in order."""
     state = cast("dict[str, Any]", json.loads(text))
     actions = tuple(_flatten(action for group in state["actions"] for action in group))
     output = state.get("output")
@@ -316,19 +316,19 @@ def decode_orchestrator_answer(text: str) -> OrchestratorAnswer:
 
 
 def encode_events(texts: Iterable[str]) -> str:
-    """Write the events that a resident orchestrator is resumed with."""
+    """Encode the events that resume a cached orchestrator."""
     return f"[{','.join(texts)}]"
 
 
 def mark_partial(state: str, cancelled_timers: Sequence[int]) -> str:
-    """Say in an orchestrator's state, or in the exception text that ends with one, that it lists only what is new."""
+    """Mark an orchestrator's state, or the exception text that ends with one, as listing only new actions."""
     if not state.endswith("}"):
         return state
     return f'{state[:-1]},"isPartial":true,"cancelledTimers":{json.dumps(list(cancelled_timers))}}}'
 
 
 def decode_orchestrator_failure(message: str) -> OrchestratorAnswer:
-    """Read the exception text of an orchestrator: its actions stand behind a label, if it got that far."""
+    """Read the exception text of an orchestrator; its actions, if any, follow a label."""
     _, label, state = message.rpartition(OUT_OF_PROC_LABEL)
     if not label:
         return OrchestratorAnswer(actions=(), is_done=False, error=message)
@@ -375,7 +375,7 @@ _ACTION_DECODERS: dict[int, Callable[[dict[str, Any]], Action]] = {
 def encode_entity_batch(
     name: str, key: str, *, exists: bool, state_json: str | None, operations: Sequence[Operation]
 ) -> str:
-    """Write the batch that an entity's ``handle`` takes."""
+    """Encode the batch for an entity's ``handle``."""
     batch = [
         {"name": operation.name, "input": operation.input_json, "isSignal": operation.caller is None}
         for operation in operations
@@ -384,12 +384,12 @@ def encode_entity_batch(
 
 
 def decode_entity_answer(text: str) -> EntityAnswer:
-    """Read the state and the results that an entity's ``handle`` returns."""
+    """Read the state and the results returned by an entity's ``handle``."""
     body = cast("dict[str, Any]", json.loads(text))
     results = tuple(OperationResult(item["result"] or "null", bool(item["isError"])) for item in body["results"])
     return EntityAnswer(exists=bool(body["entityExists"]), state_json=body["entityState"], results=results)
 
 
 def encode_text(text: str) -> str:
-    """Write a text as a JSON string: how the SDK nests JSON text inside JSON."""
+    """Encode a text as a JSON string, as the SDK nests JSON inside JSON."""
     return json.dumps(text)

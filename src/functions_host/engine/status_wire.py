@@ -1,7 +1,7 @@
-"""The JSON of an instance's status, as the management API shows it.
+"""The JSON of an instance's status in the management API.
 
 Guarantee: pure.
-Source: spec section 6.3.
+Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
 """
 
 import json
@@ -9,17 +9,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from functions_host.engine.records import InstanceRecord
 from functions_host.engine.sdk_wire import Code
+from functions_host.engine.store_records import InstanceRecord
 
 
 def format_second(seconds: float) -> str:
-    """Write POSIX seconds as the management API shows times: whole seconds, UTC."""
+    """Format POSIX seconds as the management API does: whole seconds, UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
-    """Write the status of an instance; stored JSON goes in as it is."""
+    """Encode the status of an instance; stored JSON is inserted unchanged."""
     head = json.dumps({"name": record.name, "instanceId": record.instance_id, "runtimeStatus": record.runtime_status})
     shown_input = record.input_json if show_input and record.input_json else "null"
     history = "" if history_json is None else f',"historyEvents":{history_json}'
@@ -46,7 +46,7 @@ _SHOWN_NAMES: dict[int, str] = {
 
 
 def encode_status_history(texts: Iterable[str], show_output: bool) -> str:
-    """Write a history as the management API shows it: what was scheduled is told with its completion."""
+    """Encode a history for the management API, which shows scheduled tasks with their completion."""
     scheduled: dict[int, dict[str, Any]] = {}
     shown: list[dict[str, Any]] = []
     for text in texts:

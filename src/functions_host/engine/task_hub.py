@@ -1,6 +1,6 @@
-"""Commands and questions from outside: what clients may do with instances and entities.
+"""Commands and queries of clients on instances and entities.
 
-Source: spec section 6.3.
+Source: ``HttpApiHandler.cs`` and ``DurableClient.cs`` of azure-functions-durable-extension 2.13.
 """
 
 import re
@@ -8,9 +8,9 @@ import re
 from functions_host.engine.entities import format_entity_id
 from functions_host.engine.episodes import encode_end
 from functions_host.engine.events import EventRaised, Operation, TaskRewound
-from functions_host.engine.records import EntityRecord, InstanceRecord, NewInstance, RewindCommit
 from functions_host.engine.rewind import plan_rewind
 from functions_host.engine.sdk_wire import encode_event, encode_text
+from functions_host.engine.store_records import EntityRecord, InstanceRecord, NewInstance, RewindCommit
 from functions_host.engine.worker import Worker
 
 _BAD_ID = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
@@ -18,11 +18,11 @@ _MAX_ID_LENGTH = 100
 
 
 class TaskHubError(Exception):
-    """A command that cannot be done; nothing was changed."""
+    """A refused command; nothing was changed."""
 
 
 class BadRequestError(TaskHubError):
-    """The caller asked for something malformed, or for a function that does not exist."""
+    """A malformed request, or an unknown function."""
 
 
 class InstanceNotFoundError(TaskHubError):
@@ -41,10 +41,15 @@ class TaskHub:
     """The orchestrations and entities of one store, for clients.
 
     Guarantee: a command that returns is committed.
+
+    Args:
+        worker: runs them.
+        replaces_running: whether a start replaces a running instance of the same id, instead of being refused.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, *, replaces_running: bool = False) -> None:
         self._worker = worker
+        self._replaces_running = replaces_running
         self._store = worker.store
 
     def start(self, name: str, instance_id: str | None, input_json: str | None, version: str = "") -> str:
@@ -70,8 +75,10 @@ class TaskHub:
         existing = self._store.find_instance(instance_id)
         if existing is not None:
             if not existing.is_terminal:
-                status = existing.runtime_status
-                raise ConflictError(f"An Orchestration instance with the status {status} already exists.")
+                if not self._replaces_running:
+                    status = existing.runtime_status
+                    raise ConflictError(f"An Orchestration instance with the status {status} already exists.")
+                self.terminate(instance_id, "replaced by a new instance of the same id")
             self._worker.forget(instance_id)
         new = NewInstance(instance_id, name, version, self._worker.new_id(), input_json)
         self._store.create_instance(new, self._worker.clock())
@@ -94,7 +101,7 @@ class TaskHub:
         return self._store.read_history(record.key)
 
     async def wait_for_end(self, instance_id: str, timeout_seconds: float) -> InstanceRecord:
-        """Read an instance once it has ended or the time is over."""
+        """Wait for the end of an instance or the timeout; returns the instance."""
         record = self.find(instance_id)
         if not record.is_terminal:
             await self._worker.wait_for_end(instance_id, timeout_seconds)
@@ -129,12 +136,12 @@ class TaskHub:
             self._worker.wake_instance(parent.instance_id)
 
     def set_suspended(self, instance_id: str, suspended: bool) -> None:
-        """Suspend or resume an instance; what arrives meanwhile waits.
+        """Suspend or resume an instance; arrivals wait while it is suspended.
 
         Raises:
             InstanceNotFoundError: there is no such instance.
             InstanceGoneError: it has ended.
-            ConflictError: it is already so.
+            ConflictError: it is already in that state.
         """
         record = self._find_live(instance_id)
         if record.suspended == suspended:
@@ -147,11 +154,11 @@ class TaskHub:
         self._worker.set_suspended(instance_id, suspended)
 
     def restart(self, instance_id: str, *, with_new_id: bool) -> str:
-        """Start the instance's orchestrator again with its input; returns the id.
+        """Restart the instance's orchestrator with the same input; returns the id.
 
         Raises:
             BadRequestError: there is no such instance.
-            ConflictError: its own id is wanted and it has not ended.
+            ConflictError: it keeps its id and has not ended.
         """
         record = self._store.find_instance(instance_id)
         if record is None:
@@ -159,11 +166,11 @@ class TaskHub:
         return self.start(record.name, None if with_new_id else instance_id, record.input_json, record.version)
 
     def rewind(self, instance_id: str) -> None:
-        """Run again what failed an instance: activities and sub-orchestrations, with their successes kept.
+        """Rewind a failed instance: runs failed activities and sub-orchestrations again, keeps completed ones.
 
         Raises:
             InstanceNotFoundError: there is no such instance.
-            InstanceGoneError: it has ended, and not by failing.
+            InstanceGoneError: it has ended without failing.
             ConflictError: it has not ended.
         """
         record = self.find(instance_id)
@@ -195,7 +202,17 @@ class TaskHub:
         rewinds[record.instance_id] = RewindCommit(record.key, plan.length, [*arrivals, *plan.redelivered])
 
     def purge(self, records: list[InstanceRecord]) -> int:
-        """Delete instances, whatever their state; returns how many."""
+        """Delete instances that have ended; returns how many.
+
+        Raises:
+            ConflictError: one has not ended; none was deleted.
+        """
+        for record in records:
+            if not record.is_terminal:
+                raise ConflictError(
+                    f"Cannot purge the orchestration instance {record.instance_id} because instance is in the "
+                    f"{record.runtime_status} state: terminate it first."
+                )
         self._store.purge_instances(record.key for record in records)
         for record in records:
             self._worker.forget(record.instance_id)

@@ -1,8 +1,8 @@
-"""The engine's IO: takes a work item, calls the app, commits the outcome in one transaction.
+"""The engine's IO: claims a work item, calls the app, commits the outcome in one transaction.
 
-A work item is claimed in memory only (one process holds the data directory), so a killed process
-leaves nothing claimed: what was not committed is found again by ``start``. Wake-ups are in-process:
-a commit wakes whatever it gave work to, and one timer handle waits for the next due time.
+Claims exist in memory only (one process holds the data directory), so a killed process leaves none behind: ``start``
+finds all uncommitted work. Wake-ups are in-process: a commit wakes every instance, activity and entity that it gave
+work to, and one timer handle waits for the next due time.
 """
 
 import asyncio
@@ -14,29 +14,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from functions_host.engine.alarm import Alarm
-from functions_host.engine.crash import reach
+from functions_host.engine.crash_points import reach
 from functions_host.engine.decide import name_as_awaited, select_arrivals
+from functions_host.engine.durable_functions import DurableFunctions, Raised, Returned
 from functions_host.engine.entities import decide_batch, parse_entity_id, refuse_batch
 from functions_host.engine.episodes import Episode, close_episode, open_episode, read_answer
-from functions_host.engine.events import ActivityCompleted, ActivityFailed, Completion, Operation
-from functions_host.engine.functions import DurableFunctions, Raised, Returned
-from functions_host.engine.lanes import Lane
-from functions_host.engine.records import ActivityItem, EntityCommit, EpisodeCommit
-from functions_host.engine.runs import RunCache
+from functions_host.engine.events import ActivityCompleted, ActivityFailed, Completion, Operation, OrchestratorAnswer
+from functions_host.engine.keyed_jobs import KeyedJobs
+from functions_host.engine.run_cache import RunCache
 from functions_host.engine.sdk_wire import (
     decode_completion,
     decode_entity_answer,
     encode_entity_batch,
     encode_event,
 )
-from functions_host.engine.sqlite import SqliteStore
+from functions_host.engine.sqlite_store import SqliteStore
+from functions_host.engine.store_records import ActivityItem, EntityCommit, EpisodeCommit
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much runs at once, and how many operations an entity gets in one call."""
+    """Maximum concurrency, and maximum entity operations per call."""
 
     activities: int
     orchestrators: int
@@ -55,14 +55,14 @@ class EntityBatchError(Exception):
 
 
 class EpisodeTimeoutError(Exception):
-    """An orchestrator took longer than ``functionTimeout``; its episode is done again."""
+    """An orchestrator exceeded ``functionTimeout``; its episode runs again."""
 
 
 class Worker:
     """Runs orchestrations, activities and entities of one store until it is stopped.
 
-    Guarantee: an episode, an activity answer and an entity batch are each committed in one
-    transaction. The app's code is called at least once, its effects on the store happen exactly once.
+    Guarantee: an episode, an activity answer and an entity batch are each committed in one transaction. The app's code
+    runs at least once, its effects on the store happen exactly once.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Worker:
         self.new_id = new_id
         self._batch_size = limits.entity_batch_size
         self._always_replay = always_replay
-        self._instances = Lane[str]("Orchestration", limits.orchestrators, self._run_instance)
-        self._activities = Lane[ActivityItem]("Activity", limits.activities, self._run_activity)
-        self._entities = Lane[str]("Entity", limits.entities, self._run_entity)
+        self._instances = KeyedJobs[str]("Orchestration", limits.orchestrators, self._run_instance)
+        self._activities = KeyedJobs[ActivityItem]("Activity", limits.activities, self._run_activity)
+        self._entities = KeyedJobs[str]("Entity", limits.entities, self._run_entity)
         self._runs = RunCache(store, functions.release_orchestrator)
         self._alarm = Alarm(clock, self._instances.wake)
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
@@ -91,7 +91,7 @@ class Worker:
     # --- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take up everything that the store has pending."""
+        """Resume all pending work of the store."""
         for instance_id in self.store.live_instance_ids():
             self._instances.wake(instance_id)
         for item in self.store.pending_activities():
@@ -101,35 +101,35 @@ class Worker:
         self._alarm.add(self.store.pending_timers())
 
     async def stop(self) -> None:
-        """Abandon what is running; it is done again by the next start."""
+        """Abandon running work; the next start runs it again."""
         self._alarm.cancel()
         tasks = [*self._instances.cancel(), *self._activities.cancel(), *self._entities.cancel()]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def is_idle(self) -> bool:
-        """Say whether nothing is going on: all that is left waits for a time, or for someone outside."""
+        """Return whether all remaining work waits for a timer or an external event."""
         return self._instances.is_idle and self._activities.is_idle and self._entities.is_idle
 
     # --- what clients change -----------------------------------------------------------------
 
     def wake_instance(self, instance_id: str) -> None:
-        """Look at an instance: something has arrived for it."""
+        """Process an instance that has new arrivals."""
         self._instances.wake(instance_id)
 
     def wake_entity(self, entity_id: str) -> None:
-        """Look at an entity: an operation has been queued for it."""
+        """Process an entity that has new operations."""
         self._entities.wake(entity_id)
 
     def forget(self, instance_id: str) -> None:
-        """Drop the memory of an instance that was changed from outside; a running episode of it is discarded."""
+        """Drop the cached state of an instance that was changed from outside; discards its running episode."""
         run = self._runs.drop(instance_id)
         if run is not None:
             run.closed = True
         self._announce_end(instance_id)
 
     def set_suspended(self, instance_id: str, suspended: bool) -> None:
-        """Hold back or let go the episodes of an instance."""
+        """Suspend or resume the episodes of an instance."""
         run = self._runs.find(instance_id)
         if run is not None:
             run.suspended = suspended
@@ -137,7 +137,7 @@ class Worker:
             self.wake_instance(instance_id)
 
     async def wait_for_end(self, instance_id: str, timeout_seconds: float) -> None:
-        """Wait until the instance has ended, was changed from outside, or the time is over."""
+        """Wait until the instance ends, is changed from outside, or the timeout expires."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(instance_id, set()).add(waiter)
         try:
@@ -172,17 +172,15 @@ class Worker:
     async def _run_episode(self, episode: Episode) -> None:
         run = episode.run
         reach("orchestrator.before_call")
-        result = await self._call_orchestrator(episode)
+        answer = await self._call_orchestrator(episode)
         reach("orchestrator.after_call")
-        if isinstance(result, Raised) and result.is_timeout:
-            raise EpisodeTimeoutError(result.message)
         if run.closed:
             if run.token is not None:
                 self.functions.release_orchestrator(run.token)
             return
         commit = close_episode(
             episode,
-            read_answer(result),
+            answer,
             catalog=self.functions.catalog,
             new_id=self.new_id,
             find_instance=self.store.find_instance,
@@ -191,21 +189,24 @@ class Worker:
         self._advance(episode, commit)
         self._hand_out(run.record.instance_id, commit, items)
 
-    async def _call_orchestrator(self, episode: Episode) -> Returned | Raised:
+    async def _call_orchestrator(self, episode: Episode) -> OrchestratorAnswer:
         run, name = episode.run, episode.run.record.name
         token, run.token = run.token, None
         if token is not None and not run.is_replay_due and not episode.needs_replay:
-            result = await self.functions.resume_orchestrator(name, token, episode.encode_news())
-            if result is not None:
-                run.token = token
-                return result
+            resumed = await self.functions.resume_orchestrator(name, token, episode.encode_news())
+            if resumed is not None:
+                answer = _read(resumed[0])
+                if not answer.is_done and answer.error is None:
+                    run.token = resumed[1]
+                    return answer
+                # An end is not taken from memory: what is committed is what a replay gives.
         elif token is not None:
             self.functions.release_orchestrator(token)
         # The second episode is a replay in any case, so the first generator would be kept in vain.
         keep = bool(run.length) and not self._always_replay
         result, run.token = await self.functions.run_orchestrator(name, episode.encode_context(), keep=keep)
         run.replayed_length = run.length + len(episode.events)
-        return result
+        return _read(result)
 
     def _open_next_episode(self, instance_id: str) -> Episode | None:
         run = self._runs.load(instance_id)
@@ -299,6 +300,12 @@ class Worker:
                 raise EntityBatchError(f"the entity function raised {result.text}")
         commit.at = self.clock()
         commit.replies = tuple((reply, encode_event(reply.event, commit.at)) for reply in replies)
+
+
+def _read(result: Returned | Raised) -> OrchestratorAnswer:
+    if isinstance(result, Raised) and result.is_timeout:
+        raise EpisodeTimeoutError(result.message)
+    return read_answer(result)
 
 
 def _activity_end(item: ActivityItem, result: Returned | Raised) -> Completion:

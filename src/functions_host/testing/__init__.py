@@ -39,7 +39,7 @@ from typing import Any
 
 import pytest
 
-from functions_host.testing.app import (
+from functions_host.testing.app_under_test import (
     AppUnderTest,
     HostCrashedError,
     HttpAnswer,

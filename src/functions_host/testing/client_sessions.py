@@ -1,7 +1,7 @@
 """HTTP sessions of durable clients, one per event loop.
 
-The SDK keeps one session for the process and all time. It belongs to the loop that first used it, which is gone when
-the next app under test, or the next life of a crashed one, comes to use it.
+The SDK keeps one session per process. It belongs to the loop of its first use, which is closed when the next app
+under test, or the next life of a crashed one, uses it.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ _sessions: dict[asyncio.AbstractEventLoop, Any] = {}
 
 
 def keep_sessions_apart() -> None:
-    """Make the SDK use a session of its own for each event loop."""
+    """Make the SDK use one session per event loop."""
     http_utils: Any = importlib.import_module("azure.durable_functions.models.utils.http_utils")
     if getattr(http_utils, "_made_by_sdk", None) is not None:
         return

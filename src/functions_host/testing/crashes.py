@@ -1,24 +1,24 @@
-"""Crashes inside a process that goes on: a store that is dead from one moment on."""
+"""Simulated crashes within a process: a store that fails from one moment on."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from functions_host.engine.crash import arm
-from functions_host.engine.sqlite import SqliteStore
+from functions_host.engine.crash_points import arm
+from functions_host.engine.sqlite_store import SqliteStore
 
 
 class CrashError(BaseException):
-    """The process has died; no ``except Exception`` of the engine may go on."""
+    """The simulated process has died; not an ``Exception``, so the engine cannot catch it."""
 
 
 class MortalStore(SqliteStore):
-    """A store that can die: from then on it raises ``CrashError``, whatever is asked of it.
+    """A store that can die: from then on every call raises ``CrashError``.
 
     Args:
         path: of the file.
-        on_death: is called once, at that moment.
+        on_death: called once, at death.
     """
 
     def __init__(self, path: Path, on_death: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class MortalStore(SqliteStore):
         self.read, self._transaction = read_alive, count_transaction
 
     def die_at(self, point: str) -> None:
-        """Plan the death for a crash point of the engine; see ``engine.crash``.
+        """Plan the death for a crash point; see ``engine.crash_points``.
 
         Raises:
             ValueError: there is no such point.
@@ -53,7 +53,7 @@ class MortalStore(SqliteStore):
         arm(point, self.die)
 
     def die_after(self, commits: int) -> None:
-        """Plan the death for right after the n-th commit from now."""
+        """Plan the death right after the n-th commit from now."""
         self._commits_left = commits
 
     def die(self) -> None:

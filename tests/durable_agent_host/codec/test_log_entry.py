@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.codec.log_frame import decode_log_frames, encode_log_frames, encode_log_seal
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.log_entry import LogEntry
+from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 JSON = st.recursive(

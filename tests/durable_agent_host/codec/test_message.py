@@ -7,15 +7,17 @@ import pytest
 from agent_framework import AgentResponse, Content, Message
 from agent_framework_durabletask import DurableAgentState
 
+from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.codec.message import (
     decode_message,
     decode_messages,
+    decode_response,
     encode_message,
     encode_request_entry,
     encode_response_entry,
     response_id_of,
+    served_by,
 )
-from durable_agent_host.codec.packing import unpack_entry
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
 from tests.durable_agent_host.samples import CALL, CONTENTS
@@ -106,3 +108,13 @@ def test_what_json_cannot_hold_fails_the_response():
     content = Content.from_text("x", additional_properties={"handle": object()})
     with pytest.raises(CorruptStateError, match="object, which JSON cannot"):
         encode_response_entry("turn-1", AgentResponse(messages=[Message("assistant", [content])]), created_at="now")
+
+
+def test_what_served_a_response_is_stored_with_it():
+    """Model and tier come back from the entry; an entry of before says nothing of them."""
+    served = {"model": "m-2026", "service_tier": "flex"}
+    response = AgentResponse(messages=[Message("assistant", ["a"])])
+    entry = encode_response_entry("turn-1", response, created_at="now", served=served)
+    assert served_by(json.loads(json.dumps(entry))) == served
+    assert served_by(encode_response_entry("turn-1", response, created_at="now")) is None
+    assert decode_response(entry).text == "a"

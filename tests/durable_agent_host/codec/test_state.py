@@ -15,8 +15,8 @@ from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.turns.admission import ReceiptWindow, commit_outcome, decide_admission
-from durable_agent_host.turns.transcript import replay_messages
+from durable_agent_host.session.admission import ReceiptWindow, commit_outcome, decide_admission
+from durable_agent_host.session.transcript import replay_messages
 from tests.durable_agent_host.golden import golden
 from tests.durable_agent_host.samples import CONTENTS, json_objects
 

@@ -4,18 +4,18 @@ import json
 
 import pytest
 
+from durable_agent_host.codec.compact_entry import pack_entry, unpack_entry
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.message import decode_message, decode_response, encode_message
-from durable_agent_host.codec.packing import pack_entry, unpack_entry
 from durable_agent_host.codec.state import decode_session, encode_session
-from durable_agent_host.codec.turn import (
+from durable_agent_host.model.session import Session
+from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.turn.wire import (
     decode_turn_outcome,
     decode_turn_request,
     encode_turn_outcome,
     encode_turn_request,
 )
-from durable_agent_host.model.session import Session
-from durable_agent_host.turns.transcript import replay_messages
 from tests.durable_agent_host.golden import golden
 from tests.durable_agent_host.samples import CONTENTS
 

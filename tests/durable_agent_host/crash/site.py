@@ -3,7 +3,6 @@
 import json
 import random
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -14,15 +13,14 @@ from typing import Any
 import requests
 
 from tests.kit import (
-    ROOT,
     AgentHost,
     PracticeModel,
-    StartError,
     clean_environment,
     host_arguments,
     model_environment,
     start_host,
 )
+from tests.processes import Process, StartError
 
 APP = Path(__file__).resolve().parent.parent / "apps" / "crash"
 LOST = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
@@ -124,12 +122,9 @@ class Site:
 
     def _start_and_kill(self, seconds: float) -> None:
         """Begin a life that ends before the host is ready, or soon after."""
-        command = [sys.executable, *host_arguments(self._data, APP, self._port)]
         env = clean_environment() | model_environment(self.model, **self._env)
-        quiet = subprocess.DEVNULL
-        with subprocess.Popen(command, cwd=ROOT, env=env, stdout=quiet, stderr=quiet) as process:
+        with Process(sys.executable, *host_arguments(self._data, APP, self._port), env=env):
             time.sleep(seconds)
-            process.kill()
         self.kills.append(time.time())
 
     def kill(self, *, next_life_seconds: float | None = None) -> None:

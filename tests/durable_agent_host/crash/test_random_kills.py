@@ -1,12 +1,10 @@
 """The host killed at random under load, again and again: every client gets its answer, nothing happens twice.
 
-That is so whichever store has the turn log. The long run of one of them is
-``KILLS=300 pytest tests/durable_agent_host/crash/test_random_kills.py -s -k redis``; ``SEED`` repeats the moments of an
-earlier run, as far as a machine does the same thing twice.
+That is so whichever store has the turn log. A seed repeats the moments of an earlier run, as far as a machine does the
+same thing twice.
 """
 
 import itertools
-import os
 import random
 import threading
 import time
@@ -21,10 +19,9 @@ from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel
 from tests.kit_services import turn_log_of
+from tests.sweeps import chooser, count
 
-KILLS = {
-    kind: int(os.environ.get("KILLS") or by_default) for kind, by_default in (("sqlite", 25), ("redis", 6), ("blob", 6))
-}
+KILLS = {kind: count("KILLS", short=short, long=300) for kind, short in (("sqlite", 12), ("redis", 4), ("blob", 4))}
 """By the store of the turn log; engine and sessions are in SQLite always, so the others need fewer."""
 SESSIONS = 8
 LONGEST_LIFE_SECONDS = 1.2
@@ -53,6 +50,7 @@ def kill_at_random(site: Site, kills: int, chooser: random.Random, players: list
         site.kill(next_life_seconds=chooser.uniform(0, LONGEST_LIFE_SECONDS) if short else None)
 
 
+@pytest.mark.sweep
 @pytest.mark.timeout(120 + 12 * max(KILLS.values()))
 @pytest.mark.parametrize("kind", KILLS)
 def test_random_kills_under_load(
@@ -60,30 +58,30 @@ def test_random_kills_under_load(
 ):
     """Eight sessions at once, in all scenarios, on a host that is killed again and again: all is as undisturbed."""
     with turn_log_of(kind, tmp_path) as env:
-        kill_under_load(Site(tmp_path, practice_model, env=env), KILLS[kind], undisturbed)
+        kill_under_load(Site(tmp_path, practice_model, env=env), kind, undisturbed)
 
 
-def kill_under_load(site: Site, kills: int, undisturbed: dict[str, Told]) -> None:
+def kill_under_load(site: Site, kind: str, undisturbed: dict[str, Told]) -> None:
     """Play and kill at the same time, then look at what has come of it all."""
-    seed, stop = int(os.environ.get("SEED") or random.randrange(2**32)), threading.Event()
+    kills, stop = KILLS[kind], threading.Event()
     figures = Figures()
     try:
         with ThreadPoolExecutor(SESSIONS) as pool:
             numbers = itertools.count()
             players = [pool.submit(keep_playing, site, numbers, stop) for _ in range(SESSIONS)]
             try:
-                kill_at_random(site, kills, random.Random(seed), players)
+                kill_at_random(site, kills, chooser(f"kills, {kind}"), players)
             finally:
                 stop.set()
         cases = [case for player in players for case in player.result()]
         witnesses = Witnesses.hear(site)
-        figures.counts.update({"seed": seed, "kills": len(site.kills), "sessions": len(cases)})
+        figures.counts.update({"kills": len(site.kills), "sessions": len(cases)})
         figures.counts["most kills in one session"] = max(case.kills for case in cases)
         for case in cases:
             try:
                 check_case(case, undisturbed[case.name], witnesses, figures)
             except Exception as error:
-                error.add_note(f"{case.tag}, seed {seed}")
+                error.add_note(case.tag)
                 raise
         check_site(site)
     finally:

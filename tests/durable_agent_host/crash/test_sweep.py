@@ -1,11 +1,12 @@
 """The host killed at every named point of engine and journal, in every scenario: it comes out as if nothing had been.
 
-By default a selection: every point that scenarios pass kills at least one of them, and every scenario is killed at
-several points. ``SWEEP=full`` plays the whole product, each point when it is passed first and when it is passed later,
-and holds what is said here of which scenario passes which point.
+A long run plays the whole product, each point when it is passed first and when it is passed later, and holds what is
+said here of which scenario passes which point. Per change a draw: every point of the journal once, each at its first
+pass or, where something is finished before, at a later one; and some points of the engine, as `tests/functions_host`
+kills the host at all of them. Every scenario is killed at least once.
 """
 
-import os
+import random
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,15 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.log.crash import CRASH_POINTS
-from functions_host.engine.crash import POINTS
+from durable_agent_host.turn_log.crash_points import CRASH_POINTS
+from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel
+from tests.sweeps import IS_LONG, chooser
 
-FULL = os.environ.get("SWEEP") == "full"
 AT_ONCE = 3
+ENGINE_POINTS = 8
+"""How many points of the engine are drawn."""
+LATER_POINTS = 4
+"""At how many points it is a later pass that is drawn."""
 LATER = 3
 """Which pass of a point is the later one."""
 
@@ -78,64 +83,67 @@ def passes(name: str, point: str) -> bool:
     return not point.startswith("event.") or name in WITH_EVENTS
 
 
-def selection(points: Iterable[str], scenarios_of_each: int) -> list[Plan]:
-    """Choose scenarios for each point, always those that have had the fewest, so that all get their share."""
-    plans: list[Plan] = []
-    chosen: Counter[str] = Counter()
-    for point in points:
-        names = sorted((name for name in SCENARIOS if passes(name, point)), key=lambda name: chosen[name])
-        chosen.update(names[:scenarios_of_each])
-        plans += [(name, f"{point}:1") for name in names[:scenarios_of_each]]
+LATER_PASSES: dict[str, tuple[str, int]] = {
+    **{point: ("sequence", LATER) for point in JOURNAL if point.startswith("journal.")},
+    **{point: ("queue", LATER) for point in (*JOURNAL, *ENGINE) if point.startswith(("turn.", "answer."))},
+    **{point: ("approval", 2) for point in ENGINE if point.startswith("event.")},
+}
+"""By point, a scenario that passes it again, and which pass that is."""
+
+
+def draw(chance: random.Random) -> list[Plan]:
+    """Draw the plans of one change; scenarios with the fewest points come first, so that each has its share."""
+    points = [*JOURNAL, *chance.sample(ENGINE, ENGINE_POINTS)]
+    later = set(chance.sample([point for point in points if point in LATER_PASSES], LATER_POINTS))
+    chosen = Counter(LATER_PASSES[point][0] for point in later)
+    plans = [(LATER_PASSES[point][0], f"{point}:{LATER_PASSES[point][1]}") for point in sorted(later)]
+    # Points that few scenarios pass choose first.
+    first = [[point, [name for name in SCENARIOS if passes(name, point)]] for point in points if point not in later]
+    for point, names in sorted(first, key=lambda one: len(one[1])):
+        name = min(chance.sample(names, len(names)), key=lambda name: chosen[name])
+        chosen[name] += 1
+        plans.append((name, f"{point}:1"))
     return plans
 
 
-LATER_PLANS = [
-    *(("sequence", f"{point}:{LATER}") for point in JOURNAL if point.startswith("journal.")),
-    *(("queue", f"{point}:{LATER}") for point in (*JOURNAL, *ENGINE) if point.startswith(("turn.", "answer."))),
-    *(("approval", f"{point}:2") for point in ENGINE if point.startswith("event.")),
-]
-
-
+@pytest.mark.sweep
 @pytest.mark.timeout(900)
-def test_kills_at_points_of_the_journal(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
-    """Killed around any model call, tool call or end of a turn, a scenario comes out as undisturbed."""
-    plans = selection(JOURNAL, 2)
+@pytest.mark.skipif(IS_LONG, reason="the whole product has these")
+def test_kills_at_drawn_points(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
+    """Killed around calls of models and tools, ends of turns and the engine's commits, all comes out as undisturbed."""
+    plans = draw(chooser("crash points"))
     assert sweep(plans, tmp_path, practice_model, undisturbed) == set(plans)
 
 
-@pytest.mark.timeout(900)
-def test_kills_at_points_of_the_engine(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
-    """Killed around any call or commit of orchestration, activity and entity, a scenario comes out as undisturbed."""
-    plans = selection(ENGINE, 1)
-    assert sweep(plans, tmp_path, practice_model, undisturbed) == set(plans)
-
-
-@pytest.mark.timeout(900)
-def test_kills_later_in_a_turn_or_a_session(
-    practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path
-):
-    """Killed where something of the turn or the session is finished already, a scenario comes out as undisturbed."""
-    assert sweep(LATER_PLANS, tmp_path, practice_model, undisturbed) == set(LATER_PLANS)
-
-
-@pytest.mark.skipif(not FULL, reason="SWEEP=full plays it: some 25 minutes on two cores")
+@pytest.mark.sweep
+@pytest.mark.skipif(not IS_LONG, reason="./scripts/test --long plays it: some 25 minutes on two cores")
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize("points", [JOURNAL, ENGINE], ids=["journal", "engine"])
 def test_kills_at_every_point_in_every_scenario(
-    practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path
+    points: tuple[str, ...], practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path
 ):
     """The whole product: every scenario dies at every point that it passes, and comes out as undisturbed."""
-    product = [(name, point) for point in (*JOURNAL, *ENGINE) for name in SCENARIOS]
+    product = [(name, point) for point in points for name in SCENARIOS]
     first = sweep(((name, f"{point}:1") for name, point in product), tmp_path, practice_model, undisturbed)
     assert first == {(name, f"{point}:1") for name, point in product if passes(name, point)}
     plans = [(name, f"{point}:{LATER}") for name, point in product if passes(name, point)]
+    plans += [
+        (name, f"{point}:{nth}") for point, (name, nth) in LATER_PASSES.items() if point in points and nth != LATER
+    ]
     later = sweep(plans, tmp_path, practice_model, undisturbed)
+    assert {(name, f"{point}:{nth}") for point, (name, nth) in LATER_PASSES.items() if point in points} <= later
     print(f"killed: {len(first)} at the first pass, {len(later)} at pass {LATER}")
     print("not passed:", sorted((name, point) for name, point in product if not passes(name, point)), sorted(UNUSED))
     print(f"not passed {LATER} times:", sorted(set(plans) - later))
 
 
-def test_every_scenario_is_swept():
-    """The selection kills every scenario at least twice, and at every point at least one."""
-    plans = selection(JOURNAL, 2) + selection(ENGINE, 1)
-    assert min(sum(name == other for other, _ in plans) for name in SCENARIOS) >= 2
-    assert {plan.partition(":")[0] for _, plan in plans} == {*JOURNAL, *POINTS} - UNUSED
+def test_a_draw_kills_every_scenario():
+    """Whatever is drawn has each point of the journal once, and kills every scenario; no point is forgotten."""
+    assert {*ENGINE, *UNUSED} == set(POINTS)
+    for seed in range(200):
+        plans = draw(random.Random(seed))
+        assert {name for name, _ in plans} == set(SCENARIOS)
+        drawn = [plan.partition(":")[0] for _, plan in plans]
+        assert len(set(drawn)) == len(drawn) == len(JOURNAL) + ENGINE_POINTS
+        assert set(JOURNAL) <= set(drawn) <= {*JOURNAL, *ENGINE}
+        assert all(passes(name, plan.partition(":")[0]) for name, plan in plans)

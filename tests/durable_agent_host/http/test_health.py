@@ -5,24 +5,33 @@ import json
 import azure.functions as func
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.durable.client import TurnClient
-from durable_agent_host.durable.tend import TurnStopper
-from durable_agent_host.durable.wakeups import Wakeups
-from durable_agent_host.http.handlers import Host, health
-from durable_agent_host.log.nothing import NoTurnLog
+from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.http.agents import health
+from durable_agent_host.http.calls import Call, Host
+from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn_log.disabled import NoTurnLog
 
-NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/"
+NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/?code=the-system-key"
 
 
 async def test_a_store_that_does_not_answer_is_told(caplog):
-    """Health is a 503 then, which tells a load balancer to send nobody here; the log has the reason."""
+    """Health is a 503 then, which tells a load balancer to send nobody here; the log has the reason, once, no key."""
     urls = dict.fromkeys(("id", "statusQueryGetUri", "sendEventPostUri", "terminatePostUri"), NOWHERE)
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
-    turns = TurnClient(client, Wakeups(), TurnStopper(NoTurnLog))
-    host = Host(agents={}, settings=Settings(), open_log=NoTurnLog)
-    answer = await health(host, func.HttpRequest("GET", "http://here/api/health", body=b""), turns)
-    assert answer.status_code == 503
-    assert "store does not answer" in json.loads(answer.get_body())["detail"]
-    assert "the durable store does not answer" in caplog.text
+    turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, {"Helper": None}))
+    agents = [{"name": "Helper"}]
+    host = Host(agents={"Helper": None}, settings=Settings(), open_log=NoTurnLog, hosted=lambda: agents)
+    for _ in range(3):
+        answer = await health(host, Call(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
+        assert answer.status_code == 503
+        body = json.loads(answer.get_body())
+        assert "the session store cannot be written" in body["detail"]
+        assert (body["health"], body["healthy"], body["agent_count"]) == ("unhealthy", False, 1)
+        assert body["agents"] == agents
+        assert body["checks"]["turn_log"] == {"ok": True}
+        assert "the-system-key" not in answer.get_body().decode()
+    assert caplog.text.count("the durable store cannot be written") == 1
+    assert "the-system-key" not in caplog.text

@@ -129,9 +129,15 @@ def test_a_blank_session_id_is_none():
     assert parse({"message": "hi", "thread_id": None}).session_id is None
 
 
-@pytest.mark.parametrize("value", [5, ["a"], {"a": 1}, True])
+@pytest.mark.parametrize(("value", "taken"), [(5, "5"), (-3, "-3"), (10**20, "1" + "0" * 20), (1.5, "1.5")])
+def test_a_number_is_a_session_id(value, taken):
+    """Clients that were written for upstream may send a number; it is the same id as its text."""
+    assert parse({"message": "hi", "session_id": value, "thread_id": taken}).session_id == taken
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}, True])
 def test_a_session_id_that_is_no_text_is_refused(value):
-    """A session id is a text."""
+    """A session id is a text or a number."""
     with pytest.raises(RequestError, match="'session_id'"):
         parse({"message": "hi", "session_id": value})
 
@@ -182,12 +188,18 @@ def test_waiting_is_chosen_by_header_query_or_body(value, waits):
     assert parse({"message": "hi", "wait_for_response": not waits}, {"x-ms-wait-for-response": value}).wait is waits
 
 
-@pytest.mark.parametrize("value", ["perhaps", 5, 0, [], {}])
+@pytest.mark.parametrize("value", ["perhaps", 5, [], {}])
 def test_a_flag_is_true_or_false(value):
     """A flag of another kind is refused by its name."""
     for name in ("enable_tool_calls", "wait_for_response"):
         with pytest.raises(RequestError, match=name):
             parse({"message": "hi", name: value})
+
+
+@pytest.mark.parametrize(("value", "waits"), [(0, False), (1, True)])
+def test_a_flag_can_be_a_number(value, waits):
+    """Upstream takes 0 and 1 for false and true."""
+    assert parse({"message": "hi", "wait_for_response": value}).wait is waits
 
 
 def test_tool_calls_are_switched_off():

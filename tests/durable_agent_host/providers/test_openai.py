@@ -6,7 +6,8 @@ import pytest
 from agent_framework.exceptions import AgentFrameworkException
 
 from durable_agent_host.errors import SettingError
-from durable_agent_host.providers.openai import chat_client_from_environment, explain_error
+from durable_agent_host.providers.openai import chat_client_from_environment
+from durable_agent_host.providers.openai.errors import explain_error
 
 OPENAI = {"OPENAI_API_KEY": "sk-1", "OPENAI_MODEL": "gpt-5-mini"}
 AZURE = {"AZURE_OPENAI_ENDPOINT": "https://x.openai.azure.com", "AZURE_OPENAI_DEPLOYMENT": "mini"}

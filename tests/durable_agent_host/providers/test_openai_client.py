@@ -6,12 +6,15 @@ import pytest
 from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from durable_agent_host.history.provider import without_carriers
 from durable_agent_host.model.provider_item import STAMP, Forgotten
-from durable_agent_host.providers.openai import adapt_client, forgotten_by_service
+from durable_agent_host.providers.neutral import without_carriers
+from durable_agent_host.providers.openai.client import adapt_client
+from durable_agent_host.providers.openai.errors import forgotten_by_service
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of
+from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
-from durable_agent_host.turns.transcript import replay_messages
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.session.transcript import replay_messages
 from tests.durable_agent_host.golden import golden
 
 MCP_LIST = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": [{"name": "ask"}]}
@@ -44,13 +47,13 @@ def test_a_subclass_of_the_users_keeps_its_ways():
 def test_azure_is_adapted_too():
     """Azure OpenAI is the same client with another endpoint."""
     client = OpenAIChatClient(model="m", azure_endpoint="https://x.openai.azure.com", api_key="k")
-    assert adapt_client(client).keeps_provider_items
+    assert provider_for(client) is RESPONSES
 
 
 @pytest.mark.parametrize("client", [object(), OpenAIChatCompletionClient(model="m", api_key="k")])
 def test_other_clients_are_left_alone(client):
     """A client of another API is the same object."""
-    assert adapt_client(client) is client
+    assert provider_for(client).adapt(client) is client
 
 
 def test_carriers_are_for_their_provider_alone():

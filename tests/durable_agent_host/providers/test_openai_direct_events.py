@@ -11,7 +11,7 @@ from openai import APIError, AsyncAzureOpenAI, AsyncOpenAI
 
 from durable_agent_host.providers.openai.direct_events import with_direct_events
 from tests.durable_agent_host.answers import ANSWERS, body_of, events_of
-from tests.durable_agent_host.streams import recorded
+from tests.durable_agent_host.stream.streams import recorded
 
 DELTA: dict[str, Any] = {
     "type": "response.output_text.delta",

@@ -10,8 +10,8 @@ from agent_framework_openai import OpenAIChatClient
 from openai import AsyncOpenAI
 
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers.openai import adapt_client, explain_error
-from durable_agent_host.providers.openai.errors import failure_of
+from durable_agent_host.providers.openai.client import adapt_client
+from durable_agent_host.providers.openai.errors import explain_error, failure_of
 
 CREATED = (
     '{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","created_at":1,'

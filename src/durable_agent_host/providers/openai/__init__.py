@@ -1,50 +1,18 @@
 """OpenAI and Azure OpenAI Responses, through `agent_framework_openai` 1.17.
 
-`settings` makes the client that the environment asks for, `client` adapts the one that an agent brings, `items` and
-`replay` are the pure parts of that, `errors` says what a refusal means. `read_item` and its siblings here are
-what the run of a turn uses.
+`settings` makes the client that the environment asks for. `provider` implements the port; `client` adapts the client
+that an agent brings; `item_types` has a row for each type of output item, by which `items` and `replay` work; `errors`
+says what a refusal means.
 """
 
-from typing import Any
+from typing import Final
 
-from durable_agent_host.providers.openai.approvals import as_history
-from durable_agent_host.providers.openai.client import ITEMS, adapt_client
-from durable_agent_host.providers.openai.endings import ended_early
-from durable_agent_host.providers.openai.errors import explain_error, forgotten_by_service
-from durable_agent_host.providers.openai.forgotten import without_forgotten
-from durable_agent_host.providers.openai.settings import chat_client_from_environment
+from durable_agent_host.providers.openai.environment import chat_client_from_environment
 
-__all__ = [
-    "adapt_client",
-    "as_history",
-    "chat_client_from_environment",
-    "complete_item",
-    "ended_early",
-    "explain_error",
-    "finished_calls",
-    "forgotten_by_service",
-    "read_item",
-    "without_forgotten",
-]
+__all__ = ["CHAT_COMPLETIONS_CLIENT", "RESPONSES_CLIENT", "chat_client_from_environment"]
 
-read_item = ITEMS.read_item
-complete_item = ITEMS.complete_item
+RESPONSES_CLIENT: Final = ("agent_framework_openai", "RawOpenAIChatClient")
+"""Package and name of the class from which clients of the Responses API derive, Azure OpenAI's and Foundry's, too."""
 
-
-def finished_calls(update: Any) -> list[tuple[str, bool]]:
-    """Tell which calls of hosted tools are over.
-
-    Guarantee: pure.
-
-    Args:
-        update: of any provider, as it came.
-
-    Returns:
-        For each item that the provider finished in it, the item's id, by which the framework names hosted calls, and
-        whether it failed.
-    """
-    part = read_item(update)
-    if part is None or part.item is None:
-        return []
-    item = part.item
-    return [(str(item.get("id") or ""), item.get("status") == "failed" or bool(item.get("error")))]
+CHAT_COMPLETIONS_CLIENT: Final = ("agent_framework_openai", "RawOpenAIChatCompletionClient")
+"""Package and name of the class from which clients of Chat Completions derive."""

@@ -19,15 +19,15 @@ ANSWER: Final = "mcp_approval_response"
 
 
 def as_history(messages: Sequence[Message]) -> list[Message]:
-    """Give messages such that the framework leaves the approvals in them alone.
+    """Carry answered approvals as the provider's items, which the framework leaves alone.
 
     Guarantee: pure; the messages given are not changed; doing it again changes nothing.
 
     Args:
-        messages: that the model has been sent, or has given, before.
+        messages: sent to the model or received from it before.
 
     Returns:
-        The messages, with copies of those that hold an answer to the provider, or a request that has its answer.
+        The messages, with copies of those that hold an answer to the provider or an answered request.
     """
     contents = [content for message in messages for content in message.contents]
     answered = {content.id for content in contents if content.type == "function_approval_response"}

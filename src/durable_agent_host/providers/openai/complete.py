@@ -1,18 +1,21 @@
 """What the framework's stream parser leaves out of contents, taken from the provider's finished items. Pure.
 
+Each function takes a finished item and the contents that the framework made of it, and returns the complete contents;
+it may change them in place. `item_types` says which function completes which type of item.
+
 Source: ``_parse_chunk_from_openai`` of agent-framework-openai 1.17, which has no branch for finished code runs, reads
 the arguments of an MCP call before they are there, and keeps the last part of a reasoning summary alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
 from durable_agent_host.providers.openai.rebuild import says_refusal
 
 
-def _complete_message(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_message(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """One text for each part; the stream's citations stay when it had them all, they may say more."""
     texts: list[Content] = []
     left = [content for content in mine if content.type == "text"]
@@ -43,7 +46,7 @@ def _says_all_of(heard: Any, note: Any) -> bool:
     )
 
 
-def _complete_reasoning(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_reasoning(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """One content for each part of summary and reasoning; the encrypted payload is on the first."""
     texts = [(str(part.get("text") or ""), False) for part in _parts(item, "summary")]
     texts += [(str(part.get("text") or ""), True) for part in _parts(item, "content")]
@@ -62,7 +65,7 @@ def _parts(item: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", item.get(name) or [])
 
 
-def _complete_function_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_function_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """The call's final arguments, name and ids, whatever its events said, or did not say."""
     if not any(content.type == "function_call" for content in mine):
         mine = [Content("function_call", call_id=item.get("call_id"), name=item.get("name")), *mine]
@@ -80,7 +83,8 @@ def _complete_function_call(item: Mapping[str, Any], mine: list[Content]) -> lis
     return mine
 
 
-def _complete_code(item: Mapping[str, Any], _mine: list[Content]) -> list[Content]:
+def complete_code(item: Mapping[str, Any], _mine: list[Content]) -> list[Content]:
+    """Build the call and its result from the item alone: the framework has no branch for finished code runs."""
     properties = {"container_id": item["container_id"]} if item.get("container_id") else {}
     call = Content(
         "code_interpreter_tool_call",
@@ -105,14 +109,15 @@ def _parse_output_from_openai(output: Mapping[str, Any]) -> Content:
     return Content.from_text("", additional_properties={"openai_output": dict(output)})
 
 
-def _complete_custom_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_custom_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    """Give the call its whole input."""
     for content in mine:
         if content.type == "function_call":
             content.arguments = item.get("input")
     return mine
 
 
-def _complete_mcp(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_mcp(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """A stream's arguments come after the event that the framework reads them from; a failure is a result, too."""
     names = {"call_id": item.get("id"), "tool_name": item.get("name"), "server_name": item.get("server_label")}
     mine = _with_call(mine, "mcp_server_tool_call", names)
@@ -142,11 +147,12 @@ def _each_once(contents: Sequence[Content]) -> list[Content]:
     return list({content.type: content for content in contents}.values())
 
 
-def _complete_call(_item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_call(_item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+    """Keep each content once."""
     return _each_once(mine)
 
 
-def _complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """A call is read when it begins, and what is searched for is known when it ends."""
     name = "web_search" if item["type"] == "web_search_call" else "file_search"
     mine = _with_call(mine, "search_tool_call", {"call_id": item.get("id"), "tool_name": name})
@@ -162,7 +168,7 @@ def _complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Conte
     return mine
 
 
-def _complete_approval(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_approval(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """What is asked is told when the item begins; of a stream that was taken up later, when it ends."""
     if mine:
         return mine
@@ -172,7 +178,7 @@ def _complete_approval(item: Mapping[str, Any], mine: list[Content]) -> list[Con
     return [Content.from_function_approval_request(id=str(item.get("id") or ""), function_call=call)]
 
 
-def _complete_image(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
+def complete_image(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
     """The partial images of a stream are drafts of the one that the finished item has."""
     if not item.get("result"):
         return _each_once(mine)
@@ -229,23 +235,6 @@ def tidy_open_item(contents: list[Content]) -> list[Content]:
             part.additional_properties = {}
         kept.append(content)
     return kept
-
-
-COMPLETE: Final[dict[str, Callable[[Mapping[str, Any], list[Content]], list[Content]]]] = {
-    "message": _complete_message,
-    "function_call": _complete_function_call,
-    "reasoning": _complete_reasoning,
-    "code_interpreter_call": _complete_code,
-    "custom_tool_call": _complete_custom_call,
-    "mcp_call": _complete_mcp,
-    "web_search_call": _complete_search,
-    "file_search_call": _complete_search,
-    "image_generation_call": _complete_image,
-    "mcp_approval_request": _complete_approval,
-    **dict.fromkeys(("shell_call", "shell_call_output", "local_shell_call", "computer_call"), _complete_call),
-    "tool_search_call": _complete_call,
-}
-"""Type of item → what makes its contents complete; other types are as they are."""
 
 
 def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] | None:

@@ -1,4 +1,4 @@
-"""Deltas of a stream, read by their type: a copy of the SDK's client that does less for the same result.
+"""Parses a stream's deltas by their type, which saves a quarter of the CPU time of a streamed answer.
 
 The SDK (openai 3.54) holds each event against all of the fifty and more kinds of events before it takes the one whose
 ``type`` fits, which is a quarter of the processor time of a streamed answer. The kind is known from the ``type``, and
@@ -10,9 +10,11 @@ items and responses. The client that was given and the SDK's modules are not cha
 from functools import cache
 from typing import Any, cast, get_args
 
+from durable_agent_host.agent.overriding import copy_with
+
 
 def with_direct_events(client: Any) -> Any:
-    """Give a client of the SDK that reads the deltas of a streamed response directly.
+    """Copy a client of the SDK so that it parses the deltas of a streamed response by their type.
 
     Guarantee: pure; events come out equal to those of the client that was given.
 
@@ -26,9 +28,7 @@ def with_direct_events(client: Any) -> Any:
 
     if not isinstance(client, AsyncOpenAI) or isinstance(client, _ReadsDirectly):
         return client
-    copied = object.__new__(_direct_class(type(client)))
-    copied.__dict__.update(client.with_options().__dict__)
-    return copied
+    return copy_with(client.with_options(), _ReadsDirectly)
 
 
 class _ReadsDirectly:
@@ -45,11 +45,6 @@ class _ReadsDirectly:
                     pass
         client: Any = super()
         return client._process_response_data(data=data, cast_to=cast_to, response=response)  # noqa: SLF001 - overridden
-
-
-@cache
-def _direct_class(base: type[Any]) -> type[Any]:
-    return type(base.__name__, (_ReadsDirectly, base), {})
 
 
 @cache

@@ -1,18 +1,16 @@
-"""Errors of the OpenAI SDK: what they mean for a user, and which of them a turn can recover from."""
+"""Errors of the OpenAI SDK: how to fix them, and which of them a turn recovers from."""
 
-import json
 import re
-from collections.abc import Iterator
+import sys
 from typing import Any, cast
 
-from agent_framework.exceptions import ChatClientException
-
+from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.providers.errors import explain_client_error, says_enough
 
-_RETRYABLE_STATUS = frozenset({408, 409, 429})
 _PASSING_CODES = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
-"""Codes of failures in the middle of an answer that another call may not meet; the others speak of the request."""
+"""Codes of failures in the middle of an answer that a retry may avoid; other codes concern the request."""
 
 _CONTINUATION_GONE = re.compile(r"(?:[Pp]revious response|Response|Conversation) with id '[^']*' not found")
 _CALL_IS_OPEN = re.compile(r"No tool output found for |MCP approval requests do not have an approval")
@@ -20,28 +18,26 @@ _REASONING_UNREADABLE = re.compile(r"The encrypted content .*could not be verifi
 _CONTAINER_GONE = re.compile(
     r"(?:Expected container_id: |Container (?:is expired|with id |'))\W*(?P<id>cntr_\w+)?", re.IGNORECASE
 )
-"""The service's own words: recorded, or quoted by several public projects (pydantic/pydantic-ai#7461,
+"""The service's wording, recorded or quoted by several public projects (pydantic/pydantic-ai#7461,
 openai/codex#8145 and others)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
-    """Say in a sentence why a call of the model failed, and what to do.
+    """Say in a sentence why a model call failed, and what to do.
 
     Guarantee: pure.
 
     Args:
-        error: what the agent raised; the OpenAI SDK's error is looked for in its causes.
+        error: what the agent raised; its causes are searched for the OpenAI SDK's error.
 
     Returns:
-        The explanation, or None when the error comes neither from the OpenAI SDK nor from a stream of its client.
+        The explanation; None when no chat client failed, or the cause is unknown.
     """
-    import openai  # noqa: PLC0415 - the SDK is only needed when it has failed
-
-    if (failure := next((one for one in _causes(error) if isinstance(one, ProviderError)), None)) is not None:
-        return failure
-    if isinstance(error, ChatClientException) and any(isinstance(one, json.JSONDecodeError) for one in _causes(error)):
-        return ProviderError("the model's service sent an event that is not JSON; try again", retryable=True)
     cause = _sdk_error(error)
+    if cause is None or says_enough(error):
+        return explain_client_error(error)
+    import openai  # noqa: PLC0415 - it has failed, so it is loaded
+
     if isinstance(cause, openai.APITimeoutError):
         return ProviderError("the model did not answer in time; try again", retryable=True)
     if isinstance(cause, openai.APIConnectionError):
@@ -54,11 +50,11 @@ def explain_error(error: BaseException) -> ProviderError | None:
         return _explain_status(cause)
     if isinstance(cause, openai.APIError):
         return _failure(cause.code, cause.message)
-    return None
+    return explain_client_error(error)
 
 
 def failure_of(said: Any) -> ProviderError | None:
-    """Tell whether the service says that its answer has failed.
+    """Read the failure that an event or a response reports.
 
     Guarantee: pure.
 
@@ -66,7 +62,7 @@ def failure_of(said: Any) -> ProviderError | None:
         said: an event of a stream, or a response.
 
     Returns:
-        The error with the service's reason, or None.
+        The error with the service's reason; None without a failure.
     """
     if getattr(said, "type", None) == "error":
         nested: Any = getattr(said, "error", None)  # the API sends it nested, and the SDK's model has it flat
@@ -89,21 +85,14 @@ def _failure(code: str | None, message: str | None) -> ProviderError:
     )
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
 def _sdk_error(error: BaseException) -> BaseException | None:
-    import openai  # noqa: PLC0415 - the SDK is only needed when it has failed
-
-    return next((one for one in _causes(error) if isinstance(one, openai.OpenAIError)), None)
+    """Find the SDK's error among the causes, without loading the SDK: what is not loaded has not failed."""
+    sdk: Any = sys.modules.get("openai")
+    return next((one for one in causes_of(error) if isinstance(one, sdk.OpenAIError)), None) if sdk else None
 
 
 def forgotten_by_service(error: BaseException) -> Forgotten | None:
-    """Tell what the service has lost, when that is why it refused a request.
+    """Tell what the service has lost, when it refused a request for that reason.
 
     Guarantee: pure.
 
@@ -142,12 +131,9 @@ def _explain_status(error: Any) -> ProviderError:
     }.get(status, "try again" if status >= 500 else "check the request and the model's name")  # noqa: PLR2004
     if getattr(error, "code", None) == "model_not_found":
         advice = "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"
-    try:
-        retry_after = float(error.response.headers.get("retry-after", ""))
-    except ValueError:
-        retry_after = None
+    known = advice_of(error)
     return ProviderError(
         f"the model's service refused the call with {status}: {said.rstrip('. ')} - {advice}",
-        retryable=status in _RETRYABLE_STATUS or status >= 500,  # noqa: PLR2004
-        retry_after_seconds=retry_after,
+        retryable=known is not None and known.retryable,
+        retry_after_seconds=known.retry_after_seconds if known is not None else None,
     )

@@ -1,4 +1,4 @@
-"""A transcript without what the model's service can no longer use, and what is remembered of that. Pure.
+"""Leaves out of a transcript what the model's service can no longer use, and remembers it. Pure.
 
 A container in which code ran expires after twenty idle minutes; encrypted reasoning can be read only with the key that
 sealed it, so it is lost when the app gets a key of another organisation or another endpoint. Both are known only once
@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import STAMP, Forgotten
+from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.providers.openai.items import stamp_of
 
 GONE: Final = "gone"
@@ -19,7 +20,6 @@ GONE: Final = "gone"
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE_UNTIL: Final = "unreadable_until"
-_SEALED: Final = frozenset({"reasoning", "compaction"})
 
 
 def without_forgotten(
@@ -62,7 +62,7 @@ def without_forgotten(
 def _marked(content: Content, expired: set[str], unreadable: set[str | None]) -> Content:
     mark = stamp_of(content)
     is_unreadable = _sealed_id(content) in unreadable
-    if not is_unreadable and (mark is None or content.additional_properties.get("container_id") not in expired):
+    if not is_unreadable and (mark is None or str(content.additional_properties.get("container_id")) not in expired):
         return content
     changed = copy.copy(content)
     properties = {name: value for name, value in content.additional_properties.items() if name != "encrypted_content"}
@@ -75,7 +75,7 @@ def _marked(content: Content, expired: set[str], unreadable: set[str | None]) ->
 def _sealed_id(content: Content) -> str | None:
     """Give the id of the item whose encrypted payload a content has or belongs to, if it is one."""
     mark = stamp_of(content) or {}
-    is_sealed = content.type == "text_reasoning" or mark.get("type") in _SEALED
+    is_sealed = content.type == "text_reasoning" or item_type(mark.get("type")).is_sealed
     return (content.id or cast("str | None", mark.get("id"))) if is_sealed else None
 
 

@@ -17,50 +17,11 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP, is_carrier
-from durable_agent_host.providers.openai.complete import COMPLETE, tidy_open_item
-from durable_agent_host.providers.openai.rebuild import Item, rebuild_item
+from durable_agent_host.providers.openai.complete import tidy_open_item
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
+from durable_agent_host.providers.openai.rebuild import Item
 
 PROVIDER: Final = "openai"
-
-_INPUT_FIELDS: Final[dict[str, frozenset[str]]] = {
-    name: frozenset(fields.split())
-    for name, fields in {
-        "message": "id role status phase content",
-        "reasoning": "id summary content encrypted_content status",
-        "function_call": "id call_id name arguments status namespace caller async",
-        "code_interpreter_call": "id code container_id outputs status",
-        "web_search_call": "id action status",
-        "file_search_call": "id queries results status",
-        "mcp_call": "id name server_label arguments output error approval_request_id status",
-        "mcp_list_tools": "id server_label tools error",
-        "mcp_approval_request": "id name server_label arguments",
-        "image_generation_call": "id result status action background output_format quality revised_prompt size",
-        "shell_call": "id call_id action environment status caller",
-        "shell_call_output": "id call_id output max_output_length status caller",
-        "local_shell_call": "id call_id action status",
-        "apply_patch_call": "id call_id operation status caller",
-        "custom_tool_call": "id call_id name input namespace caller async",
-        "tool_search_call": "id call_id arguments execution status",
-        "tool_search_output": "id call_id tools execution status",
-        "program": "id call_id code fingerprint",
-        "program_output": "id call_id result status",
-        "compaction": "id encrypted_content",
-    }.items()
-}
-"""Type of output item → the fields that the API takes back as input. Source: openai-python 3.52, the ``Param`` types.
-
-Items of other types are left to the framework, which sends computer calls back itself.
-"""
-
-_MAY_BE_NULL: Final = frozenset({("code_interpreter_call", "outputs"), ("code_interpreter_call", "code")})
-
-
-_STANDS_FOR: Final = {
-    "function_call": {"function_call"},
-    "shell_call": {"shell_tool_call", "function_call"},
-    "shell_call_output": {"shell_tool_result"},
-}
-"""Items that share a call id with another item → the types of their own contents."""
 
 
 def sendable(item: Mapping[str, Any]) -> Item:
@@ -72,30 +33,15 @@ def sendable(item: Mapping[str, Any]) -> Item:
         item: as the provider gave it out, of a known type.
 
     Returns:
-        The fields of the input form, without those that are null and need not be there, and without the empty
-        ``content`` of encrypted reasoning, as recorded requests were accepted.
+        The fields of the input form, without those that are null and need not be there.
     """
-    kind = item["type"]
-    if kind == "web_search_call":
-        item = _without_foreign_sources(item)
+    row = ITEM_TYPES[item["type"]]
     kept = {
         name: value
-        for name, value in item.items()
-        if name in _INPUT_FIELDS[kind]
-        and (value is not None or (kind, name) in _MAY_BE_NULL)
-        and not (kind == "reasoning" and name == "content" and not value)
+        for name, value in (row.trim(item) if row.trim else item).items()
+        if name in row.input_fields and (value is not None or name in row.may_be_null)
     }
-    return {"type": kind, **kept}
-
-
-def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
-    """Leave out the sources of a search when they have a form that is no input: the API names some without a URL."""
-    action = dict(cast("Item", item.get("action") or {}))
-    sources = cast("list[Item]", action.get("sources") or [])
-    if all(source.get("type") == "url" for source in sources):
-        return dict(item)
-    del action["sources"]
-    return {**item, "action": action}
+    return {"type": item["type"], **kept}
 
 
 def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
@@ -131,9 +77,10 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     """
     if item is None:
         return tidy_open_item(contents)
-    if complete := COMPLETE.get(item["type"]):
-        contents = complete(item, contents)
-    if item["type"] not in _INPUT_FIELDS:
+    row = item_type(item.get("type"))
+    if row.complete:
+        contents = row.complete(item, contents)
+    if not row.input_fields:
         return contents
     group = contents or [Content("text", text="")]
     _stamp(group, sendable(item))
@@ -145,11 +92,11 @@ def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
     if item["type"] == "message":
         return _take_texts(left, item)
     ids = {item.get("id"), item.get("call_id")} - {None}
-    only = _STANDS_FOR.get(item["type"])
+    only = item_type(item["type"]).stands_for
     mine = [
         content
         for content in left
-        if {content.id, content.call_id, content.image_id} & ids and (only is None or content.type in only)
+        if {content.id, content.call_id, content.image_id} & ids and (not only or content.type in only)
     ]
     if item["type"] == "function_call":
         mine = mine[:1]  # there are services that give two calls the same call id
@@ -168,7 +115,7 @@ def _take_texts(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
 def _stamp(group: Sequence[Content], item: Item) -> None:
     """Mark a group as an item, and keep the fields that its contents do not have."""
     identity = {"provider": PROVIDER, "type": item["type"], "id": item.get("id")}
-    rebuilt = rebuild_item(item["type"], group)
+    rebuilt = _rebuilt(item["type"], group)
     lacking = {name: value for name, value in item.items() if name not in rebuilt or rebuilt[name] != value}
     if item["type"] == "message" and "content" in lacking:
         lacking |= _annotations_instead_of_content(item, rebuilt)
@@ -179,6 +126,16 @@ def _stamp(group: Sequence[Content], item: Item) -> None:
     for content in group[1:]:
         content.additional_properties = content.additional_properties | {PART_OF: item.get("id")}
     group[0].additional_properties = group[0].additional_properties | {STAMP: mark}
+
+
+def _rebuilt(kind: str, group: Sequence[Content]) -> Item:
+    """Give what the contents say of an item; no more than its type when they have lost their shape."""
+    by_type = {content.type: content for content in reversed(group)}
+    rebuild = item_type(kind).rebuild
+    try:
+        return {"type": kind, **(rebuild(group, by_type) if rebuild else {})}
+    except (AttributeError, KeyError, TypeError):
+        return {"type": kind}
 
 
 def _annotations_instead_of_content(item: Item, rebuilt: Item) -> Item:
@@ -207,7 +164,7 @@ def item_of(group: Sequence[Content]) -> Item:
     """
     mark = cast("dict[str, Any]", group[0].additional_properties[STAMP])
     kept = {name: value for name, value in mark.items() if name not in {"provider", "without", "cited"}}
-    rebuilt = {name: v for name, v in rebuild_item(mark["type"], group).items() if name not in mark.get("without", ())}
+    rebuilt = {name: v for name, v in _rebuilt(mark["type"], group).items() if name not in mark.get("without", ())}
     item = copy.deepcopy(rebuilt | kept)
     for part, cited in zip(item.get("content") or [], mark.get("cited") or [], strict=False):
         part["annotations"] = cited

@@ -1,35 +1,20 @@
-"""Neutral contents to the fields of the provider's item that they stand for. Pure."""
+"""Neutral contents to the fields of the provider's item that they stand for. Pure.
+
+Each function takes an item's contents, in order and by their type, and may raise AttributeError, KeyError or TypeError
+for contents that have lost their shape. `item_types` says which function reads which type of item.
+"""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
 Item = dict[str, Any]
 
 
-def rebuild_item(kind: str, group: Sequence[Content]) -> Item:
-    """Write what neutral contents say about an item, by the item's fields.
-
-    Guarantee: pure.
-
-    Args:
-        kind: the item's type.
-        group: its contents in order.
-
-    Returns:
-        ``type`` and the fields that the contents have; no more than ``type`` when they have lost their shape.
-    """
-    by_type = {content.type: content for content in reversed(group)}
-    build = _REBUILD.get(kind)
-    try:
-        return {"type": kind, **(build(group, by_type) if build else {})}
-    except (AttributeError, KeyError, TypeError):
-        return {"type": kind}
-
-
-def _message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+def message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    """Read a message."""
     return {"role": "assistant", "status": "completed", "content": [_text_part(content) for content in group]}
 
 
@@ -69,7 +54,8 @@ def _prepare_annotation_for_openai(annotation: Annotation) -> Item:
     return {"type": "url_citation", "url": note.get("url"), "title": note.get("title"), **span}
 
 
-def _reasoning_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+def reasoning_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    """Read reasoning."""
     spoken = [content for content in group if content.text]
     fields: Item = {
         "summary": [{"type": "summary_text", "text": one.text} for one in spoken if not _is_reasoning_text(one)]
@@ -85,12 +71,14 @@ def _is_reasoning_text(content: Content) -> bool:
     return content.additional_properties.get("reasoning_text") is True
 
 
-def _function_call_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+def function_call_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    """Read a function call."""
     call = group[0]
     return {"call_id": call.call_id, "name": call.name, "arguments": call.arguments, "status": "completed"}
 
 
-def _code_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+def code_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    """Read a code run from its call and its result."""
     call, result = by_type["code_interpreter_tool_call"], by_type["code_interpreter_tool_result"]
     return {
         "code": "".join(str(part.text) for part in call.inputs or ()),
@@ -108,12 +96,14 @@ def _prepare_output_for_openai(output: Content) -> Item:
     return {"type": "image", "url": output.uri}
 
 
-def _web_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+def web_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    """Read a web search from its result."""
     result = by_type["search_tool_result"]
     return {"action": cast("Item", result.result)["action"], "status": result.status}
 
 
-def _file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+def file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    """Read a file search from its call and its result."""
     call, result = by_type["search_tool_call"], by_type["search_tool_result"]
     found = cast("dict[str, Any]", result.result or {}).get("results")
     return {"queries": _object(call.arguments)["queries"], "status": call.status} | (
@@ -121,7 +111,8 @@ def _file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content
     )
 
 
-def _mcp_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+def mcp_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    """Read a call of an MCP server, and its result."""
     call = by_type["mcp_server_tool_call"]
     result = by_type.get("mcp_server_tool_result")
     fields: Item = {"name": call.tool_name, "server_label": call.server_name, "arguments": call.arguments}
@@ -135,12 +126,14 @@ def _mcp_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> It
     return fields
 
 
-def _image_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+def image_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    """Read a generated image."""
     image = cast("Content", by_type["image_generation_tool_result"].outputs)
     return {"result": (image.uri or "").partition("base64,")[2], "status": "completed"}
 
 
-def _shell_output_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+def shell_output_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    """Read the outputs of a shell call."""
     result = group[0]
     outputs = [
         {
@@ -153,24 +146,11 @@ def _shell_output_fields(group: Sequence[Content], _by_type: Mapping[str, Conten
     return {"call_id": result.call_id, "output": outputs}
 
 
-def _approval_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+def approval_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
+    """Read a request for approval."""
     call = cast("Content", group[0].function_call)
     return {"name": call.name, "server_label": call.server_name, "arguments": call.arguments}
 
 
 def _object(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
-
-
-_REBUILD: Final[dict[str, Callable[[Sequence[Content], Mapping[str, Content]], Item]]] = {
-    "message": _message_fields,
-    "reasoning": _reasoning_fields,
-    "function_call": _function_call_fields,
-    "code_interpreter_call": _code_fields,
-    "web_search_call": _web_search_fields,
-    "file_search_call": _file_search_fields,
-    "mcp_call": _mcp_fields,
-    "image_generation_call": _image_fields,
-    "shell_call_output": _shell_output_fields,
-    "mcp_approval_request": _approval_fields,
-}

@@ -1,4 +1,4 @@
-"""What of a conversation the Responses API takes back: pure changes to messages and input items before a request.
+"""Prepares a conversation for the Responses API: changes to messages and input items before a request. Pure.
 
 The API checks by id. A stored item that followed reasoning has to come with that reasoning; reasoning has to come with
 its encrypted payload, and with the item that followed it. Where a part of such a group cannot be sent, the group is
@@ -17,38 +17,16 @@ from agent_framework import Content, Message
 
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import PART_OF, STAMP
-from durable_agent_host.providers.openai.closing import NEEDS_ANSWER
 from durable_agent_host.providers.openai.forgotten import GONE, with_contents
-from durable_agent_host.providers.openai.items import Item, groups_of, item_of, stamp_of
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CHARACTERS, item_type
+from durable_agent_host.providers.openai.items import groups_of, item_of, stamp_of
+from durable_agent_host.providers.openai.rebuild import Item
 
-MAX_ID_CHARACTERS: Final = 64
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ID_IS_OPTIONAL: Final = frozenset({"message", "function_call"})
-_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
-    "message": ("content", "role"),
-    "function_call": ("call_id", "name", "arguments"),
-    "code_interpreter_call": ("id", "code", "container_id"),
-    "web_search_call": ("id", "action"),
-    "file_search_call": ("id", "queries"),
-    "mcp_call": ("id", "name", "server_label", "arguments"),
-    "mcp_list_tools": ("id", "server_label", "tools"),
-    "mcp_approval_request": ("id", "name", "server_label", "arguments"),
-    "image_generation_call": ("id", "result"),
-    "shell_call": ("call_id", "action"),
-    "shell_call_output": ("call_id", "output"),
-    "custom_tool_call": ("call_id", "name", "input"),
-}
-"""Type of item → the fields without which the API refuses it; the code of a run that failed is null."""
 
 _SAYS_KIND: Final = frozenset({"openai", "openai_content_type"})
 """Keys of ``additional_properties`` by which the client knows what a link is."""
 _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
-
-_NEVER_SENT: Final = frozenset(
-    {"code_interpreter_tool_call", "code_interpreter_tool_result", "search_tool_call", "search_tool_result"}
-    | {"image_generation_tool_call", "image_generation_tool_result"}
-)
-"""Contents that the framework's client leaves out when they have no stamp."""
 
 
 def replayable_messages(
@@ -86,7 +64,8 @@ def _is_whole(group: Sequence[Content]) -> bool:
         item = item_of(group)
     except (AttributeError, KeyError, TypeError):
         return False
-    return all(name in item and (item[name] is not None or name == "code") for name in _REQUIRED.get(item["type"], ()))
+    row = item_type(item["type"])
+    return all(name in item and (item[name] is not None or name in row.may_be_null) for name in row.required)
 
 
 def _unstamped(content: Content) -> Content:
@@ -181,7 +160,7 @@ def _goes_with(group: Sequence[Content], following: Sequence[Content] | None, *,
     sealed = any(content.protected_data or content.additional_properties.get("encrypted_content") for content in group)
     if not sealed or not group[0].id or following is None or _is_gone(following):
         return False
-    if following[0].type in _NEVER_SENT and stamp_of(following[0]) is None:
+    if any(following[0].type in row.unsent for row in ITEM_TYPES.values()) and stamp_of(following[0]) is None:
         return False
     # An answer without its id after stored reasoning is the recorded rejection. What follows an item of the API is one,
     # too: without its stamp it was cut off or changed, and is not what the reasoning led to.
@@ -198,21 +177,29 @@ def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
     mark = stamp_of(group[0])
     if mark is None:
         return group
-    if mark["type"] in NEEDS_ANSWER and mark.get(GONE):
+    row = item_type(mark["type"])
+    if row.needs_answer and mark.get(GONE):
         return []
-    if mark["type"] in _ID_IS_OPTIONAL:
+    if row.is_id_optional:
         first = copy.copy(group[0])
         first.additional_properties = first.additional_properties | {STAMP: {**mark, "id": None}}
         return [first, *group[1:]]
     if not stored and not mark.get(GONE):
         return group
-    return [Content("text", text=_told(item_of(group)))] if mark["type"] == "code_interpreter_call" else []
+    return [Content("text", text=row.tell(item_of(group)))] if row.tell else []
 
 
-def _told(item: Item) -> str:
-    """Tell of a code run in words, when the run itself can no longer be sent."""
-    logs = "".join(str(output.get("logs") or "") for output in cast("list[Item]", item.get("outputs") or []))
-    return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
+def accepted_item(item: Item) -> Item:
+    """Leave out of an item what the API is not known to take back; the store keeps it. Guarantee: pure.
+
+    Args:
+        item: rebuilt from its contents.
+
+    Returns:
+        The item, or a copy where something was left out.
+    """
+    nulls = item_type(item["type"]).always_null
+    return {**item, **dict.fromkeys(nulls)} if nulls else item
 
 
 def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
@@ -240,13 +227,14 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
         if item_id is not None and kind != "item_reference":
             times = seen.get(str(item_id), 0)
             seen[str(item_id)] = times + 1
+            row = item_type(kind)
             is_good = _GOOD_ID.fullmatch(str(item_id)) is not None and not times
-            if kind == "function_call" and not (is_good and str(item_id).startswith("fc_")):
-                changed["id"] = "fc_" + derived_id(str(item_id), str(call_id), str(times))
-            elif kind == "message" and not is_good:
+            if row.id_prefix and not (is_good and str(item_id).startswith(row.id_prefix)):
+                changed["id"] = row.id_prefix + derived_id(str(item_id), str(call_id), str(times))
+            elif not is_good and not row.id_prefix:
+                if not row.is_id_optional:
+                    continue
                 del changed["id"]
-            elif kind != "function_call" and not is_good:
-                continue
         valid.append(changed)
     return valid
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,15 @@ class Raising:
 
 
 class SeededEntity(DurableAgentEntity):
-    """An entity whose state a test can put."""
+    """An entity whose state a test can put, and that keeps labels of its own."""
+
+    def operations(self) -> dict[str, Any]:
+        """Add an operation."""
+        return super().operations() | {"label": self._label}
+
+    def _label(self, session: Any, label: str, context: Any) -> tuple[Any, int]:
+        labels = [*session.app_state.get("labels", ()), label]
+        return replace(session, app_state={**session.app_state, "labels": labels}), len(labels)
 
     def handle(self, context: Any) -> None:
         """Put the input as the state, or do what the base class does."""

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
 from azure.durable_functions import EntityId
+from pydantic import BaseModel
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -49,8 +50,9 @@ app = DurableAgentApp(
     agents=[
         Agent(client, "Pay with the tool.", name="Payer", tools=[pay, rest], default_options=options),
         Agent(client, "Rest with the tools.", name="Rester", tools=[rest, block], default_options=options),
-        Agent(client, "Talk.", name="Talker", default_options=options),
-        Agent(client, "Talk.", name="Keeper"),
+        Agent(client, "Talk.", name="Talker", tools=[pay], default_options=options),
+        Agent(client, "Talk.", name="Keeper", tools=[pay]),
+        Agent(client, "Talk.", name="Storer", tools=[pay], default_options={"store": True}),
     ]
 )
 
@@ -84,6 +86,41 @@ def call_once(context):
     """Call the entity's operation once."""
     asked = context.get_input()
     return (yield context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]))
+
+
+class Bill(BaseModel):
+    """What was paid."""
+
+    paid: float
+
+
+@app.orchestration_trigger(context_name="context")
+def pay_bills(context):
+    """Run the agent as upstream documents it: at the same time in sessions of their own, then once more."""
+    asked = context.get_input()
+    agent = app.get_agent(context, "Payer")
+    sessions = [agent.create_session(session_id=name) for name in asked["sessions"]]
+    answers = yield context.task_all([agent.run("pay", session=session) for session in sessions])
+    last = yield agent.run("and?", session=sessions[0], options={"response_format": Bill})
+    kinds = [content.type for message in answers[0].messages for content in message.contents]
+    return {"texts": [answer.text for answer in answers], "paid": last.value.paid, "kinds": kinds}
+
+
+@app.orchestration_trigger(context_name="context")
+def pay_or_say_why(context):
+    """Run the agent; when that fails, give the reason."""
+    agent = app.get_agent(context, "Payer")
+    try:
+        answer = yield agent.run("pay", session=agent.create_session(session_id=context.get_input()["session"]))
+    except Exception as error:  # noqa: BLE001 - the test reads it
+        return f"failed: {error}"
+    return answer.text
+
+
+@app.orchestration_trigger(context_name="context")
+def ask_by_hand(context):
+    """Run a turn with what its caller gives, and no more."""
+    return (yield context.call_sub_orchestrator("agent_turn", context.get_input()))
 
 
 @app.orchestration_trigger(context_name="context")

@@ -113,6 +113,12 @@ async def use_client(req: func.HttpRequest, client: df.DurableOrchestrationClien
 
 
 @app.orchestration_trigger(context_name="context")
+def calls_entity(context: df.DurableOrchestrationContext):
+    """Read an entity whose key is the input."""
+    return (yield context.call_entity(df.EntityId("counter", context.get_input()), "get"))
+
+
+@app.orchestration_trigger(context_name="context")
 def greet(context):
     context.set_custom_status({"at": "hello"})
     answer = yield context.call_activity("hello", context.get_input())

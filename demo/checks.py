@@ -1,0 +1,132 @@
+"""The demo's checks: what the model sent, compared with what was stored and replayed. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+Item = Mapping[str, Any]
+
+
+def check_stored(session: Mapping[str, Any], turn: list[dict[str, Any]]) -> list[str]:
+    """Compare the last turn's stored messages with the items that the model sent.
+
+    Args:
+        session: as the route returns it.
+        turn: requests of this turn, with the items of their responses.
+
+    Returns:
+        What was lost, one sentence each; may be empty.
+    """
+    turn_id = session["turns"][-1]["turn_id"]
+    messages = [message for message in session["messages"] if message["turn_id"] == turn_id]
+    contents = [content for message in messages if message["role"] == "assistant" for content in message["contents"]]
+    output: list[dict[str, Any]] = [
+        item for request in turn for item in cast("list[dict[str, Any]]", request["output"] or [])
+    ]
+    return [
+        *_check_code(contents, [item for item in output if item["type"] == "code_interpreter_call"]),
+        *_check_text(contents, [item for item in output if item["type"] == "message"]),
+        *_check_calls(contents, [item for item in output if item["type"] == "function_call"]),
+        *_check_reasoning(contents, [item for item in output if item["type"] == "reasoning"]),
+    ]
+
+
+def _check_code(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
+    calls = [content["content"] for content in contents if content["$type"] == "codeInterpreterToolCall"]
+    results = [content["content"] for content in contents if content["$type"] == "codeInterpreterToolResult"]
+    losses: list[str] = []
+    if [call["call_id"] for call in calls] != [item["id"] for item in items]:
+        losses.append(f"{len(items)} code calls were made, and {len(calls)} contents are stored")
+    for call, result, item in zip(calls, results, items, strict=False):
+        if "".join(part["text"] for part in call["inputs"]) != item["code"]:
+            losses.append(f"the script of {item['id']} is not the one that ran")
+        outputs = cast("list[dict[str, Any]]", item.get("outputs") or [])
+        stored = [part.get("text", part.get("uri")) for part in result["outputs"]]
+        if stored != [output.get("logs", output.get("url")) for output in outputs]:
+            losses.append(f"the outputs of {item['id']} are not what it printed")
+        if call.get("additional_properties", {}).get("container_id") != item["container_id"]:
+            losses.append(f"the container of {item['id']} is not stored")
+    return losses
+
+
+def _check_text(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
+    parts = [part for item in items for part in item["content"] if part["type"] == "output_text"]
+    stored = [content for content in contents if content["$type"] == "text"]
+    losses: list[str] = []
+    said = "".join(part["text"] for part in parts)
+    if "".join(content["text"] for content in stored) != said:
+        losses.append("the stored text is not what the model said")
+    given = [citation for part in parts for citation in part["annotations"]]
+    kept = [citation for content in stored for citation in _ours(content).get("annotations", [])]
+    regions = [region for citation in kept for region in citation.get("annotated_regions", [])]
+    if [citation["file_id"] for citation in given if "file_id" in citation] != [
+        citation["file_id"] for citation in kept if "file_id" in citation
+    ]:
+        losses.append(f"the model cited {len(given)} times, and {len(kept)} citations are stored")
+    if [c["start_index"] for c in given if "start_index" in c] != [region["start_index"] for region in regions]:
+        losses.append("the places of the citations are not what the model said")
+    return losses
+
+
+def _check_calls(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
+    stored = [
+        (content["callId"], content["name"], _ours(content).get("additional_properties", {}).get("fc_id"))
+        for content in contents
+        if content["$type"] == "functionCall"
+    ]
+    given = [(item["call_id"], item["name"], item["id"]) for item in items]
+    return [] if stored == given else [f"the calls {given} were made, and {stored} are stored"]
+
+
+def _check_reasoning(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
+    stored = {_ours(content).get("protected_data") for content in contents if content["$type"] == "reasoning"}
+    return [
+        f"the encrypted reasoning of {item['id']} is not stored"
+        for item in items
+        if item.get("encrypted_content") and item["encrypted_content"] not in stored
+    ]
+
+
+def _ours(content: Mapping[str, Any]) -> dict[str, Any]:
+    return content.get("extensionData", {}).get("durableAgentHost", {})
+
+
+def check_replayed(agent: str, before: list[dict[str, Any]], turn: list[dict[str, Any]]) -> list[str]:
+    """Compare a turn's first request with the last one before it: a cold process replays what a live one sent.
+
+    Args:
+        agent: name for the sentences.
+        before: requests of earlier turns.
+        turn: requests of this turn.
+
+    Returns:
+        What was lost, one sentence each; empty when the model's service keeps the conversation.
+    """
+    if not turn or turn[0]["body"].get("store") is not False:
+        return []
+    replayed = cast("list[Item]", turn[0]["body"]["input"])
+    earlier = [request["body"]["input"] for request in before if request["body"].get("store") is False]
+    sent = cast("list[Item]", earlier[-1]) if earlier and len(replayed) > 1 else []
+    return [
+        f"{agent}: item {n} of the conversation was {old}, and is replayed as {new}"
+        for n, (old, new) in enumerate(zip(sent, replayed, strict=False))
+        if old != new
+    ]
+
+
+def check_continued(agent: str, turn: list[dict[str, Any]], *, is_first: bool) -> list[str]:
+    """Check that a turn continues the conversation, by replay or by the service's own copy.
+
+    Args:
+        agent: name for the sentences.
+        turn: requests of this turn.
+        is_first: whether this is the session's first turn.
+
+    Returns:
+        What was lost, one sentence each; may be empty.
+    """
+    if is_first or not turn:
+        return []
+    body = turn[0]["body"]
+    if body.get("previous_response_id") or len(body["input"]) > 1:
+        return []
+    return [f"{agent}: the turn began without the conversation before it"]

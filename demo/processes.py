@@ -1,0 +1,131 @@
+"""The processes of demo and benchmarks: start, kill and stop them, and call them over HTTP."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import IO, Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+READY_SECONDS = 60.0
+REQUEST_SECONDS = 120.0
+
+
+class StartFailedError(Exception):
+    """A process did not become ready; the message is its output."""
+
+
+@dataclass
+class Process:
+    """A running process that serves HTTP.
+
+    Attributes:
+        url: where it listens.
+    """
+
+    url: str
+    _process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(
+        cls, module: str, arguments: list[str], settings: dict[str, str] | None = None, *, without: tuple[str, ...] = ()
+    ) -> "Process":
+        """Start a Python module and wait until it prints its URL.
+
+        Args:
+            module: run with ``-m``.
+            arguments: its command line.
+            settings: environment variables to add.
+            without: environment variables to remove.
+
+        Returns:
+            The process, ready.
+
+        Raises:
+            StartFailedError: it ended, or was not ready within 60 s.
+        """
+        environment = {name: value for name, value in os.environ.items() if name not in without} | (settings or {})
+        output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - the process writes to it for as long as it lives
+        command = [sys.executable, "-m", module, *arguments]
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)  # noqa: S603 - our own modules
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            said = _read(output)
+            for line in said.splitlines():
+                if "ready: " in line:
+                    return cls(line.partition("ready: ")[2].split()[0], process)
+            if process.poll() is not None:
+                raise StartFailedError(said.strip() or f"{module} ended with status {process.returncode}")
+            time.sleep(0.02)
+        process.kill()
+        raise StartFailedError(f"{module} was not ready after {READY_SECONDS:g} s: {_read(output).strip()}")
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Send SIGKILL, as a crash does."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Send SIGTERM, and SIGKILL after 10 s."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def _read(output: IO[bytes]) -> str:
+    return os.pread(output.fileno(), 1 << 20, 0).decode(errors="replace")
+
+
+def post(url: str, text: str, content_type: str = "text/plain") -> tuple[int, dict[str, str], str]:
+    """Send a POST request.
+
+    Args:
+        url: a loopback URL.
+        text: body.
+        content_type: the body's media type.
+
+    Returns:
+        Status, headers with lower-case names, and body.
+    """
+    request = Request(url, data=text.encode(), headers={"content-type": content_type}, method="POST")  # noqa: S310
+    try:
+        with urlopen(request, timeout=REQUEST_SECONDS) as answer:  # noqa: S310 - the demo's own URLs
+            return (
+                answer.status,
+                {name.lower(): value for name, value in answer.headers.items()},
+                answer.read().decode(),
+            )
+    except HTTPError as error:
+        with error:
+            return error.code, {name.lower(): value for name, value in error.headers.items()}, error.read().decode()
+
+
+def post_json(url: str, body: Any) -> None:
+    """Send JSON to the practice model's control routes.
+
+    Raises:
+        StartFailedError: the model refused it; the message says why.
+    """
+    status, _, answer = post(url, json.dumps(body), "application/json")
+    if status >= 400:  # noqa: PLR2004
+        raise StartFailedError(f"the practice model refused {body}: {answer}")
+
+
+def get_json(url: str) -> Any:
+    """Return the parsed JSON body of a GET request to a loopback URL."""
+    with urlopen(url, timeout=REQUEST_SECONDS) as answer:  # noqa: S310 - the demo's own URLs
+        return json.load(answer)

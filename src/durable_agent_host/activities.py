@@ -1,0 +1,184 @@
+"""An agent as an activity of an orchestration of the app's own: journaled and folded as in a turn, without a session.
+
+An activity may run more than once: when the process dies, the platform gives it to another one. What makes such a run
+go on instead of beginning again is the id of the call, which `agent_call` draws in the orchestrator, where it is the
+same at every replay. Under that id the turn log has the journal of the run.
+"""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NotRequired, Protocol, TypedDict, cast
+
+from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.outcome import error_raised_again, utc_now
+from durable_agent_host.agent.retries import RetryPolicy
+from durable_agent_host.agent.runner import AgentRunner, RunLimits
+from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.errors import RegistrationError, RequestError
+from durable_agent_host.loops.once import once
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.settings import Settings
+from durable_agent_host.turn.requests import request_of_call
+from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.stores import open_turn_log
+
+_CALL_FIELDS: Final = frozenset({"call_id", "input", "session", "answers"})
+
+
+class AgentCallWire(TypedDict):
+    """The input of an agent's activity, as `agent_call` makes it.
+
+    Attributes:
+        call_id: names the call; the same at every run of the same call.
+        input: the app's own value, given to the decorated function.
+        session: the conversation so far, as an earlier call returned it.
+        answers: what persons decided about the calls that an earlier run returned as ``pending``, by call id:
+            ``approved``, ``reason``, ``arguments``.
+    """
+
+    call_id: str
+    input: NotRequired[Any]
+    session: NotRequired[Mapping[str, Any]]
+    answers: NotRequired[Mapping[str, Mapping[str, Any]]]
+
+
+class AgentAnswerWire(TypedDict):
+    """The result of an agent's activity.
+
+    Attributes:
+        status: ``completed``, or ``suspended`` while tool calls wait for a person.
+        text: the answer's text; empty while it is suspended.
+        session: the conversation with this call, for the next call and for `decode_session`; what it was before while
+            the call is suspended.
+        usage: token counts by the framework's names, or None.
+        pending: the tool calls that wait: ``call_id``, ``name``, ``arguments``, ``reason``.
+    """
+
+    status: str
+    text: str
+    session: Mapping[str, Any]
+    usage: Mapping[str, Any] | None
+    pending: list[Mapping[str, Any]]
+
+
+class _Context(Protocol):
+    def new_uuid(self) -> Any:
+        """Draw an id that is the same at every replay."""
+        ...
+
+
+def agent_call(context: _Context, value: Any = None, *, session: Mapping[str, Any] | None = None) -> AgentCallWire:
+    """Make the input of an activity that is decorated with `agent_activity`.
+
+    Guarantee: replay-safe; call it once for every call of the activity.
+
+    Args:
+        context: of the orchestration.
+        value: what the decorated function gets; JSON.
+        session: of an earlier call's result, to go on with its conversation. It becomes part of the orchestration's
+            history, so long conversations belong in a session of `DurableAgentApp`.
+
+    Returns:
+        The activity's input. To answer calls that wait for a person, call the activity again with the same input and
+        ``answers`` in it.
+    """
+    call: AgentCallWire = {"call_id": str(context.new_uuid()), "input": value}
+    return call if session is None else {**call, "session": session}
+
+
+def agent_activity(
+    agent: AgentSource, *, settings: Settings | None = None
+) -> Callable[[Callable[[Any], str]], Callable[..., Any]]:
+    """Run an agent in an activity: the decorated function makes the user's message from the activity's input.
+
+    Guarantee: idempotent by the call's id: model calls and tool calls that are finished are not made again when the
+    activity runs again, and a call that has ended returns the same answer.
+
+    Args:
+        agent: of the framework, with a name; or a function that builds it.
+        settings: where the journal is kept, time limits, retries of the model; read from the environment when left out.
+
+    Returns:
+        A decorator. Put the SDK's ``activity_trigger`` above it.
+
+    Raises:
+        RegistrationError: the agent has no name.
+        SettingError: a setting has no meaning.
+    """
+    runner = _make_runner(agent, settings or Settings.from_environment())
+
+    def decorate(make_message: Callable[[Any], str]) -> Callable[..., Any]:
+        @functools.wraps(make_message)
+        async def run_agent(*given: Any, **named: Any) -> AgentAnswerWire:
+            (wire,) = *given, *named.values()
+            call = _read_call(wire, make_message.__name__)
+            message = make_message(call.get("input"))
+            request = request_of_call(runner.name, call["call_id"], message, created_at=utc_now())
+            session = decode_session(call.get("session"))
+            running = runner.run(session, request, call.get("answers"))
+            return _answer(session, await asyncio.wrap_future(submit(running)))
+
+        # The worker binds by parameter names, and takes annotations for those of the binding.
+        (parameter,) = inspect.signature(make_message).parameters.values()
+        run_agent.__signature__ = inspect.Signature([parameter.replace(annotation=inspect.Parameter.empty)])  # type: ignore[attr-defined]
+        run_agent.__annotations__ = {}
+        del run_agent.__wrapped__  # type: ignore[attr-defined]
+        return run_agent
+
+    return decorate
+
+
+def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
+    name = getattr(build_agent(agent), "name", None)
+    if not isinstance(name, str) or not name:
+        raise RegistrationError("the agent has no name: give it one, which names its journal")
+    return AgentRunner(name, agent, provider_for, open_log=_opener(settings), limits=run_limits(settings))
+
+
+def run_limits(settings: Settings) -> RunLimits:
+    """Return how long a run of an agent may take, and how failed model calls are retried, by the settings."""
+    retries = RetryPolicy(
+        retries=settings.model_attempts - 1,
+        first_seconds=settings.model_retry_seconds,
+        most_seconds=settings.model_retry_most_seconds,
+    )
+    return RunLimits(settings.turn_timeout_seconds, retries)
+
+
+@functools.cache
+def _opener(settings: Settings) -> Callable[[], TurnLog]:
+    """Open the log of all activities with these settings when it is first used."""
+    return once(functools.partial(open_turn_log, settings))
+
+
+def _read_call(wire: Any, activity: str) -> AgentCallWire:
+    how = f"call it with context.call_activity({activity!r}, agent_call(context, value))"
+    if not isinstance(wire, dict):
+        raise RequestError(f"the input of the activity {activity!r} is {type(wire).__name__}, not an object: {how}")
+    call = cast("dict[str, Any]", wire)
+    if not isinstance(call.get("call_id"), str) or not call["call_id"]:
+        raise RequestError(f"the input of the activity {activity!r} has no 'call_id': {how}")
+    if unknown := sorted(call.keys() - _CALL_FIELDS):
+        raise RequestError(f"the input of the activity {activity!r} has {', '.join(unknown)}, which it does not take")
+    return cast("AgentCallWire", call)
+
+
+def _answer(before: Session, outcome: TurnOutcome) -> AgentAnswerWire:
+    if outcome.status not in {"completed", "suspended"}:
+        raise error_raised_again(outcome.error or {"message": f"the agent's run was {outcome.status}"})
+    after = before
+    if outcome.status == "completed":
+        after = replace(before, entries=(*before.entries, *outcome.entries), agent_session=outcome.agent_session)
+    return {
+        "status": outcome.status,
+        "text": outcome.text,
+        "session": encode_session(after),
+        "usage": outcome.usage,
+        "pending": list(outcome.pending),
+    }

@@ -1,0 +1,83 @@
+"""Approvals of tools that the model's provider runs, such as those of hosted MCP servers.
+
+The model's answer contains the request, and the next message of the turn the decision. The framework ends a run at such
+a request. The turn waits for a person as with the app's own tools; once all requests are decided, the run continues
+with the decisions as its next message.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from agent_framework import Content, Message
+
+from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.model.journal_entry import ToolKey
+
+REASON = "the tool runs at the model's provider and needs approval"
+_UNCHANGEABLE = "the arguments of a tool that the model's provider runs cannot be changed"
+
+
+async def answer_requests(run: AgentRun, messages: Iterable[Message]) -> Message | None:
+    """Answer the provider's requests for approval at the end of a model's answer.
+
+    Args:
+        run: has the answers; a request without one is left to a person.
+        messages: what the agent has produced since its last message to the model.
+
+    Returns:
+        The message with the answers, or None when there was no request, or one has no answer yet.
+    """
+    asked = [content for message in messages for content in message.contents if _is_asked_by_provider(content)]
+    told = [await _answer(run, content) for content in asked]
+    if not told or None in told:
+        return None
+    denials = [reason for content in asked if (reason := _denial(run, content))]
+    return Message("user", [*cast("list[Content]", told), *map(Content.from_text, denials)])
+
+
+def _is_asked_by_provider(content: Content) -> bool:
+    return (
+        content.type == "function_approval_request"
+        and content.id is not None
+        and content.function_call is not None
+        and bool(content.function_call.hosted)
+    )
+
+
+async def _answer(run: AgentRun, request: Content) -> Content | None:
+    question = cast("str", request.id)
+    call = cast("Content", request.function_call)
+    answer = run.answers.get(question)
+    if answer is None:
+        key = ToolKey(run.journal.position, question, 0)
+        await run.ask(question, key, call.name or "", _arguments(call.arguments), REASON)
+        return None
+    told = request.to_function_approval_response(approved=_is_approved(answer, call))
+    told.additional_properties = {}  # the stamp there is that of the request's item
+    return told
+
+
+def _is_approved(answer: Mapping[str, Any], call: Content) -> bool:
+    return answer.get("approved") is True and not _is_changed(answer, call)
+
+
+def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
+    return answer.get("arguments") not in (None, _arguments(call.arguments))
+
+
+def _denial(run: AgentRun, request: Content) -> str | None:
+    """Say why a call was denied; the provider's form of an answer has no field for it."""
+    call, answer = cast("Content", request.function_call), run.answers[cast("str", request.id)]
+    if _is_approved(answer, call):
+        return None
+    reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")
+    return f"The call of {call.name} was denied: {reason}" if reason else None
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        found = None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"arguments": arguments}

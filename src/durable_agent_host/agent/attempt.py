@@ -1,0 +1,190 @@
+"""One attempt of a turn, at its log: what earlier attempts have left, and who is told of what this one does.
+
+Opening the log fences earlier attempts: they cannot write any more, and stop. What they have recorded is read then, and
+again before each further run of the agent.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Self
+
+from durable_agent_host.agent.ending import Ending
+from durable_agent_host.agent.event_writer import EventWriter
+from durable_agent_host.agent.observer import (
+    AttemptBegan,
+    AttemptEnded,
+    Audience,
+    RunBegan,
+    ToolCallFinished,
+    TurnObserver,
+    WatchedTurn,
+)
+from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.stream.live_events import FinishedCalls
+from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_outcome
+from durable_agent_host.turn_log.crash_points import reach
+from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
+from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.writer import TurnLogWriter
+
+_OPEN_SECONDS: Final = 10.0
+"""How long a turn waits for its log; while it runs, it waits as long as the store tries again."""
+
+_ADVICE: Final = ". The turn could not run without it: ask again in a while"
+
+
+class Attempt:
+    """An attempt of a turn. Made by `Attempt.open`.
+
+    Args:
+        log: of the process.
+        turn: which turn, and which attempt of it.
+        observers: told of the attempt, after its clients.
+
+    Attributes:
+        log_id: the turn's log.
+        number: of the attempt, from 1.
+        label: names turn, agent, session and attempt, for lines of the log.
+        recorded: what was there when the current run of the agent began.
+        audience: whom to tell of what the attempt does.
+    """
+
+    def __init__(self, log: TurnLog, turn: WatchedTurn, observers: Sequence[TurnObserver]) -> None:
+        request, self.number = turn.request, turn.attempt
+        self.log_id = _log_id(request)
+        self.label = (
+            f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, attempt {self.number})"
+        )
+        self.recorded = Recorded()
+        self._log = log
+        self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
+        self._events = EventWriter(self._writer)
+        self.audience = Audience(turn, self._events, observers)
+        self._turn = turn
+        self._runs = 0
+        self._journal = Journal(self.recorded, self._writer, self.log_id)
+
+    @classmethod
+    async def open(cls, log: TurnLog, request: TurnRequest, observers: Sequence[TurnObserver] = ()) -> Self:
+        """Begin an attempt; earlier ones cannot write any more.
+
+        Args:
+            log: of the process.
+            request: what was asked.
+            observers: told of the attempt, after its clients.
+
+        Returns:
+            The attempt; its clients know that the turn has begun.
+
+        Raises:
+            LogUnavailableError: the store does not answer; nothing was begun.
+            LogError: it does not answer any more.
+        """
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                number = await log.open(_log_id(request))
+        except LogError as error:
+            raise LogUnavailableError(f"{error}{_ADVICE}") from error
+        except TimeoutError as error:
+            raise LogUnavailableError(f"the turn log has not answered for {_OPEN_SECONDS:g} s{_ADVICE}") from error
+        reach("turn.after_open")
+        attempt = cls(log, WatchedTurn(request, number), observers)
+        if number > 1:
+            attempt.recorded = await read_journal(log, attempt.log_id)
+        if attempt.outcome is None:
+            await attempt.audience.tell(AttemptBegan(replayed=attempt.recorded.has_begun))
+        return attempt
+
+    @property
+    def outcome(self) -> TurnOutcome | None:
+        """How an earlier attempt ended the turn, or None."""
+        return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
+
+    async def read_again(self) -> Recorded:
+        """Read what is recorded now, with all that this attempt has written."""
+        await self._writer.flush()
+        self.recorded = await read_journal(self._log, self.log_id)
+        return self.recorded
+
+    async def begin_run(self, finished_calls: FinishedCalls, *, has_journal: bool) -> Journal:
+        """Begin a run of the agent.
+
+        Args:
+            finished_calls: which calls of hosted tools an update ends, as the agent's provider says.
+            has_journal: whether the agent's calls are journaled; else its updates are all that tells of its tools.
+
+        Returns:
+            The run's journal; clients know what they have to discard.
+        """
+        discard_from, self.recorded.discard_from = self.recorded.discard_from, None
+        is_repeated = self.number > 1 or self._runs > 0
+        self._runs += 1
+        self._events.finished_calls = finished_calls
+        await self.audience.tell(RunBegan(has_journal, discard_from, replayed=is_repeated))
+        self._journal = Journal(self.recorded, self._writer, self.log_id)
+        return self._journal
+
+    async def end(self, ending: Ending, outcome: TurnOutcome) -> None:
+        """Note how the attempt ended; all of it is durable when this returns.
+
+        A turn that waits for a person has not ended: its next attempt goes on from the journal.
+
+        Args:
+            ending: of the attempt.
+            outcome: what the activity returns.
+
+        Raises:
+            FencedError: a later attempt has begun; the outcome is void.
+            LogError: the store does not answer.
+        """
+        if outcome.status == "cancelled":
+            for key, known in self.recorded.tools.items():
+                if key.position >= 0 and known.starts and known.finished is None:
+                    await self.audience.tell(ToolCallFinished(key.call_id, "", "unknown", replayed=False))
+        ended = AttemptEnded(ending, outcome)
+        await self._events.observe(self._turn, ended)  # before the outcome, which is the log's last entry
+        if outcome.status != "suspended":
+            await self._journal.close(encode_turn_outcome(outcome))
+        await self._writer.close()
+        await self.audience.tell_app(ended)
+
+    async def give_way(self, ending: Ending) -> None:
+        """Tell that the attempt ended without deciding the turn."""
+        await self.audience.tell_app(AttemptEnded(ending, None))
+
+    async def is_cancel_requested(self) -> bool:
+        """Look at the cancel mark."""
+        return await self._log.is_cancel_requested(self.log_id)
+
+    async def is_lost(self) -> bool:
+        """Tell whether all that this attempt has written is gone, because somebody emptied the store."""
+        return not (await self._log.read(self.log_id, max_bytes=1)).records
+
+    async def outcome_of_successor(self, timeout_seconds: float) -> TurnOutcome:
+        """Wait for the attempt that took the turn over: two answers to one question must be the same.
+
+        Args:
+            timeout_seconds: how long.
+
+        Returns:
+            How that attempt ended the turn.
+
+        Raises:
+            FencedError: it has not, in that time.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                async for page in self._log.follow(self.log_id):
+                    for record in page.records:
+                        self.recorded.note(record)
+                    if self.outcome is not None:
+                        return self.outcome
+        except TimeoutError:
+            pass
+        raise FencedError("another process has taken the turn over")
+
+
+def _log_id(request: TurnRequest) -> str:
+    return turn_log_id(request.agent, request.session_id, request.turn_id)

@@ -1,0 +1,85 @@
+"""The first observer of a turn: what clients are told goes to the turn log, from which they are streamed to."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from durable_agent_host.agent.observer import (
+    ApprovalAwaited,
+    AttemptBegan,
+    AttemptEnded,
+    Moment,
+    RunBegan,
+    ToolCallBegan,
+    ToolCallFinished,
+    UpdateCame,
+    WatchedTurn,
+)
+from durable_agent_host.stream.live_events import (
+    FinishedCalls,
+    LiveEvent,
+    LiveEvents,
+    approval_requested,
+    tool_completed,
+    tool_started,
+    turn_restarted,
+    turn_started,
+)
+
+
+class PutsEvents(Protocol):
+    """What is needed of the turn log's writer."""
+
+    async def put(self, event: str, data: Mapping[str, Any], /) -> None:
+        """Append an event for clients, soon."""
+        ...
+
+
+class EventWriter:
+    """Writes the live events of one attempt; what clients have been told before is not told again.
+
+    Args:
+        writer: of the attempt.
+
+    Attributes:
+        finished_calls: which calls of hosted tools an update ends, as the provider of the next run's agent says.
+    """
+
+    def __init__(self, writer: PutsEvents) -> None:
+        self.finished_calls: FinishedCalls = lambda _update: ()
+        self._writer = writer
+        self._events = LiveEvents()
+        self._has_ended = False
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Tell clients of a moment.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: the store does not answer.
+        """
+        if self._has_ended:  # what was left behind has nobody to tell
+            return
+        for event in self._events_of(turn, moment):
+            await self._writer.put(*event)
+
+    def _events_of(self, turn: WatchedTurn, moment: Moment) -> Sequence[LiveEvent]:
+        match moment:
+            case UpdateCame(update, replayed):
+                events = self._events.feed(update)
+                return () if replayed else events
+            case ToolCallBegan(call_id, name, arguments, attempt=1, replayed=False):
+                return (tool_started(call_id, name, arguments),)
+            case ToolCallFinished(call_id, outcome=outcome, replayed=False):
+                return (tool_completed(call_id, outcome),)
+            case ApprovalAwaited(call, replayed=False):
+                return (approval_requested(call),)
+            case AttemptBegan(replayed=False):
+                return (turn_started(turn.request),)
+            case RunBegan(has_journal, discard_from):
+                self._events = LiveEvents(self.finished_calls, tells_functions=not has_journal)
+                return () if discard_from is None else (turn_restarted(discard_from),)
+            case AttemptEnded(outcome=outcome) if outcome is not None:
+                self._has_ended = outcome.status != "suspended"
+                return self._events.finish(outcome.text) if outcome.status == "completed" else ()
+            case _:
+                return ()

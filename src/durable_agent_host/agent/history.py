@@ -1,0 +1,68 @@
+"""The stored conversation, given to an agent of the framework as its history."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
+
+
+class DurableSession(AgentSession):
+    """A session of the framework that carries the rehydrated conversation into one run.
+
+    Attributes:
+        transcript: messages of earlier turns, oldest first; empty when the model's service keeps them.
+        turn_id: of the turn that the run is for; a retry of the turn has the same.
+    """
+
+    transcript: Sequence[Message] = ()
+    turn_id: str | None = None
+
+    @property
+    def forgotten(self) -> dict[str, Any]:
+        """What of the conversation the model's service can no longer use, in the words of the provider's adapter."""
+        return dict(cast("dict[str, Any]", self.state.get(TranscriptProvider.SOURCE_ID) or {}))
+
+    @forgotten.setter
+    def forgotten(self, remembered: Mapping[str, Any]) -> None:
+        """Remember it with the session."""
+        self.state[TranscriptProvider.SOURCE_ID] = dict(remembered)
+
+
+class TranscriptProvider(HistoryProvider):
+    """Puts a `DurableSession`'s transcript before the new message.
+
+    The messages go in without the framework's attribution mark, because the OpenAI client replaces the provider's own
+    item ids of marked messages (agent-framework-openai 1.17, ``_prepare_content_for_openai``): the model then sees
+    the ids that it gave out. Nothing is saved here; the session's entity keeps the conversation.
+    """
+
+    SOURCE_ID = "durable_agent_host"
+
+    def __init__(self) -> None:
+        super().__init__(self.SOURCE_ID, load_messages=True, store_inputs=False, store_outputs=False)
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        """Give no messages: `before_run` takes them from the session of the run."""
+        del session_id, state, kwargs
+        return []
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Save nothing: the session's entity keeps the conversation."""
+        del session_id, messages, state, kwargs
+
+    async def before_run(
+        self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Put the transcript of the run's session in front."""
+        del agent, state
+        if isinstance(session, DurableSession) and session.transcript:
+            context.context_messages[self.source_id] = list(session.transcript)

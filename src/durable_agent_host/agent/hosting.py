@@ -1,0 +1,172 @@
+"""Copies of an agent for its hosted runs; neither the app's agent nor its client nor its tools are changed.
+
+At registration, an agent gets the stored conversation as its history and a client that keeps the provider's items. Each
+run gets one more copy of that client, with an override that puts the run's middleware in its places and replaces tools
+that need approval by views.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, cast
+
+from agent_framework import (
+    AgentSession,
+    ChatMiddlewareLayer,
+    FunctionInvocationLayer,
+    HistoryProvider,
+    RawAgent,
+    SupportsAgentRun,
+    WorkflowAgent,
+    normalize_tools,
+)
+
+from durable_agent_host.agent.history import TranscriptProvider
+from durable_agent_host.agent.hosted_tools import without_approvals
+from durable_agent_host.agent.model_calls import ModelCalls
+from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.agent.provider import ModelProvider, ProviderFor
+from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.agent.tool_calls import ToolCalls
+from durable_agent_host.agent.workflow_agents import HostedWorkflow
+from durable_agent_host.errors import TurnError
+
+
+class HostedAgent:
+    """An agent as the host runs it.
+
+    Args:
+        agent: the app's.
+        provider_for: finds the provider of its client.
+
+    Attributes:
+        agent: the copy, without what belongs to a run.
+        owns_history: whether it takes the stored conversation as its history.
+        provider: of its chat client.
+        has_journal: whether its model and tool calls can be journaled.
+        why_no_journal: what stands in the way, when they cannot.
+        may_run_again: for agents without a journal, whether a run that a crash has cut off is simply made again; the
+            agent says so by an attribute ``may_run_again``.
+    """
+
+    def __init__(self, agent: SupportsAgentRun, provider_for: ProviderFor) -> None:
+        self.agent = agent
+        self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
+        self.provider = provider_for(_client_of(agent))
+        if self.owns_history:
+            self.agent = _with_history(cast("Any", agent), self.provider)
+        self.why_no_journal = why_no_journal(agent)
+        self.has_journal = not self.why_no_journal
+        if self.has_journal:
+            self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
+        self.may_run_again = bool(getattr(agent, "may_run_again", False))
+
+    def restores(self, session: AgentSession) -> bool:
+        """Tell whether the agent continues from what it left in the session and needs no transcript."""
+        return isinstance(self.agent, WorkflowAgent) and HostedWorkflow(self.agent).restores(session)
+
+    def for_run(self, run: AgentRun, *, with_tools: bool) -> SupportsAgentRun:
+        """Return the agent of one run.
+
+        Args:
+            run: for its middleware.
+            with_tools: False offers the model no tools.
+
+        Returns:
+            A copy, or the agent itself when it has no journal and is not a workflow.
+
+        Raises:
+            TurnError: this kind of agent cannot run without its tools.
+        """
+        agent = self.agent
+        if not with_tools:
+            agent = _without_tools(agent)
+        if isinstance(agent, WorkflowAgent):
+            return cast("Any", HostedWorkflow(agent))
+        if not self.has_journal:
+            return agent
+        hosted: Any = copy.copy(cast("Any", agent))
+        hosted.client = _client_for_run(hosted.client, run, hosted.mcp_tools)
+        hosted.client.__dict__.update(self._sdk_clients)
+        return hosted
+
+
+def _with_history(agent: Any, provider: ModelProvider) -> Any:
+    """Add the stored conversation as the agent's history, unless it has a history of its own."""
+    providers = list(agent.context_providers)
+    hosted = copy.copy(agent)
+    if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
+        providers.insert(0, TranscriptProvider())
+    hosted.context_providers = providers
+    if not isinstance(agent, WorkflowAgent):
+        hosted.client = provider.adapt(hosted.client)
+    return hosted
+
+
+def _client_of(agent: object) -> Any:
+    return cast("Any", agent).client if isinstance(agent, RawAgent) else None
+
+
+def why_no_journal(agent: object) -> str:
+    """Say why the calls of an agent cannot be journaled. Guarantee: pure.
+
+    Args:
+        agent: the app's.
+
+    Returns:
+        The reason and how to get a journal; empty for an agent that has one.
+    """
+    if isinstance(agent, WorkflowAgent):
+        return "it is a workflow, whose agents call their models themselves"
+    if not isinstance(agent, RawAgent):
+        return f"{type(agent).__name__} is no Agent of the framework, with a chat client"
+    client: object = cast("Any", agent).client
+    if _takes_middleware(client):
+        return ""
+    return (
+        f"its chat client {type(client).__name__} lacks the framework's layers: derive the class from "
+        "FunctionInvocationLayer, ChatMiddlewareLayer and BaseChatClient, in this order"
+    )
+
+
+def _takes_middleware(client: object) -> bool:
+    """Tell whether a client runs the tools itself and passes every model call through chat middleware."""
+    kinds = type(client).__mro__
+    both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds
+    return both and kinds.index(FunctionInvocationLayer) < kinds.index(ChatMiddlewareLayer)
+
+
+def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
+    if not isinstance(agent, RawAgent):
+        raise TurnError(
+            f"enable_tool_calls is false, and the tools of a {type(agent).__name__} cannot be taken away: "
+            "leave enable_tool_calls out"
+        )
+    silent: Any = copy.copy(cast("Any", agent))
+    silent.default_options = {
+        name: value for name, value in silent.default_options.items() if name not in {"tools", "tool_choice"}
+    }
+    silent.mcp_tools = []
+    return silent
+
+
+class _RunsJournaled:
+    """The override; stands before the client's own class in the method resolution order."""
+
+    innermost_chat_middleware: ModelCalls
+
+    def get_response(self, messages: Any, *, options: Any = None, middleware: Any = None, **arguments: Any) -> Any:
+        client: Any = super()
+        if options and options.get("tools"):
+            options = {**options, "tools": without_approvals(cast("Any", normalize_tools(options["tools"])))}
+        chain = [*(middleware or ()), self.innermost_chat_middleware]
+        return client.get_response(messages, options=options, middleware=chain, **arguments)
+
+
+def _client_for_run(client: Any, run: AgentRun, mcp_servers: Sequence[Any]) -> Any:
+    hosted = copy_with(client, _RunsJournaled)
+    hosted.innermost_chat_middleware = ModelCalls(run)
+    hosted.fold_call = run.produced.fold_call
+    configuration: Any = client.function_invocation_configuration
+    tells_reasons = bool(configuration and configuration.get("include_detailed_errors"))
+    hosted.function_middleware = [ToolCalls(run, mcp_servers, tells_reasons=tells_reasons), *client.function_middleware]
+    return hosted

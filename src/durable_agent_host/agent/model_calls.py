@@ -1,0 +1,250 @@
+"""Chat middleware around every model call of a turn: finished calls come from the journal, failed ones are retried.
+
+It is the innermost chat middleware: it journals what the model gave, and what the app's own middleware does to a
+request or a response is done again on a replay. A call that has streamed nothing is retried in place. When a stream
+breaks in its middle, the error goes up and the agent is run again, because clients must discard what they have seen of
+the call and the agent's pipeline cannot take an update back. An answer that the service makes in the background is
+fetched by its id, after a crash as well, since another one would be paid for again.
+"""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+from agent_framework import ChatContext, ChatMiddleware, ChatResponse, ChatResponseUpdate, ResponseStream
+
+from durable_agent_host.agent.ending import RunStoppedError, stop_of
+from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.agent.observer import ModelCallBegan, ModelCallFailed, ModelCallFinished
+from durable_agent_host.agent.run_state import AgentRun, BrokenStream
+from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
+from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
+
+CallNext = Callable[[], Awaitable[None]]
+
+
+class ModelCalls(ChatMiddleware):
+    """Journals the model calls of one run.
+
+    Args:
+        run: whose calls they are.
+    """
+
+    def __init__(self, run: AgentRun) -> None:
+        self._run = run
+
+    async def process(self, context: ChatContext, call_next: CallNext) -> None:
+        """Answer a call from the journal, or make it and journal its response.
+
+        Raises:
+            RunStoppedError: the run is not wanted any more.
+        """
+        run = self._run
+        run.check_waiting()
+        position, recorded = run.journal.next_model_call()
+        if recorded is not None:
+            run.session_state.restore(position)
+            replay = _Replay(run, recorded, position)
+            if context.stream:
+                context.result = ResponseStream(replay.stream(), finalizer=lambda _: replay.response())
+            else:
+                context.result = await replay.whole()
+            return
+        run.check()
+        context.messages = list(run.prepare_messages(context.messages))
+        call = _Call(run, context, call_next, position)
+        if context.stream:
+            context.result = ResponseStream(call.stream(), finalizer=lambda _: call.response)
+        else:
+            async for _ in call.stream():
+                pass
+            context.result = call.response
+
+
+class _Replay:
+    """A model call that the journal answers."""
+
+    def __init__(self, run: AgentRun, recorded: Mapping[str, Any], position: int) -> None:
+        self._run = run
+        self._recorded = recorded
+        self._position = position
+
+    def response(self) -> ChatResponse[Any]:
+        """Read the response, a new one for each call."""
+        response = decode_model_response(self._recorded)
+        self._run.note_unreadable(response, self._position)
+        if self._run.drop_continuations:
+            response.conversation_id = None
+        return response
+
+    async def whole(self) -> ChatResponse[Any]:
+        """Give the response to a run that does not stream."""
+        await self._run.audience.tell(ModelCallBegan(self._position, replayed=True))
+        response = self.response()
+        await self._run.audience.tell(_finished(response, self._position, replayed=True))
+        return response
+
+    async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
+        """Give the response as updates."""
+        await self._run.audience.tell(ModelCallBegan(self._position, replayed=True))
+        response = self.response()
+        with self._run.replaying():
+            for update in replayed_updates(response):
+                yield update
+        await self._run.audience.tell(_finished(response, self._position, replayed=True))
+
+
+def _finished(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallFinished:
+    usage = cast("Mapping[str, Any] | None", response.usage_details)
+    return ModelCallFinished(position, response.model, usage, response.finish_reason, replayed)
+
+
+class _Call:
+    """One model call, with its retries."""
+
+    def __init__(self, run: AgentRun, context: ChatContext, call_next: CallNext, position: int) -> None:
+        self._run = run
+        self._context = context
+        self._call_next = call_next
+        self._position = position
+        self._updates: list[ChatResponseUpdate] = []
+        self._is_continued = self._was_continued = False
+        self.response: ChatResponse[Any] = ChatResponse()
+
+    async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
+        """Give the updates of the first attempt that tells something; the response is durable when it ends."""
+        run = self._run
+        run.begin_call(self._position)
+        await run.audience.tell(ModelCallBegan(self._position, replayed=False))
+        retry = run.breaks.get(self._position, 0)
+        while True:
+            told = False
+            held: list[ChatResponseUpdate] = []  # what opens a stream says nothing, and a retry says it again
+            try:
+                async for update in self._attempt():
+                    if not told and not update.contents:
+                        held.append(update)
+                        continue
+                    told = True
+                    for one in (*held, update):
+                        yield one
+                    held = []
+                for one in held:
+                    yield one
+                break
+            except Exception as error:
+                if (seconds := await self._wait_before_retry(retry, error)) is None:
+                    raise
+                if told:
+                    run.broke(BrokenStream(self._position, seconds, log_reason(error)))
+                    raise
+                retry += 1
+                await asyncio.sleep(seconds)
+                run.check()
+        await self._journal()
+
+    async def _wait_before_retry(self, retry: int, error: Exception) -> float | None:
+        """Decide after how many seconds the call is made again; None when it is not."""
+        run = self._run
+        was_gone = await self._gave_up_background(error)
+        seconds = 0.0 if was_gone else run.wait_before_retry(retry, error)
+        reason = run.provider.explain(error) or error
+        await run.audience.tell(ModelCallFailed(self._position, reason, seconds))
+        return seconds
+
+    async def _journal(self) -> None:
+        """Make the response durable."""
+        run = self._run
+        try:
+            response = encode_model_response(self._folded())
+            await run.journal.model_finished(self._position, response, run.session_state.changes())
+        except (LogError, CorruptStateError) as error:
+            raise RunStoppedError(stop_of(error)) from error
+        run.finish_call(self._position, self.response)
+        await run.audience.tell(_finished(self.response, self._position, replayed=False))
+
+    def _folded(self) -> ChatResponse[Any]:
+        """Return the response with the messages that the turn will store."""
+        folded = copy.copy(self.response)
+        if self._updates:
+            folded.messages = self._run.produced.fold_call(self._updates).response().messages
+        return folded
+
+    async def _attempt(self) -> AsyncIterator[ChatResponseUpdate]:
+        self._updates = []
+        self._continue_background()
+        await self._call_next()
+        result: Any = self._context.result
+        if isinstance(result, ResponseStream):
+            async for update in cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result):
+                self._updates.append(update)
+                await self._note_background(update.continuation_token)
+                yield update
+            if self._run.provider.ended_early(reversed(self._updates)):
+                raise _cut_off(self._updates)
+            self.response = await result.get_final_response()
+        else:
+            if self._run.provider.ended_early([result]):
+                raise _cut_off([])
+            self.response = result
+
+    def _continue_background(self) -> None:
+        """Ask for the background answer that the service is making, if any."""
+        continuation = self._run.journal.recorded.continuations.get(self._position)
+        options = dict(self._context.options or {})
+        self._is_continued = continuation is not None
+        if continuation is not None:
+            options[_CONTINUATION] = dict(continuation)
+        elif self._was_continued:
+            options.pop(_CONTINUATION, None)
+        self._was_continued = self._was_continued or self._is_continued
+        self._context.options = options
+
+    async def _note_background(self, continuation: Any) -> None:
+        if not isinstance(continuation, Mapping) or not (self._context.options or {}).get("background"):
+            return
+        noted = dict(cast("Mapping[str, Any]", continuation))
+        if self._run.journal.recorded.continuations.get(self._position) != noted:
+            await self._tell_journal(noted)
+
+    async def _gave_up_background(self, error: Exception) -> bool:
+        """Forget a background answer that failed or that the service no longer has; a broken connection says neither.
+
+        Returns:
+            Whether the service did not know it, so the call is made anew at once.
+        """
+        if self._run.journal.recorded.continuations.get(self._position) is None:
+            return False
+        advice = advice_of(error)
+        was_gone = self._is_continued and advice is not None and advice.status in _GONE
+        has_failed = any(
+            isinstance(one, ProviderError) and not isinstance(one, _CutOffError) for one in causes_of(error)
+        )
+        if was_gone or has_failed:
+            await self._tell_journal(None)
+        return was_gone
+
+    async def _tell_journal(self, continuation: Mapping[str, Any] | None) -> None:
+        try:
+            await self._run.journal.model_begun(self._position, continuation)
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+
+
+_CONTINUATION: Final = "continuation_token"
+_GONE: Final = frozenset({400, 404, 410, 422})
+
+
+class _CutOffError(ProviderError):
+    """The answer ended before the provider said that it is whole."""
+
+
+def _cut_off(updates: list[ChatResponseUpdate]) -> ProviderError:
+    if updates:
+        return _CutOffError("the model's stream ended before the answer was whole; try again", retryable=True)
+    return _CutOffError(
+        "the model's endpoint gave no answer: what it sent holds no word of the model; try again, "
+        "and check the endpoint's address if that does not help",
+        retryable=True,
+    )

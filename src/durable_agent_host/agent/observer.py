@@ -1,0 +1,280 @@
+"""The port for whoever watches turns: live events, the app's callbacks, traces, metrics.
+
+An observer gets the moments of a turn in order, on the agents' event loop. A moment says whether it is ``replayed``:
+then the step was done by an earlier run or attempt, its result comes from the journal, and it cost nothing now.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent_framework import AgentResponse, AgentResponseUpdate
+
+from durable_agent_host.agent.ending import Ending
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WatchedTurn:
+    """Which turn, and which attempt of it, a moment belongs to.
+
+    Attributes:
+        request: what was asked.
+        attempt: from 1; a crash or the answer of a person leads to another one.
+    """
+
+    request: TurnRequest
+    attempt: int
+
+
+@dataclass(frozen=True)
+class AttemptBegan:
+    """An attempt owns the turn's log.
+
+    Attributes:
+        replayed: an earlier attempt has begun the turn.
+    """
+
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class RunBegan:
+    """The agent begins; the moments that follow are of this run, finished steps come replayed.
+
+    Attributes:
+        has_journal: whether the agent's model calls and tool calls are told as such; else its updates are all there is.
+        discard_from: offset of the first event that clients have to discard, because its text comes again; or None.
+        replayed: an earlier run or attempt has begun the agent.
+    """
+
+    has_journal: bool
+    discard_from: int | None
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class ModelCallBegan:
+    """A model call begins, or is answered from the journal.
+
+    Attributes:
+        position: of the call in the turn, from 0.
+        replayed: the journal has the response.
+    """
+
+    position: int
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class ModelCallFinished:
+    """The response of a model call is durable.
+
+    Attributes:
+        position: of the call in the turn, from 0.
+        model: that served it, in the provider's words; None when it does not say.
+        usage: token counts by the framework's names, or None. Those of a replayed call have been counted before.
+        finish_reason: by the framework's names, or None.
+        replayed: the journal had the response.
+    """
+
+    position: int
+    model: str | None
+    usage: Mapping[str, Any] | None
+    finish_reason: str | None
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class ModelCallFailed:
+    """A model call failed.
+
+    Attributes:
+        position: of the call in the turn, from 0.
+        error: what it raised, or what the provider says of it.
+        wait_seconds: it is made again after this time; None when it is not.
+        replayed: never; failures are not in the journal.
+    """
+
+    position: int
+    error: BaseException
+    wait_seconds: float | None
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class RunRepeats:
+    """The agent is run again from the turn's start.
+
+    Attributes:
+        reason: in words.
+        wait_seconds: before it begins.
+        replayed: never.
+    """
+
+    reason: str
+    wait_seconds: float
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class ToolCallBegan:
+    """A tool is about to run, or its call is answered from the journal.
+
+    A call that is denied, or whose arguments cannot be read, finishes without having begun. A call that has begun may
+    not finish: the process dies, or a later attempt takes the turn over.
+
+    Attributes:
+        call_id: as the model gave it.
+        name: the tool's.
+        arguments: with which it runs.
+        attempt: how often the call has been begun, this time included.
+        replayed: the journal has the result.
+    """
+
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    attempt: int
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class ToolCallFinished:
+    """A tool call has its result.
+
+    Attributes:
+        call_id: as the model gave it.
+        name: the tool's; empty when a cancel has cut the call off.
+        outcome: ``success``, ``error``, ``denied``, ``unknown``, ``invalid_arguments``, ``terminated`` or
+            ``input_required``.
+        replayed: the journal had the result.
+    """
+
+    call_id: str
+    name: str
+    outcome: str
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class UpdateCame:
+    """The agent streamed an update.
+
+    Attributes:
+        update: live; not to be changed or kept.
+        replayed: it comes from the journal.
+    """
+
+    update: AgentResponseUpdate
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class ApprovalAwaited:
+    """A call waits for a person.
+
+    Attributes:
+        call: ``call_id`` under which the person answers, ``name``, ``arguments``, ``reason``.
+        replayed: clients were told by an earlier attempt.
+    """
+
+    call: Mapping[str, Any]
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class AgentAnswered:
+    """The agent is done.
+
+    Attributes:
+        response: folded; not to be changed.
+        replayed: never; it is put together anew.
+    """
+
+    response: AgentResponse[Any]
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class AttemptEnded:
+    """An attempt ended, and with it the turn, unless it waits for a person or a later attempt has it.
+
+    Attributes:
+        ending: how.
+        outcome: what becomes of the turn; None when this attempt does not decide it.
+        replayed: never.
+    """
+
+    ending: Ending
+    outcome: TurnOutcome | None
+    replayed: bool = False
+
+
+Moment = (
+    AttemptBegan
+    | RunBegan
+    | ModelCallBegan
+    | ModelCallFinished
+    | ModelCallFailed
+    | RunRepeats
+    | ToolCallBegan
+    | ToolCallFinished
+    | UpdateCame
+    | ApprovalAwaited
+    | AgentAnswered
+    | AttemptEnded
+)
+
+
+class TurnObserver(Protocol):
+    """Watches turns. One observer serves all turns of its agents, several at a time."""
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Take the next moment of a turn; the turn waits for it. Pass over classes of moments that are not known."""
+        ...
+
+
+class Audience:
+    """Tells the observers of one attempt.
+
+    Args:
+        turn: which turn.
+        events: live events for clients; what it raises stops the run, since nothing may happen untold.
+        observers: of the app; what one of them raises is logged once in an attempt, and does not touch the turn.
+    """
+
+    def __init__(self, turn: WatchedTurn, events: TurnObserver, observers: Sequence[TurnObserver]) -> None:
+        self._turn = turn
+        self._events = events
+        self._observers = observers
+        self._failed: set[int] = set()
+
+    async def tell(self, moment: Moment) -> None:
+        """Tell a moment.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: the store does not answer.
+        """
+        await self._events.observe(self._turn, moment)
+        await self.tell_app(moment)
+
+    async def tell_app(self, moment: Moment) -> None:
+        """Tell a moment to the app's observers alone."""
+        for number, observer in enumerate(self._observers):
+            try:
+                await observer.observe(self._turn, moment)
+            except Exception as error:  # noqa: BLE001 - an observer is not part of the turn
+                if number not in self._failed:
+                    self._failed.add(number)
+                    _LOGGER.warning(
+                        "turn %s: observer %s failed at %s, further failures in this attempt are not logged: %s",
+                        self._turn.request.turn_id,
+                        type(observer).__name__,
+                        type(moment).__name__,
+                        f"{type(error).__name__}: {error}",
+                    )

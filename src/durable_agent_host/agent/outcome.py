@@ -1,0 +1,239 @@
+"""What becomes of a turn: the outcome of each ending, with the entries to store or the reason why there are none."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from agent_framework import AgentResponse, Content
+
+from durable_agent_host.agent.history import DurableSession, TranscriptProvider
+from durable_agent_host.agent.run import AgentRuns
+from durable_agent_host.agent.weight import json_bytes
+from durable_agent_host.codec.content import decode_usage, plain_json
+from durable_agent_host.codec.journal_entry import decode_tool_result
+from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.errors import (
+    CorruptStateError,
+    InvalidAnswerError,
+    LogError,
+    ProviderError,
+    TurnCancelledError,
+    TurnError,
+    error_details,
+)
+from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.model.session import WORKFLOW_STATE
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
+from durable_agent_host.session.closing import close_calls, finished_part
+from durable_agent_host.session.repair import repair_entries
+from durable_agent_host.stream.live_events import answer_text
+from durable_agent_host.turn.answer_schema import check_answer
+from durable_agent_host.turn_log.journal import Recorded
+
+CANCELLED: Final = "durable_agent_host.cancelled"
+"""Key in the ``additional_properties`` of a stored response: the turn was cancelled after this much."""
+
+_NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did not run."
+_TOOL_FAILED: Final = "Error: Function failed."
+_CUT_OFF: Final = (
+    "Error: The turn was cancelled while the tool was running; the outcome is not known, "
+    "and the call may or may not have taken effect."
+)
+
+
+def utc_now() -> str:
+    """Return the time: UTC, ISO-8601 with microseconds."""
+    return datetime.now(UTC).isoformat()
+
+
+def error_raised_again(error: Mapping[str, Any]) -> TurnError:
+    """Make an exception of a turn's stored error. Guarantee: pure.
+
+    Args:
+        error: ``type`` and ``message``; ``retryable`` when the model's service failed.
+
+    Returns:
+        The error.
+    """
+    message = str(error.get("message"))
+    if "retryable" in error:
+        return ProviderError(message, retryable=bool(error["retryable"]))
+    return TurnError(message)
+
+
+def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
+    """Make the outcome of a turn whose agent has answered.
+
+    Args:
+        runs: of the attempt, ended.
+        response: folded from its updates.
+
+    Returns:
+        An outcome with the entries to append.
+
+    Raises:
+        InvalidAnswerError: the answer does not fit the response format that was asked for, or it, or what the agent's
+            session keeps, holds what JSON cannot.
+    """
+    if runs.request.response_format is not None:
+        check_answer(answer_text(response), runs.request.response_format)
+    try:
+        return _with_entries(runs, response, "completed")
+    except CorruptStateError as error:  # of what would be stored; the session is as it was
+        raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
+
+
+def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
+    """Make the outcome of a cancelled turn: what it had produced, as a valid transcript.
+
+    The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
+
+    Args:
+        runs: of the attempt, cut off.
+        recorded: the journal as it is now.
+
+    Returns:
+        An outcome with the entries to append, the response marked.
+    """
+    response, cut_off = runs.produced.responses(recorded.responses)
+    response.messages += finished_part(cut_off.messages)
+    position = runs.run.journal.position if runs.run is not None else -1
+    response.messages = close_calls(
+        response.messages, lambda call_id, n: _told(recorded, ToolKey(position, call_id, n))
+    )
+    response.additional_properties = {**(response.additional_properties or {}), CANCELLED: True}
+    runs.agent_session.service_session_id = None
+    runs.agent_session.state.pop(WORKFLOW_STATE, None)
+    outcome = _with_entries(runs, response, "cancelled")
+    request_entry, response_entry = outcome.entries
+    mended, _ = repair_entries([request_entry, response_entry], runs.provider.repair_rules)
+    error = TurnCancelledError("the turn was cancelled; what it had produced is part of the conversation")
+    return replace(outcome, entries=mended, error=error_details(error))
+
+
+def _told(recorded: Recorded, key: ToolKey) -> Content:
+    """Make the result of a call whose result the model has not seen."""
+    known = recorded.tools.get(key)
+    if known is None:
+        return Content.from_function_result(key.call_id, result=_NOT_RUN)
+    if known.finished is None:
+        return Content.from_function_result(key.call_id, result=_CUT_OFF)
+    result = known.finished.result
+    if "items" in result:
+        return Content.from_function_result(key.call_id, result=decode_tool_result(result))
+    return Content.from_function_result(key.call_id, result=_TOOL_FAILED, exception=str(result.get("message", "")))
+
+
+def failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
+    """Make the outcome of a failed turn, which leaves the conversation unchanged. Guarantee: pure but for the clock.
+
+    Args:
+        request: what was asked.
+        error: why.
+        milliseconds: time inside the agent.
+
+    Returns:
+        An outcome without entries.
+    """
+    return TurnOutcome(
+        turn_id=request.turn_id,
+        status="failed",
+        error=error_details(error),
+        stats=TurnStats(agent_milliseconds=milliseconds),
+        request_hash=request.request_hash,
+        ended_at=utc_now(),
+    )
+
+
+def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
+    """Make the outcome of a turn that stops because its log cannot be written. Guarantee: pure but for the clock.
+
+    Args:
+        request: what was asked.
+        error: why; of type `LogUnavailableError` when nothing was begun.
+
+    Returns:
+        An outcome without entries, which the session need not record.
+    """
+    return replace(failed(request, error), status="rejected")
+
+
+def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
+    """Make the outcome of an attempt that waits for a person.
+
+    Args:
+        runs: of the attempt, stopped at the calls that wait.
+        calls: that wait.
+
+    Returns:
+        An outcome with ``pending``, and no entries.
+    """
+    return TurnOutcome(
+        turn_id=runs.request.turn_id,
+        status="suspended",
+        pending=calls,
+        stats=TurnStats(agent_milliseconds=runs.milliseconds()),
+        request_hash=runs.request.request_hash,
+    )
+
+
+def _with_entries(runs: AgentRuns, response: AgentResponse[Any], status: Any) -> TurnOutcome:
+    ended_at = utc_now()
+    request = runs.request
+    _hide_exceptions(response)
+    served = _served(runs, response)
+    answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
+    entries = (encode_request_entry(request), answer)
+    usage = entries[1].get("usage")
+    return TurnOutcome(
+        turn_id=request.turn_id,
+        status=status,
+        text=answer_text(response),
+        entries=cast("tuple[Mapping[str, Any], ...]", entries),
+        agent_session=save_session(runs.agent_session),
+        usage=decode_usage(usage) if usage else None,
+        message_count=len(runs.session.entries) + len(entries),
+        stats=replace(_weigh(runs, response), bytes_stored=json_bytes(entries)),
+        request_hash=request.request_hash,
+        ended_at=ended_at,
+        served=served or None,
+    )
+
+
+def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
+    """Return the model and tier that served the last call; moves the tier out of the response's properties."""
+    properties = dict(response.additional_properties or {})
+    tier = properties.pop(SERVICE_TIER, None)
+    response.additional_properties = properties
+    served = {"model": runs.produced.served_model, "service_tier": tier}
+    return {name: str(value) for name, value in served.items() if value}
+
+
+def _hide_exceptions(response: AgentResponse[Any]) -> None:
+    """Replace texts of tools' exceptions by what the model was told; agents without a journal give them in full."""
+    for content in (content for message in response.messages for content in message.contents):
+        if content.type == "function_result" and content.exception and content.exception not in str(content.result):
+            content.exception = str(content.result or _TOOL_FAILED)
+
+
+def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
+    """Encode the framework's session of a run. Guarantee: pure, except that it drops an empty state of our own.
+
+    Raises:
+        CorruptStateError: it holds what JSON cannot.
+    """
+    if not agent_session.state.get(TranscriptProvider.SOURCE_ID):
+        agent_session.state.pop(TranscriptProvider.SOURCE_ID, None)
+    return plain_json(agent_session.to_dict(), path="agent session")
+
+
+def _weigh(runs: AgentRuns, response: AgentResponse[Any]) -> TurnStats:
+    return TurnStats(
+        chunks_streamed=runs.produced.updates_streamed,
+        bytes_streamed=runs.produced.weight.total_bytes(),
+        contents_stored=sum(len(message.contents) for message in response.messages),
+        agent_milliseconds=runs.milliseconds(),
+        calls_refused=len(runs.losses),
+    )

@@ -1,0 +1,156 @@
+"""What one run of an agent has streamed so far, each update read once.
+
+Theory of operation. A model call is folded when its stream ends: the fold gives the response that is journaled. The
+agent passes the call's updates on to the runner, as a rule unchanged; their fold then takes their place here, in
+pieces, so what is asked for later (the answer's requests for approval, the turn's response) reads a few pieces instead
+of the updates. Updates that the app's middleware has changed, and those of a call that was cut off, stay as they came.
+"""
+
+from collections.abc import Container, Sequence
+from operator import attrgetter, is_
+from typing import Any, Final
+
+from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpdate, Content
+
+from durable_agent_host.agent.weight import StreamWeight
+from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates
+
+
+class Produced:
+    """The updates of one run of an agent.
+
+    Args:
+        items: what the provider knows.
+
+    Attributes:
+        updates_streamed: how many updates came.
+        weight: of their contents.
+        served_model: the model that served the last call, in the provider's words.
+    """
+
+    def __init__(self, items: ItemReader) -> None:
+        self.updates_streamed = 0
+        self.weight = StreamWeight()
+        self.served_model: str | None = None
+        self._items = items
+        self._updates: list[tuple[AgentResponseUpdate, int | None]] = []
+        self._call: Sequence[ChatResponseUpdate] = ()
+        self._fold: Fold | None = None
+
+    def __len__(self) -> int:
+        """Count what is kept; the place where the next update goes."""
+        return len(self._updates)
+
+    def take(self, update: AgentResponseUpdate, position: int | None) -> None:
+        """Take the next update.
+
+        Args:
+            update: of the agent, or made for it.
+            position: of the open model call that the update came from, or None.
+        """
+        self.updates_streamed += 1
+        self.weight.add(update.contents)
+        self._updates.append((update, position))
+
+    def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
+        """Fold the updates of one model call, or return their fold when they were folded last.
+
+        Args:
+            updates: all of the call's, as its client streamed them.
+
+        Returns:
+            The fold.
+        """
+        if self._fold is None or self._call != updates:
+            self._call = list(updates)
+            self._fold = Fold(self._call, self._items)
+        return self._fold
+
+    def finish_call(self, position: int) -> None:
+        """Replace the updates of the model call that was folded last by its fold, unless they were changed on the way.
+
+        Args:
+            position: of the call; it is finished.
+        """
+        start = len(self._updates)
+        while start and self._updates[start - 1][1] == position:
+            start -= 1
+        passed = [update for update, _ in self._updates[start:]]
+        if self._fold is not None and _are_unchanged(passed, self._call):
+            self._updates[start:] = [(piece, position) for piece in _pieces(self._fold, passed, self._call)]
+        self._call, self._fold = (), None
+
+    def response(self, start: int = 0) -> AgentResponse[Any]:
+        """Fold what is kept into the response.
+
+        Args:
+            start: a place that `len` gave; earlier updates are left out.
+
+        Returns:
+            A new response.
+        """
+        return fold_updates([update for update, _ in self._updates[start:]], self._items)
+
+    def responses(self, finished: Container[int]) -> tuple[AgentResponse[Any], AgentResponse[Any]]:
+        """Fold what is whole, and what belongs to a model call that was cut off.
+
+        Args:
+            finished: positions of the finished model calls.
+
+        Returns:
+            Two new responses.
+        """
+        whole = [update for update, position in self._updates if position is None or position in finished]
+        cut = [update for update, position in self._updates if not (position is None or position in finished)]
+        return fold_updates(whole, self._items), fold_updates(cut, self._items)
+
+
+_names: Final = attrgetter(
+    *("role", "message_id", "response_id", "created_at", "finish_reason", "continuation_token", "_operation_state"),
+    *("additional_properties", "merge_mode"),
+)
+"""What an agent takes over from its client's update; it adds a name of its own."""
+
+
+def _are_unchanged(passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]) -> bool:
+    """Tell whether the agent's updates are those of the call, one by one."""
+    if not call or len(passed) != len(call):
+        return False
+    author, named = call[0].author_name, passed[0].author_name
+    return all(
+        type(update) is AgentResponseUpdate
+        and (update.raw_representation is said or _is_copy(update.raw_representation, said))
+        and (_are_same(update.contents, said.contents) or _differ_in_usage(update, said))
+        and _names(update) == _names(said)
+        and said.author_name == author
+        and update.author_name == named
+        and update.agent_id is None
+        for update, said in zip(passed, call, strict=True)
+    )
+
+
+def _is_copy(raw: Any, said: ChatResponseUpdate) -> bool:
+    return raw.__class__ is ChatResponseUpdate and raw.raw_representation is said.raw_representation
+
+
+def _differ_in_usage(update: AgentResponseUpdate, said: ChatResponseUpdate) -> bool:
+    """Tell whether only the token counts differ: the framework adds up those of a run's model calls."""
+    mine, theirs = ([one for one in contents if one.type != "usage"] for contents in (update.contents, said.contents))
+    return _are_same(mine, theirs)
+
+
+def _are_same(mine: Sequence[Content], theirs: Sequence[Content]) -> bool:
+    return len(mine) == len(theirs) and all(map(is_, mine, theirs))
+
+
+def _pieces(
+    fold: Fold, passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]
+) -> list[AgentResponseUpdate]:
+    """Give the fold of a call the agent's name and the agent's token counts."""
+    pieces = fold.pieces()
+    for piece in pieces:
+        piece.author_name = passed[0].author_name
+    if not all(_are_same(update.contents, said.contents) for update, said in zip(passed, call, strict=True)):
+        usage = [content for update in passed for content in update.contents if content.type == "usage"]
+        pieces[-1].contents = [*(one for one in pieces[-1].contents if one.type != "usage"), *usage]
+    return pieces

@@ -1,0 +1,256 @@
+"""The agent's runs in one attempt of a turn: as many as it takes, each through the journal.
+
+A run begins at the turn's start; what is finished is answered from the journal. It is repeated when the stream of a
+model call broke in its middle, or when the model's service has lost what the request relied on.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Message, SupportsAgentRun
+
+from durable_agent_host.agent.approvals import answer_requests
+from durable_agent_host.agent.attempt import Attempt
+from durable_agent_host.agent.ending import Cancelled, RunStoppedError
+from durable_agent_host.agent.history import DurableSession
+from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.agent.observer import RunRepeats, UpdateCame
+from durable_agent_host.agent.produced import Produced
+from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.agent.retries import RetryPolicy
+from durable_agent_host.agent.run_state import REPLAYED, AgentRun, Live
+from durable_agent_host.agent.service_losses import ServiceLosses
+from durable_agent_host.agent.session_state import SessionState
+from durable_agent_host.errors import TurnError
+from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.turn_log.journal import Journal
+
+_WHOLE_AGENT = ToolKey(-1, "agent", 0)
+"""The journal's key of the run of an agent without a journal, as if it were one tool call."""
+
+
+@dataclass
+class AgentRuns:
+    """The runs of one attempt, and what has come of them so far.
+
+    Attributes:
+        host: gives the agent for a run; a new one each time when the app gave a function that builds it.
+        provider: of the current run's agent; before the first run, one that knows what every provider knows.
+        retry_policy: for model calls.
+        attempt: at the turn's log.
+        session: as it was when the turn was granted.
+        request: what was asked.
+        answers: what persons have decided, by the id under which they were asked.
+        was_cancelled: the turn was cancelled while it waited: only what is in the journal is gathered.
+        agent_session: the framework's session of the current run.
+        hosted: the agent of the current run.
+        run: the current one; None before the first.
+        losses: of the model's service.
+        produced: what the current run has streamed.
+        began_at: by `time.perf_counter`.
+    """
+
+    host: Callable[[], HostedAgent]
+    provider: ModelProvider
+    retry_policy: RetryPolicy
+    attempt: Attempt
+    session: Session
+    request: TurnRequest
+    answers: Mapping[str, Mapping[str, Any]]
+    was_cancelled: bool = False
+    agent_session: DurableSession = field(default_factory=DurableSession)
+    hosted: HostedAgent = field(init=False)
+    run: AgentRun | None = None
+    losses: ServiceLosses = field(init=False)
+    produced: Produced = field(init=False)
+    began_at: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing lost and nothing produced."""
+        self.losses = ServiceLosses(self.request.turn_id)
+        self.produced = Produced(self.provider)
+
+    async def finish(self) -> None:
+        """Run the agent until it has answered.
+
+        Raises:
+            RunStoppedError: a run stops without an answer.
+            Exception: what the agent, the model or a tool raised, when another run would not help.
+        """
+        breaks: dict[int, int] = {}
+        while True:
+            self.hosted = self.host()
+            self.provider = self.hosted.provider
+            journal = await self.attempt.begin_run(self.provider.finished_calls, has_journal=self.hosted.has_journal)
+            run = self.run = self._new_run(journal, dict(breaks))
+            try:
+                await self._run_once(run)
+            except Exception as error:
+                if (repeats := self._repeats(run, error)) is None:
+                    raise
+            else:
+                return
+            if (broken := run.progress.broken) is not None:
+                breaks[broken.position] = breaks.get(broken.position, 0) + 1
+            await self.attempt.audience.tell(repeats)
+            await asyncio.sleep(repeats.wait_seconds)
+            await self.attempt.read_again()
+
+    def milliseconds(self) -> float:
+        """Return how long the agent has worked."""
+        return round((time.perf_counter() - self.began_at) * 1000, 1)
+
+    def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
+        self.produced = Produced(self.provider)
+        self.agent_session = _restore_session(self.session, self.request)
+        return AgentRun(
+            turn_id=self.request.turn_id,
+            label=self.attempt.label,
+            journal=journal,
+            audience=self.attempt.audience,
+            provider=self.provider,
+            answers=self.answers,
+            retry_policy=self.retry_policy,
+            breaks=breaks,
+            session_state=SessionState(self.agent_session, journal.recorded),
+            produced=self.produced,
+            replay_only=self.was_cancelled,
+            drop_continuations=bool(self.losses),
+            prepare_messages=self._without_losses,
+        )
+
+    async def _run_once(self, run: AgentRun) -> None:
+        messages = self._prepare()
+        agent = self.hosted.for_run(run, with_tools=self.request.enable_tool_calls)
+        if not self.hosted.has_journal:
+            await self._note_whole_agent(run.journal)
+        while True:
+            start = len(self.produced)
+            async with aclosing(_updates(agent, messages, self.agent_session, _options(self.request))) as updates:
+                async for update in updates:
+                    run.check_waiting()
+                    await self._take(run, update)
+            if run.progress.pending or (answers := await self._provider_answers(run, messages, start)) is None:
+                break
+            messages = answers
+        run.check_waiting()
+
+    async def _provider_answers(self, run: AgentRun, sent: list[Message], start: int) -> list[Message] | None:
+        """Return the messages with which the run continues after the provider's requests for approval, or None."""
+        if not self.hosted.has_journal:
+            return None
+        said = self.produced.response(start).messages
+        answer = await answer_requests(run, said)
+        if answer is None:
+            return None
+        self.produced.take(AgentResponseUpdate(role="user", contents=answer.contents), None)
+        session = self.agent_session
+        if session.service_session_id:  # the service has all of it, and takes what is new alone
+            session.transcript = ()
+        else:
+            session.transcript = self.provider.as_history([*session.transcript, *sent, *said])
+        return [answer]
+
+    async def _take(self, run: AgentRun, update: AgentResponseUpdate) -> None:
+        source = run.progress.source
+        is_replayed = source is REPLAYED
+        self.produced.served_model = getattr(update.raw_representation, "model", None) or self.produced.served_model
+        if is_replayed:
+            update.raw_representation = ItemPart(None)  # nothing joins what was folded before
+        self.produced.take(update, source.position if isinstance(source, Live) else None)
+        await self.attempt.audience.tell(UpdateCame(update, is_replayed))
+
+    async def _note_whole_agent(self, journal: Journal) -> None:
+        """Note that an agent without a journal begins; it does not begin a second time unless it says that it may."""
+        known = journal.recorded.tools.get(_WHOLE_AGENT)
+        if self.was_cancelled:
+            raise RunStoppedError(Cancelled())
+        if known is not None and known.starts and not self.losses and not self.hosted.may_run_again:
+            raise TurnError(
+                f"the process ended while agent {self.request.agent!r} was running, and what it had done is not known: "
+                f"look before you ask again. The agent has no journal to go on from: {self.hosted.why_no_journal}"
+            )
+        await journal.tool_started(_WHOLE_AGENT, self.request.agent, {})
+
+    def _repeats(self, run: AgentRun, error: Exception) -> RunRepeats | None:
+        """Decide whether the agent is run again after an error, and when.
+
+        With a journal, every finished call is replayed. Without one, a turn is run again only when its first request
+        was refused: nothing has been streamed then, and no tool has run.
+        """
+        forgotten = self.provider.forgotten(error)
+        if forgotten is None:
+            broken = run.progress.broken
+            return RunRepeats(broken.reason, broken.wait_seconds) if broken is not None else None
+        if self.produced.updates_streamed and not self.hosted.has_journal:
+            return None
+        is_new = self.losses.add(forgotten, self.agent_session)
+        return RunRepeats(f"the model's service can no longer use the {forgotten.what}", 0.0) if is_new else None
+
+    def _prepare(self) -> list[Message]:
+        """Give the session its transcript, and return the messages of the run."""
+        message = Message(self.request.role, [self.request.message])
+        session = self.agent_session
+        self.losses.forget_in(session)
+        if session.service_session_id or self.hosted.restores(session):
+            return [message]
+        stored = self.losses.mark(replay_messages(self.session.entries), session, self.provider)
+        transcript = self.provider.replay(stored, session_id=f"{self.request.agent}@{self.request.session_id}")
+        if not self.hosted.owns_history:
+            return [*transcript, message]
+        session.transcript = transcript
+        return [message]
+
+    def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Mark what the service can no longer use, in what the turn itself has produced, too."""
+        if not self.losses or self.agent_session.service_session_id:
+            return messages
+        return self.losses.mark(messages, self.agent_session, self.provider)
+
+
+async def _updates(
+    agent: SupportsAgentRun, messages: Sequence[Message], session: AgentSession, options: dict[str, Any]
+) -> AsyncGenerator[AgentResponseUpdate]:
+    arguments: dict[str, Any] = {"options": options} if options else {}
+    running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
+    if not hasattr(running, "__aiter__"):
+        running = await running
+    if isinstance(running, AgentResponse):
+        for update in cast("AgentResponse[Any]", running).to_updates():
+            yield update
+        return
+    try:
+        async for update in running:
+            yield update
+        if callable(finish := getattr(running, "get_final_response", None)):
+            await cast("Awaitable[Any]", finish())  # runs the framework's end of a run: providers, the session's id
+    finally:
+        if callable(close := getattr(running, "close", None)):
+            await cast("Awaitable[Any]", close())
+
+
+def _options(request: TurnRequest) -> dict[str, Any]:
+    options = dict(request.options)
+    if request.response_format is not None:
+        options["response_format"] = dict(request.response_format)
+    if not request.enable_tool_calls:
+        options.pop("tools", None)
+        options["tool_choice"] = "none"
+    return options
+
+
+def _restore_session(session: Session, request: TurnRequest) -> DurableSession:
+    if session.agent_session is not None:
+        restored = cast("DurableSession", DurableSession.from_dict(dict(session.agent_session)))
+    else:
+        restored = DurableSession(session_id=request.session_id)
+    restored.turn_id = request.turn_id
+    return restored

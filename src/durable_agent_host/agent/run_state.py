@@ -1,0 +1,201 @@
+"""What the parts of one run of an agent share: what the run works with, and how far it is."""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent_framework import ChatResponse, Message
+
+from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Stop, Waiting
+from durable_agent_host.agent.observer import ApprovalAwaited, Audience
+from durable_agent_host.agent.produced import Produced
+from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.agent.retries import RetryPolicy
+from durable_agent_host.agent.session_state import SessionState
+from durable_agent_host.agent.unreadable_arguments import set_unreadable_apart
+from durable_agent_host.errors import log_reason
+from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.turn_log.journal import Journal
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Live:
+    """What streams now comes from a model call that has no response yet.
+
+    Attributes:
+        position: of the call.
+    """
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What streams now comes from the journal."""
+
+
+REPLAYED: Final = Replayed()
+
+Source = Live | Replayed | None
+"""Where what streams now comes from; None for what the framework and the app add between model calls."""
+
+
+@dataclass(frozen=True)
+class BrokenStream:
+    """A stream that broke in its middle.
+
+    Attributes:
+        position: of the model call.
+        wait_seconds: how long to wait before the call is made again.
+        reason: in words.
+    """
+
+    position: int
+    wait_seconds: float
+    reason: str
+
+
+@dataclass
+class Progress:
+    """How far a run is; only its `AgentRun` changes it.
+
+    Attributes:
+        source: of what streams now.
+        pending: the calls that wait for a person.
+        unreadable: what the model is told of calls whose arguments cannot be read, by model call and call id.
+        broken: the stream that has broken; another run may go on from there.
+        stop: why nobody wants the run's results any more, or None.
+    """
+
+    source: Source = None
+    pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    unreadable: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
+    broken: BrokenStream | None = None
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """One run of an agent within a turn.
+
+    Attributes:
+        turn_id: whose run it is.
+        label: names turn, agent, session and attempt, for lines of the log.
+        journal: what is finished, and where to append.
+        audience: who watches the turn.
+        provider: of the agent's chat client.
+        answers: what persons have decided, by the id under which they were asked.
+        retry_policy: for model calls.
+        breaks: how often the stream of a model call broke in its middle in earlier runs of this turn, by position.
+        session_state: what the steps change in the framework's session.
+        produced: what the run has streamed.
+        replay_only: the turn was cancelled before this run: what is not in the journal is not done.
+        drop_continuations: replayed responses leave their conversation ids out, because the service has lost them.
+        prepare_messages: leaves out of a request what the service can no longer use.
+        gave_up: set when nobody wants the run's results any more; tools can look at it from their threads.
+        progress: how far the run is.
+    """
+
+    turn_id: str
+    label: str
+    journal: Journal
+    audience: Audience
+    provider: ModelProvider
+    answers: Mapping[str, Mapping[str, Any]]
+    retry_policy: RetryPolicy
+    breaks: Mapping[int, int]
+    session_state: SessionState
+    produced: Produced
+    replay_only: bool
+    drop_continuations: bool
+    prepare_messages: Callable[[Sequence[Message]], Sequence[Message]]
+    gave_up: threading.Event = field(default_factory=threading.Event)
+    progress: Progress = field(default_factory=Progress)
+
+    def check(self) -> None:
+        """Do something new only while the run is wanted.
+
+        Raises:
+            RunStoppedError: the run was given up, was cancelled before it began, or waits for a person.
+        """
+        self.check_wanted()
+        if self.replay_only:
+            raise RunStoppedError(Cancelled())
+        self.check_waiting()
+
+    def check_wanted(self) -> None:
+        """Do nothing more once the run was given up.
+
+        Raises:
+            RunStoppedError: it was.
+        """
+        if self.progress.stop is not None:
+            raise RunStoppedError(self.progress.stop)
+
+    def check_waiting(self) -> None:
+        """Begin no model call while calls wait for a person.
+
+        Raises:
+            RunStoppedError: some do.
+        """
+        if self.progress.pending:
+            raise RunStoppedError(Cancelled() if self.replay_only else Waiting(tuple(self.progress.pending)))
+
+    def give_up(self, stop: Stop) -> None:
+        """Do nothing new from now on; safe from any thread.
+
+        Args:
+            stop: why.
+        """
+        self.progress.stop = stop
+        self.gave_up.set()
+
+    def begin_call(self, position: int) -> None:
+        """Note that a model call streams."""
+        self.progress.source = Live(position)
+
+    def finish_call(self, position: int, response: ChatResponse[Any]) -> None:
+        """Note that a model call has its response."""
+        self.produced.finish_call(position)
+        self.note_unreadable(response, position)
+        self.progress.source = None
+
+    @contextmanager
+    def replaying(self) -> Generator[None]:
+        """Note that what streams in the context comes from the journal."""
+        self.progress.source = REPLAYED
+        try:
+            yield
+        finally:
+            self.progress.source = None
+
+    def broke(self, broken: BrokenStream) -> None:
+        """Note that a stream has broken in its middle."""
+        self.progress.broken = broken
+
+    def note_unreadable(self, response: ChatResponse[Any], position: int) -> None:
+        """Note the calls of a model's response whose arguments cannot be read."""
+        for call_id, told in set_unreadable_apart(response):
+            self.progress.unreadable[position, call_id] = told
+
+    def wait_before_retry(self, retry: int, error: BaseException) -> float | None:
+        """Decide whether a failed model call is made again; see `RetryPolicy.wait_before`."""
+        explain = self.provider.explain
+        seconds = self.retry_policy.wait_before(retry, error, explain, random.random())  # noqa: S311
+        if seconds is not None:
+            reason = explain(error) or error
+            _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
+        return seconds
+
+    async def ask(self, question: str, key: ToolKey, name: str, arguments: Mapping[str, Any], reason: str) -> None:
+        """Leave a tool call to a person: the run goes on with the other calls of the batch, and then stops."""
+        asked = {"call_id": question, "name": name, "arguments": dict(arguments), "reason": reason}
+        self.progress.pending.append(asked)
+        await self.audience.tell(ApprovalAwaited(asked, replayed=question in self.journal.recorded.asked))
+        _LOGGER.info("turn %s: call %s of %s waits for a person", self.turn_id, key.call_id, name)

@@ -1,0 +1,329 @@
+"""The runner of an agent's turns: rehydrate, run, fold. The only place that calls a model or a tool.
+
+An attempt opens the turn's log, which fences earlier attempts, and reads what they have recorded (`attempt`). The agent
+runs from there (`run`) in a task of its own, so that it can be given up in the middle of anything; the runner watches
+for a cancel and for the end of its time. How that ends is a type (`ending`); what becomes of the turn then (`outcome`)
+is appended last.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from agent_framework import AgentResponse, SupportsAgentRun
+
+from durable_agent_host.agent.attempt import Attempt
+from durable_agent_host.agent.cancellations import CANCELLATIONS
+from durable_agent_host.agent.ending import (
+    Cancelled,
+    Completed,
+    Ending,
+    Failed,
+    LogLost,
+    RunStoppedError,
+    Stop,
+    Superseded,
+    Waiting,
+    stop_of,
+)
+from durable_agent_host.agent.external_history import save_cut_off
+from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.agent.observer import AgentAnswered, TurnObserver
+from durable_agent_host.agent.outcome import cancelled, completed, failed, save_session, suspended
+from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.agent.retries import RetryPolicy
+from durable_agent_host.agent.run import AgentRuns
+from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
+from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.errors import FencedError, LogError, TurnTimedOutError, log_reason
+from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.turn_log.disabled import NoTurnLog
+from durable_agent_host.turn_log.protocol import TurnLog
+
+_LOGGER = logging.getLogger(__name__)
+_LOOK_SECONDS: Final = 0.7
+_SAVE_SECONDS: Final = 10.0
+_GIVE_UP_SECONDS: Final = 0.3
+"""How long a run that was told to stop may take for it; it is left behind then."""
+
+OpenLog = Callable[[], TurnLog]
+"""Returns the process's turn log; the first call opens the store."""
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """How long and how often.
+
+    Attributes:
+        turn_seconds: how long the agent may work on a turn, from the start of an attempt.
+        retry_policy: for model calls.
+    """
+
+    turn_seconds: float = 1800.0
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+class AgentRunner:
+    """Runs one agent's turns; holds no conversation.
+
+    Args:
+        name: the registered name.
+        agent: of the framework, or anything with its ``run``; or a function that builds a new one for every run.
+        provider_for: finds the provider of an agent's chat client.
+        observers: told of every moment of a turn, after its clients.
+        open_log: returns the log that holds the journal and that clients follow; without it, nobody is told while the
+            agent runs, and after a crash it runs again from its start.
+        limits: how long a turn may take, and how often a model call is retried.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agent: AgentSource,
+        provider_for: ProviderFor,
+        *,
+        observers: Sequence[TurnObserver] = (),
+        open_log: OpenLog = NoTurnLog,
+        limits: RunLimits = RunLimits(),
+    ) -> None:
+        self.name = name
+        self.agent = agent
+        self._provider_for = provider_for
+        self._observers = observers
+        self._open_log = open_log
+        self._limits = limits
+        self._host = _hosting(agent, provider_for)
+
+    @property
+    def repair_rules(self) -> RepairRules:
+        """What the service of the agent's chat client requires of a stored conversation."""
+        return self._host().provider.repair_rules
+
+    async def run(
+        self,
+        session: Session,
+        request: TurnRequest,
+        answers: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        was_cancelled: bool = False,
+    ) -> TurnOutcome:
+        """Run the agent for a turn and fold what it streamed.
+
+        Guarantee: idempotent by the turn: finished model calls and tool calls are not made again, and a turn that has
+        ended returns the outcome that it had.
+
+        Args:
+            session: as it was when the turn was granted.
+            request: what was asked.
+            answers: what persons have decided so far, by the id under which they were asked: ``approved``,
+                ``reason``, ``arguments``.
+            was_cancelled: the turn was cancelled while it waited for them; what it had produced is gathered.
+
+        Returns:
+            A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, or
+            a suspended one with the calls that wait for a person; it does not raise for what the agent, the model or a
+            tool did.
+
+        Raises:
+            FencedError: another process runs the turn, and has not ended it in time.
+            LogError: the turn log's store does not answer.
+        """
+        attempt = await Attempt.open(self._open_log(), request, self._observers)
+        if (known := attempt.outcome) is not None:
+            return known
+        if attempt.number > 1:
+            _tell_of_attempt(attempt, is_expected=bool(answers) or was_cancelled)
+        runs = AgentRuns(
+            host=self._host,
+            provider=self._provider_for(None),
+            retry_policy=self._limits.retry_policy,
+            attempt=attempt,
+            session=session,
+            request=request,
+            answers=answers or {},
+            was_cancelled=was_cancelled or await _is_cancelled(attempt),
+        )
+        ending = await self._run_to_end(runs)
+        try:
+            return await self._conclude(runs, ending)
+        except FencedError:
+            pass
+        except LogError as error:
+            await attempt.give_way(LogLost(error))
+            raise
+        return await self._give_way(runs)
+
+    async def _run_to_end(self, runs: AgentRuns) -> Ending:
+        """Run the agent until it ends, or is given up."""
+        task = asyncio.create_task(runs.finish(), name=f"turn {runs.request.turn_id}")
+        given_up: Stop | None = None
+        try:
+            given_up = await self._watch(runs, task)
+        finally:
+            await _give_up(runs, task, given_up or Cancelled())
+        if given_up is not None:
+            return given_up
+        try:
+            task.result()
+            return Completed(runs.produced.response())
+        except RunStoppedError as stopped:
+            return stopped.stop
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge
+            return _stop_of(runs, error)
+
+    async def _conclude(self, runs: AgentRuns, ending: Ending) -> TurnOutcome:
+        """Make the outcome of an ending, and append it.
+
+        Raises:
+            FencedError: a later attempt has the turn.
+            LogError: the store does not answer.
+        """
+        match ending:
+            case Completed(response):
+                await runs.attempt.audience.tell(AgentAnswered(response))
+                ending, outcome = self._completed(runs, response)
+            case Waiting(calls):
+                outcome = suspended(runs, calls)
+            case Cancelled():
+                outcome = await self._cancelled(runs)
+            case Failed(error):
+                outcome = _failed(runs, error)
+            case Superseded():
+                raise FencedError("a later attempt has taken the turn over")
+            case LogLost(error):
+                raise error
+        await runs.attempt.end(ending, outcome)
+        return outcome
+
+    def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
+        try:
+            return Completed(response), completed(runs, response)
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn
+            reason = runs.provider.explain(error) or error
+            return Failed(reason), _failed(runs, reason)
+
+    async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
+        """Gather what a cancelled turn had produced, for the agent's own history providers, too."""
+        outcome = cancelled(runs, await runs.attempt.read_again())
+        asked, *produced = decode_messages(outcome.entries)
+        try:
+            async with asyncio.timeout(_SAVE_SECONDS):
+                await save_cut_off(runs.hosted.agent, runs.agent_session, asked, produced)
+        except Exception as error:  # noqa: BLE001 - of the app's provider; the turn is cancelled all the same
+            _LOGGER.warning(
+                "turn %s: what it had produced could not be given to the agent's history provider: %s",
+                runs.request.turn_id,
+                type(error).__name__,
+            )
+            message = "the turn was cancelled, and the agent's history provider could not store what it had produced"
+            outcome = replace(outcome, error={**(outcome.error or {}), "message": message})
+        return replace(outcome, agent_session=save_session(runs.agent_session))
+
+    async def _give_way(self, runs: AgentRuns) -> TurnOutcome:
+        """Return the outcome of the attempt that has taken the turn over, once it is there.
+
+        Raises:
+            FencedError: it has not ended the turn in time.
+        """
+        attempt = runs.attempt
+        if await attempt.is_lost():
+            gone = LogError(
+                "the log of the turn was lost while the turn ran, so nobody knows which of its tools have run: "
+                "look at what they did before you ask again"
+            )
+            await attempt.give_way(LogLost(gone))
+            return _failed(runs, gone)
+        _LOGGER.warning("turn %s: another attempt has taken it over; this one stops", runs.request.turn_id)
+        await attempt.give_way(Superseded())
+        return await attempt.outcome_of_successor(self._limits.turn_seconds)
+
+    async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
+        """Wait for the runs' end; look at the cancel mark now and then, and when somebody hints at it.
+
+        Returns:
+            Why they are given up; None when they have ended.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.turn_seconds
+        with CANCELLATIONS.waiter(runs.request.turn_id) as hint:
+            while True:
+                hinted = asyncio.ensure_future(hint.wait())
+                seconds = min(_LOOK_SECONDS, max(deadline - loop.time(), 0.0))
+                await asyncio.wait({task, hinted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                hinted.cancel()
+                hint.clear()
+                if task.done():
+                    return None
+                if loop.time() >= deadline:
+                    return Failed(_timed_out(self._limits.turn_seconds))
+                if not runs.was_cancelled and await _is_cancelled(runs.attempt):
+                    return Cancelled()
+
+
+def _stop_of(runs: AgentRuns, error: BaseException) -> Stop:
+    match stop_of(error):
+        case Failed(raised):
+            return Failed(runs.provider.explain(raised) or raised)
+        case stop:
+            return stop
+
+
+def _timed_out(seconds: float) -> TurnTimedOutError:
+    return TurnTimedOutError(
+        f"the turn has taken longer than {seconds:g} s: ask for less in one turn, "
+        "or raise DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS"
+    )
+
+
+def _hosting(agent: AgentSource, provider_for: ProviderFor) -> Callable[[], HostedAgent]:
+    if is_factory(agent):
+        build = cast("Callable[[], SupportsAgentRun]", agent)
+        return lambda: HostedAgent(build(), provider_for)
+    hosted = HostedAgent(cast("SupportsAgentRun", agent), provider_for)
+    return lambda: hosted
+
+
+def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
+    _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error))
+    return failed(runs.request, error, milliseconds=runs.milliseconds())
+
+
+def _tell_of_attempt(attempt: Attempt, *, is_expected: bool) -> None:
+    """Write a line about an attempt that goes on from another: after a crash, or after a person has answered."""
+    recorded = attempt.recorded
+    finished = sum(1 for tool in recorded.tools.values() if tool.finished is not None)
+    _LOGGER.log(
+        logging.INFO if is_expected else logging.WARNING,
+        "%s goes on from the one before it, with %d model calls and %d tool calls finished and %d in doubt",
+        attempt.label,
+        len(recorded.responses),
+        finished,
+        len(recorded.tools) - finished,
+    )
+
+
+async def _is_cancelled(attempt: Attempt) -> bool:
+    try:
+        return await attempt.is_cancel_requested()
+    except LogError as error:
+        _LOGGER.warning("turn log %s: cannot look for a cancel: %s", attempt.log_id, error)
+        return False
+
+
+async def _give_up(runs: AgentRuns, task: "asyncio.Task[None]", stop: Stop) -> None:
+    """Stop the runs in the middle of whatever they do; a tool in a thread is told, and left behind."""
+    if task.done():
+        return
+    if runs.run is not None:
+        runs.run.give_up(stop)
+    for _ in range(3):  # what catches a cancellation once is asked again
+        task.cancel()
+        await asyncio.wait({task}, timeout=_GIVE_UP_SECONDS / 3)
+        if task.done():
+            return
+    _LOGGER.error("turn %s: its agent does not stop when it is cancelled, and is left behind", runs.request.turn_id)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -1,0 +1,357 @@
+"""Function middleware around every tool call of a turn: finished calls come from the journal, others leave an intent.
+
+It is the outermost function middleware: it journals what the model is given, and nothing of a finished call runs
+again, the app's own middleware included; what that left in the session's state is put back. It also decides whether a
+person has to approve: the framework sees no tool that needs approval (`hosted_tools` makes views of them), so the other
+calls of a batch run at once.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, cast
+
+from agent_framework import (
+    Content,
+    FunctionInvocationContext,
+    FunctionMiddleware,
+    FunctionTool,
+    MiddlewareFailure,
+    MiddlewareTermination,
+)
+from agent_framework.exceptions import UserInputRequiredException
+from pydantic import BaseModel
+
+from durable_agent_host.agent.ending import Cancelled, RunStoppedError, stop_of
+from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, without_approvals
+from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
+from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
+from durable_agent_host.errors import CorruptStateError, LogError, TurnError
+from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
+from durable_agent_host.redaction import without_secrets
+from durable_agent_host.tool_calls import RUNNING_CALL, ToolCall
+from durable_agent_host.turn_log.journal import RecordedTool
+
+_LOGGER = logging.getLogger(__name__)
+CallNext = Callable[[], Awaitable[None]]
+
+UNKNOWN: Final = (
+    "Error: The outcome of this call is not known: the process ended while the tool was running, "
+    "and the call may or may not have taken effect."
+)
+DENIED: Final = "Error: Tool call invocation was rejected by user."
+"""The framework's own words."""
+
+
+_FAILED: Final = "Error: Function failed."
+_BAD_ARGUMENTS: Final = "Error: Argument parsing failed."
+
+
+class ToolFailedError(TurnError):
+    """A tool raised; the model is told that it failed, the log says why."""
+
+
+class ToolCrashedError(TurnError):
+    """A tool raised what would end the process, such as `SystemExit`; the model is told that it failed."""
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """What to do with a call.
+
+    Attributes:
+        outcome: ``run``, ``wait`` for a person, ``denied`` or ``unknown``.
+        result: what the model is told instead of a result.
+        arguments: that a person gave in place of the model's, or None.
+    """
+
+    outcome: str
+    result: str = ""
+    arguments: Mapping[str, Any] | None = None
+
+
+_SAID_OF_POLICY: Final[Mapping[str, str]] = {
+    "fail": "the model is told that its outcome is not known",
+    "ask": "a person decides whether it is run again",
+}
+_RUN: Final = _Decision("run")
+_WAIT: Final = _Decision("wait")
+
+
+class ToolCalls(FunctionMiddleware):
+    """Journals the tool calls of one run.
+
+    Args:
+        run: whose calls they are.
+        mcp_servers: the agent's, whose tools say by their annotations whether they may be run again.
+        tells_reasons: whether the model is told the texts of exceptions; else only the log has them.
+    """
+
+    def __init__(self, run: AgentRun, mcp_servers: Sequence[Any] = (), *, tells_reasons: bool = False) -> None:
+        self._run = run
+        self._tells_reasons = tells_reasons
+        self._mcp_servers = mcp_servers
+
+    async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
+        """Answer a call from the journal, leave it to a person, or run the tool and journal its result.
+
+        Raises:
+            RunStoppedError: the run is not wanted any more, or its log cannot be written.
+        """
+        self._run.check_wanted()
+        key, known = self._run.journal.next_tool_call(str(context.metadata["call_id"]))
+        if known.finished is not None:
+            self._run.session_state.restore(key)
+            await self._tell_of_replay(context, key, known)
+            _replay(context, known.finished)
+            return
+        try:
+            if self._run.replay_only:
+                raise RunStoppedError(Cancelled())
+            await self._process_open(context, call_next, key, known)
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+        finally:
+            if context.tools is not None:
+                context.tools[:] = without_approvals(context.tools)  # a tool can add tools
+
+    async def _process_open(
+        self, context: FunctionInvocationContext, call_next: CallNext, key: ToolKey, known: RecordedTool
+    ) -> None:
+        told = self._run.progress.unreadable.get((key.position, key.call_id))
+        if told is not None:
+            context.result = told
+            await self._finish(key, context.function.name, "invalid_arguments", encode_tool_result(told))
+            return
+        arguments = _plain(context.arguments)
+        decision = await self._decide(context.function, key, known, arguments)
+        if decision.outcome == "wait":
+            context.result = "waits for a person"
+            return
+        if decision.outcome != "run":
+            context.result = decision.result
+            await self._finish(key, context.function.name, decision.outcome, encode_tool_result(decision.result))
+            return
+        if decision.arguments is not None:
+            context.arguments = arguments = dict(decision.arguments)
+        name, attempt = context.function.name, known.starts + 1
+        await self._run.audience.tell(ToolCallBegan(key.call_id, name, arguments, attempt, replayed=False))
+        await self._run.journal.tool_started(key, name, arguments)
+        call = ToolCall(
+            call_id=key.call_id,
+            name=name,
+            turn_id=self._run.turn_id,
+            idempotency_key=self._run.journal.idempotency_key(key),
+            attempt=attempt,
+            cancelled=self._run.gave_up,
+        )
+        token = RUNNING_CALL.set(call)
+        try:
+            await self._run_tool(context, call_next, key, changed=decision.arguments)
+        finally:
+            RUNNING_CALL.reset(token)
+
+    async def _decide(
+        self, tool: FunctionTool, key: ToolKey, known: RecordedTool, arguments: Mapping[str, Any]
+    ) -> _Decision:
+        decision, questions = _RUN, 0
+        if needs_approval(tool):
+            decision = await self._ask(tool, key, 0, arguments, "the tool needs approval", _Decision("denied", DENIED))
+            questions = 1
+        if known.starts == 0 or decision.outcome != "run":
+            return decision
+        policy = await in_doubt_policy(tool, self._mcp_servers)
+        _LOGGER.warning(
+            "%s: call %s of tool %s was running when its process ended, so it is in doubt: %s",
+            self._run.label,
+            key.call_id,
+            tool.name,
+            _SAID_OF_POLICY.get(policy, "it is run again"),
+        )
+        if policy == "fail":
+            return _Decision("unknown", UNKNOWN)
+        if policy == "ask":
+            why = "the process ended while the tool was running, so it may or may not have taken effect: run it again?"
+            number = questions + known.starts - 1
+            asked = await self._ask(tool, key, number, arguments, why, _Decision("unknown", UNKNOWN))
+            return asked if asked.arguments is not None or asked.outcome != "run" else decision
+        return decision
+
+    async def _ask(  # noqa: PLR0917 - one question
+        self,
+        tool: FunctionTool,
+        key: ToolKey,
+        number: int,
+        arguments: Mapping[str, Any],
+        reason: str,
+        denied: _Decision,
+    ) -> _Decision:
+        question = self._question(key, number)
+        answer = self._run.answers.get(question)
+        if answer is None:
+            await self._run.ask(question, key, tool.name, arguments, reason)
+            return _WAIT
+        if answer.get("approved") is True:
+            return _Decision("run", arguments=answer.get("arguments"))
+        why = f" Reason: {answer['reason']}" if answer.get("reason") else ""
+        return _Decision(denied.outcome, denied.result + why)
+
+    def _question(self, key: ToolKey, number: int) -> str:
+        """Name a question: by the call's id, as long as that is unique in the turn."""
+        place = f"@{key.position}.{key.occurrence}" if self._run.journal.is_repeated(key) else ""
+        return f"{key.call_id}{place}" + (f":{number}" if number else "")
+
+    async def _run_tool(
+        self,
+        context: FunctionInvocationContext,
+        call_next: CallNext,
+        key: ToolKey,
+        *,
+        changed: Mapping[str, Any] | None,
+    ) -> None:
+        try:
+            await call_next()
+        except (RunStoppedError, MiddlewareFailure):
+            raise
+        except asyncio.CancelledError as error:
+            if self._run.gave_up.is_set() or (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            crashed = ToolCrashedError("the tool was cancelled by itself")
+            await self._fail(key, context.function.name, crashed)
+            raise crashed from error
+        except MiddlewareTermination as error:
+            if context.result is None:
+                context.result = error.result
+            await self._succeed(context, key, "terminated")
+            raise
+        except UserInputRequiredException as error:
+            contents = [encode_content(item) for item in error.contents if isinstance(item, Content)]
+            await self._finish(key, context.function.name, "input_required", {"contents": contents})
+            raise
+        except BaseException as error:
+            shown = self._shown(key, context.function.name, error)
+            await self._fail(key, context.function.name, shown)
+            if shown is error:
+                raise
+            raise shown from error
+        if changed is not None:
+            context.result = _with_note(context.result, changed)
+        await self._succeed(context, key)
+
+    async def _succeed(self, context: FunctionInvocationContext, key: ToolKey, outcome: str = "success") -> None:
+        if isinstance(context.result, Content) and context.result.type == "function_approval_request":
+            return  # middleware of the app asks; the framework ends the turn with the request
+        try:
+            result = encode_tool_result(context.result) | _carrier(context)
+        except (CorruptStateError, RecursionError) as error:
+            context.result = f"Error: The tool has run, and its result cannot be stored: {error}"
+            result = encode_tool_result(context.result)
+        await self._finish(key, context.function.name, outcome, result)
+
+    def _shown(self, key: ToolKey, name: str, error: BaseException) -> Exception:
+        """Return the error for the framework and the journal, without its text.
+
+        Texts of exceptions go to the log alone: a driver quotes its connection string, with the password.
+        """
+        _LOGGER.warning(
+            "turn %s: tool %s failed (call %s): %s",
+            *(self._run.turn_id, name, key.call_id, without_secrets(f"{type(error).__name__}: {error}")),
+        )
+        if self._tells_reasons:
+            return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
+        if type(error).__name__ == _ARGUMENT_ERROR:
+            return _framework()._FunctionArgumentValidationError(_BAD_ARGUMENTS)  # noqa: SLF001
+        return ToolFailedError(_FAILED)
+
+    async def _fail(self, key: ToolKey, name: str, error: BaseException) -> None:
+        failed: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+        if type(error).__name__ == _ARGUMENT_ERROR:
+            failed["redacted_message"] = getattr(error, "redacted_message", None)
+        await self._finish(key, name, "error", failed)
+
+    async def _finish(self, key: ToolKey, name: str, outcome: str, result: Mapping[str, Any]) -> None:
+        await self._run.audience.tell(ToolCallFinished(key.call_id, name, outcome, replayed=False))
+        await self._run.journal.tool_finished(key, outcome, result, self._run.session_state.changes())
+
+    async def _tell_of_replay(self, context: FunctionInvocationContext, key: ToolKey, known: RecordedTool) -> None:
+        if known.finished is None:
+            return
+        name, tell = context.function.name, self._run.audience.tell
+        if known.starts:
+            await tell(ToolCallBegan(key.call_id, name, _plain(context.arguments), known.starts, replayed=True))
+        await tell(ToolCallFinished(key.call_id, name, known.finished.outcome, replayed=True))
+
+
+def _replay(context: FunctionInvocationContext, finished: ToolFinished) -> None:
+    """Set a finished call's result, or raise what the tool raised."""
+    result = finished.result
+    if finished.outcome == "input_required":
+        raise UserInputRequiredException([decode_content(item) for item in result["contents"]])
+    if finished.outcome == "error":
+        raise _raised(result)
+    context.result = decode_tool_result(result)
+    if finished.outcome == "terminated":
+        raise MiddlewareTermination
+    if "carrier" in result:
+        fields: dict[str, Any] = {
+            name: frozenset(cast("list[str]", value)) if isinstance(value, list) else value
+            for name, value in result["carrier"].items()
+        }
+        context.metadata[_CARRIER] = _framework()._FunctionResultCarrier(**fields)  # noqa: SLF001
+
+
+def _raised(failed: Mapping[str, Any]) -> Exception:
+    if failed["error"] == _ARGUMENT_ERROR:
+        return _framework()._FunctionArgumentValidationError(  # noqa: SLF001
+            failed["message"], redacted_message=failed.get("redacted_message")
+        )
+    return TurnError(failed["message"])
+
+
+def _framework() -> Any:
+    """Return the framework's module with what only its own tool loop makes."""
+    return import_module("agent_framework._tools")
+
+
+_ARGUMENT_ERROR: Final = "_FunctionArgumentValidationError"
+_CARRIER: Final = "_function_result_carrier"
+
+
+def _carrier(context: FunctionInvocationContext) -> dict[str, Any]:
+    """Read what an MCP tool returns to the app beside its result."""
+    carrier = context.metadata.get(_CARRIER)
+    if carrier is None:
+        return {}
+    found = cast("dict[str, Any]", vars(carrier))
+    fields = {
+        name: sorted(cast("frozenset[str]", value)) if isinstance(value, frozenset) else value
+        for name, value in found.items()
+    }
+    try:
+        return {"carrier": json.loads(json.dumps(fields))}
+    except (TypeError, ValueError):
+        return {}
+
+
+def _with_note(result: Any, arguments: Mapping[str, Any]) -> list[Content]:
+    """Add a note for the model that the call ran with other arguments than its own."""
+    note = f"(Approved with changed arguments: {json.dumps(dict(arguments), ensure_ascii=False)})"
+    return [*(Content.from_function_result("", result=result).items or ()), Content.from_text(note)]
+
+
+def _plain(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
+    """Write arguments as JSON; the framework has converted them to the function's own types."""
+    fields = arguments.model_dump(mode="json") if isinstance(arguments, BaseModel) else dict(arguments)
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_shown)))
+    except (TypeError, ValueError, RecursionError):
+        return {name: str(value) for name, value in fields.items()}
+
+
+def _shown(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)

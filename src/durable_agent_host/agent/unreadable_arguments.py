@@ -1,0 +1,58 @@
+"""Tool calls whose arguments cannot be read: no JSON, no object, too deep, or with numbers of thousands of digits.
+
+The framework parses arguments before any middleware runs. For some it fails the run; for others it substitutes
+arguments, with which a tool that needs none would run. Here such a call reaches the framework without arguments, and
+`durable_agent_host.agent.tool_calls` tells the model what is wrong instead of running the tool.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from agent_framework import ChatResponse, Content
+
+from durable_agent_host.codec.shape import MAX_DEPTH, find_limits
+
+_SAID: Final = "Error: Argument parsing failed."
+"""The framework's own words; a reason follows where the framework would have failed the run."""
+
+
+class _UnreadableCall(Content):
+    """A call that keeps its arguments as they came and parses them as none."""
+
+    def parse_arguments(self) -> dict[str, Any | None] | None:
+        """Return no arguments."""
+        return {}
+
+
+def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str]]:
+    """Find the calls of a response whose arguments cannot be read, and keep the framework from parsing them.
+
+    Args:
+        response: of a model; its calls are changed in place, and nothing of them is lost.
+
+    Yields:
+        The id of each such call, and what the model is told as its result.
+    """
+    for message in response.messages:
+        for content in message.contents:
+            if content.type == "function_call" and (told := _told(content.arguments)) is not None:
+                content.__class__ = _UnreadableCall
+                yield str(content.call_id), told
+
+
+def _told(arguments: Any) -> str | None:
+    if not isinstance(arguments, str) or not arguments:
+        return None
+    try:
+        value = json.loads(arguments)
+    except RecursionError:
+        return f"{_SAID} They are nested more than {MAX_DEPTH} levels deep."
+    except json.JSONDecodeError:
+        return _SAID
+    except ValueError as error:  # a number with more digits than Python reads
+        return f"{_SAID} {error}."
+    if not isinstance(value, dict):
+        return _SAID
+    fault = next(find_limits(value), None)
+    return f"{_SAID} {fault.place} {fault.problem}." if fault is not None else None

@@ -1,0 +1,333 @@
+"""Agents that are workflows: built anew for every run, with what they keep carried in the session.
+
+Theory of operation. A workflow of the framework keeps conversations, shared state and open questions in its executors,
+so one workflow is one conversation, and two sessions must never share it. The app gives a function that builds the
+agent; each run gets a new one. What the workflow keeps is the framework's checkpoint: taken when a run ends, carried in
+the state of the agent session, committed with the turn, and restored into the workflow of the next run. The next
+message answers a question that the workflow asked.
+"""
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, cast, get_args, get_origin
+
+from agent_framework import (
+    AgentResponseUpdate,
+    AgentSession,
+    Content,
+    FunctionExecutor,
+    Message,
+    RawAgent,
+    SupportsAgentRun,
+    Workflow,
+    WorkflowAgent,
+    WorkflowCheckpoint,
+    WorkflowCheckpointException,
+    WorkflowEvent,
+)
+from pydantic import TypeAdapter
+
+from durable_agent_host.codec.content import plain_json
+from durable_agent_host.errors import CorruptStateError, InvalidAnswerError, RegistrationError, RequestError, TurnError
+from durable_agent_host.model.session import WORKFLOW_STATE
+
+AgentSource = SupportsAgentRun | Callable[[], SupportsAgentRun]
+"""An agent, or a function that builds a new one at each call."""
+
+_LOGGER = logging.getLogger(__name__)
+_TYPES: Final = frozenset({"types:GenericAlias"})
+"""What the framework writes into a checkpoint of a hand-off, and does not read back by itself."""
+
+
+def build_agent(source: AgentSource) -> SupportsAgentRun:
+    """Return the agent of a source, checked for registration.
+
+    Args:
+        source: the agent, or the function that builds it.
+
+    Returns:
+        The agent.
+
+    Raises:
+        RegistrationError: it is or uses a workflow that all sessions would share, or the function gives no agent.
+    """
+    if not is_factory(source):
+        agent = cast("SupportsAgentRun", source)
+        if keepers := list(_keepers(agent, set())):
+            what = "is a workflow" if _workflow_of(agent) is keepers[0] else "uses a workflow"
+            raise RegistrationError(
+                f"agent {agent.name!r} {what}, which keeps its conversation in itself, so that all sessions would "
+                "share it: give a function that builds the agent, as in agents=[make_agent], where make_agent() calls "
+                "the workflow's builder, build() and as_agent(), and returns a new agent each time"
+            )
+        return agent
+    first, second = (cast("Callable[[], SupportsAgentRun]", source)() for _ in range(2))
+    if not hasattr(first, "run"):
+        raise RegistrationError(
+            f"{_name_of(source)} gave {type(first).__name__}, which is no agent: return an agent of the framework"
+        )
+    kept, others = list(_keepers(first, set())), {id(one) for one in _keepers(second, set())}
+    if shared := sorted({type(one).__name__ for one in kept if id(one) in others}):
+        raise RegistrationError(
+            f"{_name_of(source)} gave two agents named {first.name!r} that share {', '.join(shared)}, in which one "
+            "session would see another's conversation: make everything but plain agents and chat clients inside of it"
+        )
+    return first
+
+
+def is_factory(source: AgentSource) -> bool:
+    """Tell whether a source is a function that builds an agent, and not an agent. Guarantee: pure."""
+    return not hasattr(source, "run") and callable(source)
+
+
+def _name_of(source: object) -> str:
+    return f"the function {getattr(source, '__qualname__', source)!r}"
+
+
+def _workflow_of(agent: object) -> Any:
+    """Find the workflow that an agent wraps: of a graph, or functional."""
+    return getattr(agent, "_workflow", None) if type(agent).__module__.startswith("agent_framework.") else None
+
+
+def _keepers(agent: object, seen: set[int]) -> Iterator[object]:
+    """List the objects in which an agent's workflow, and those that it uses, keep a conversation."""
+    if id(agent) in seen:
+        return
+    seen.add(id(agent))
+    if isinstance(agent, RawAgent):
+        for tool in cast("Any", agent).default_options.get("tools") or ():
+            for cell in getattr(getattr(tool, "func", None), "__closure__", None) or ():  # of an agent's `as_tool`
+                yield from _keepers(_contents(cell), seen)
+    elif (workflow := _workflow_of(agent)) is not None:
+        yield workflow
+        if isinstance(workflow, Workflow):
+            yield from _kept_by(workflow, seen)
+
+
+def _contents(cell: Any) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
+
+
+def _kept_by(workflow: Workflow, seen: set[int]) -> Iterator[object]:
+    for executor in workflow.executors.values():
+        if isinstance(executor, FunctionExecutor):
+            continue  # keeps nothing
+        yield executor
+        for value in vars(executor).values():
+            if isinstance(value, Workflow):
+                yield value
+                yield from _kept_by(value, seen)
+            elif isinstance(value, AgentSession) or callable(getattr(value, "on_checkpoint_save", None)):
+                yield value
+            else:
+                yield from _keepers(value, seen)
+
+
+class HostedWorkflow:
+    """The agent of one run, made of a workflow that was built for it.
+
+    Args:
+        agent: new, with the stored conversation as its history.
+    """
+
+    def __init__(self, agent: WorkflowAgent) -> None:
+        self._agent = agent
+
+    def restores(self, session: AgentSession) -> bool:
+        """Tell whether the workflow goes on from what an earlier turn left, so that it needs no transcript.
+
+        Args:
+            session: of the run; what the workflow cannot go on from is taken out of it.
+
+        Returns:
+            True when there is such a state.
+        """
+        if WORKFLOW_STATE not in session.state:
+            return False
+        try:
+            checkpoint = _decode(session.state[WORKFLOW_STATE])
+        except (WorkflowCheckpointException, ValueError, TypeError) as error:
+            _LOGGER.warning("session %s: its workflow's state cannot be read (%s)", session.session_id, error)
+        else:
+            if checkpoint.graph_signature_hash == self._agent.workflow.graph_signature_hash:
+                return True
+            _LOGGER.warning("session %s: its workflow is not the one that it was", session.session_id)
+        _LOGGER.warning("session %s: going on from the stored transcript", session.session_id)
+        del session.state[WORKFLOW_STATE]
+        return False
+
+    def run(
+        self, messages: Sequence[Message], *, stream: bool, session: AgentSession, options: Any = None
+    ) -> AsyncGenerator[AgentResponseUpdate]:
+        """Run the workflow, and leave its state in the session.
+
+        Args:
+            messages: of the turn.
+            stream: always.
+            session: gives the state, and takes it.
+            options: cannot be kept: the agents within have their own.
+
+        Returns:
+            The updates.
+
+        Raises:
+            TurnError: there are options.
+        """
+        del stream
+        if options:
+            raise TurnError(
+                f"agent {self._agent.name!r} is a workflow, which takes no {', '.join(sorted(options))}: "
+                "leave it out, or set it at the agents of the workflow"
+            )
+        return self._updates(list(messages), session)
+
+    async def _updates(self, messages: list[Message], session: AgentSession) -> AsyncGenerator[AgentResponseUpdate]:
+        storage = _Latest()
+        arguments: dict[str, Any] = {"checkpoint_storage": storage}
+        if WORKFLOW_STATE in session.state:
+            before = storage.known = _decode(session.state[WORKFLOW_STATE])
+            arguments["checkpoint_id"] = before.checkpoint_id
+            if before.pending_request_info_events:
+                messages = [_answer(before.pending_request_info_events, messages[-1].text)]
+        async for update in self._agent.run(messages, stream=True, session=session, **arguments):
+            yield _storable(update)
+        if storage.known is None or storage.known.messages:
+            raise InvalidAnswerError(
+                f"what the workflow of agent {self._agent.name!r} keeps could not be taken when it had ended: "
+                "the framework's warning in the log says which executor failed in on_checkpoint_save"
+            )
+        session.state[WORKFLOW_STATE] = _encode(storage.known)
+
+
+class _Latest:
+    """The framework's storage of checkpoints, which keeps the latest; `HostedWorkflow` stores it with the turn."""
+
+    def __init__(self) -> None:
+        self.known: WorkflowCheckpoint | None = None
+
+    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+        self.known = checkpoint
+        return checkpoint.checkpoint_id
+
+    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+        if self.known is None or self.known.checkpoint_id != checkpoint_id:
+            raise WorkflowCheckpointException(f"there is no checkpoint {checkpoint_id}")
+        return self.known
+
+
+def _encoding() -> Any:
+    """Give the module in which the framework writes checkpoints, for which it has no public name."""
+    return import_module("agent_framework._workflows._checkpoint_encoding")
+
+
+def _encode(checkpoint: WorkflowCheckpoint) -> str:
+    """Write a checkpoint as text, because the framework would read objects of its own out of JSON.
+
+    Raises:
+        InvalidAnswerError: an executor keeps what cannot be stored, or what could not be read back.
+    """
+    fields = {**checkpoint.to_dict(), "iteration_count": 0, "previous_checkpoint_id": None}
+    try:
+        text = json.dumps(_encoding().encode_checkpoint_value(fields))
+        _decode(text)
+    except Exception as error:  # whatever the app's own types raise when they are written
+        raise InvalidAnswerError(
+            f"the workflow keeps what cannot be stored with the session: {error}. Executors say by on_checkpoint_save "
+            "what they keep, and types of the app are named to the framework by register_checkpoint_type"
+        ) from error
+    return text
+
+
+def _decode(text: str) -> WorkflowCheckpoint:
+    fields = _encoding().decode_checkpoint_value(json.loads(text), allowed_types=_TYPES)
+    return WorkflowCheckpoint.from_dict(fields)
+
+
+def _answer(asked: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
+    """Make of the user's message the answers that the workflow waits for.
+
+    Raises:
+        RequestError: it does not answer what was asked.
+    """
+    answers = {next(iter(asked)): text} if len(asked) == 1 else _by_id(asked, text)
+    return Message("tool", [_content(name, asked[name], said) for name, said in answers.items()])
+
+
+def _by_id(asked: Mapping[str, WorkflowEvent[Any]], text: str) -> dict[str, str]:
+    try:
+        said: Any = json.loads(text)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or not said or not cast("dict[str, Any]", said).keys() <= asked.keys():
+        raise RequestError(
+            f"the workflow waits for answers to {len(asked)} questions: send a JSON object with answers by their ids, "
+            f"which are {', '.join(asked)}"
+        )
+    named = cast("dict[str, Any]", said)
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in named.items()}
+
+
+def _content(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:
+    request: Any = event.data
+    if not isinstance(request, Content) or request.type != "function_approval_request":
+        result = Content.from_function_result(request_id)
+        result.result = _as_asked(event, text)  # whatever type it has; the framework would write it as text
+        return result
+    try:
+        approved: Any = json.loads(text)["approved"]
+    except (ValueError, TypeError, KeyError):
+        approved = None
+    if not isinstance(approved, bool):
+        call: Any = request.function_call
+        raise RequestError(
+            f"the workflow waits for the approval of a call of {getattr(call, 'name', None)!r}: "
+            'send {"approved": true} or {"approved": false}'
+        )
+    return request.to_function_approval_response(approved)
+
+
+def _as_asked(event: WorkflowEvent[Any], text: str) -> Any:
+    """Give an answer the type that the workflow asked for."""
+    wanted: Any = event.response_type
+    if wanted in {str, object, Any}:
+        return text
+    if wanted is Message:
+        return Message("user", [text])
+    if get_origin(wanted) is list and get_args(wanted) == (Message,):
+        return [Message("user", [text])]
+    try:
+        return TypeAdapter(wanted).validate_json(text)
+    except Exception as error:  # types of the app, too
+        raise RequestError(
+            f"the workflow waits for the answer to a question, as {getattr(wanted, '__name__', wanted)}: "
+            f"send it as JSON ({error})"
+        ) from error
+
+
+def _storable(update: AgentResponseUpdate) -> AgentResponseUpdate:
+    """Write a question of the workflow, which the framework gives as objects, as JSON."""
+    for content in update.contents:
+        arguments: Any = content.arguments if content.type == "function_call" else None
+        if not isinstance(arguments, dict) or "request_event" not in arguments:
+            continue
+        event = cast("dict[str, Any]", arguments["request_event"])
+        content.arguments = json.dumps({"request_id": arguments["request_id"], "question": _shown(event.get("data"))})
+        update.raw_representation = None
+    return update
+
+
+def _shown(question: Any) -> Any:
+    """Show what a workflow asked."""
+    if (response := getattr(question, "agent_response", None)) is not None:
+        return str(response.text)
+    if callable(getattr(question, "to_dict", None)):
+        question = question.to_dict()
+    try:
+        return plain_json(question, path="question")
+    except CorruptStateError:
+        return str(question)

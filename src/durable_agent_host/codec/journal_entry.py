@@ -1,0 +1,194 @@
+"""Journal entries to log entries and back: the steps of a turn, and the responses and results in them. Pure.
+
+`durable_agent_host.turn_log.journal` decides when an entry is written; the JSON keys are here.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from agent_framework import ChatResponse, ChatResponseUpdate, Content
+
+from durable_agent_host.codec.content import decode_content, decode_usage, encode_content, encode_usage
+from durable_agent_host.codec.fields import dump_value, load_value
+from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.model.journal_entry import (
+    JournalStep,
+    ModelBegun,
+    ModelFinished,
+    ToolFinished,
+    ToolKey,
+    ToolStarted,
+)
+from durable_agent_host.model.log_entry import MODEL_BEGUN, MODEL_FINISHED, TOOL_FINISHED, TOOL_STARTED, LogEntry
+
+
+def encode_journal_entry(step: JournalStep) -> LogEntry:
+    """Write a step of a turn. Guarantee: pure."""
+    match step:
+        case ModelBegun():
+            return LogEntry(MODEL_BEGUN, {"position": step.position, "continuation": step.continuation})
+        case ModelFinished():
+            wire = {"position": step.position, "response": step.response}
+            return LogEntry(MODEL_FINISHED, wire | _encode_state(step.state))
+        case ToolStarted():
+            wire = {**step.key._asdict(), "name": step.name, "arguments": step.arguments}
+            return LogEntry(TOOL_STARTED, wire)
+        case ToolFinished():
+            wire = {**step.key._asdict(), "outcome": step.outcome, "result": step.result}
+            return LogEntry(TOOL_FINISHED, wire | _encode_state(step.state))
+
+
+def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
+    """Read a step of a turn. Guarantee: pure.
+
+    Args:
+        entry: of any kind.
+
+    Returns:
+        The step, or None when the entry is of another kind.
+    """
+    wire = entry.data
+    if entry.kind == MODEL_BEGUN:
+        return ModelBegun(wire["position"], wire["continuation"])
+    if entry.kind == MODEL_FINISHED:
+        return ModelFinished(wire["position"], wire["response"], wire.get("state"))
+    if entry.kind == TOOL_STARTED:
+        return ToolStarted(_decode_tool_key(wire), wire["name"], wire["arguments"])
+    if entry.kind == TOOL_FINISHED:
+        return ToolFinished(_decode_tool_key(wire), wire["outcome"], wire["result"], wire.get("state"))
+    return None
+
+
+def _encode_state(state: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"state": state} if state else {}
+
+
+def _decode_tool_key(wire: Mapping[str, Any]) -> ToolKey:
+    return ToolKey(wire["position"], wire["call_id"], wire["occurrence"])
+
+
+def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
+    """Write the response of one model call. Guarantee: pure.
+
+    Args:
+        response: complete, with the provider's items on its contents.
+
+    Returns:
+        A dictionary that JSON can hold.
+
+    Raises:
+        CorruptStateError: a content holds what JSON cannot.
+    """
+    wire = {
+        "messages": [encode_message(message, created_at=None) for message in response.messages],
+        "responseId": response.response_id,
+        "conversationId": response.conversation_id,
+        "model": response.model,
+        "createdAt": response.created_at,
+        "finishReason": response.finish_reason,
+        "usage": encode_usage(cast("Mapping[str, Any]", response.usage_details)) if response.usage_details else None,
+        "continuationToken": dump_value(response.continuation_token, "continuation_token"),
+        "additionalProperties": dump_value(response.additional_properties or None, "additional_properties"),
+    }
+    return {name: value for name, value in wire.items() if value is not None}
+
+
+def decode_model_response(wire: Mapping[str, Any]) -> ChatResponse[Any]:
+    """Read the response of one model call. Guarantee: pure.
+
+    Args:
+        wire: as `encode_model_response` wrote it.
+
+    Returns:
+        A new response.
+
+    Raises:
+        CorruptStateError: a message has no shape.
+    """
+    return ChatResponse(
+        messages=[decode_message(message) for message in wire["messages"]],
+        response_id=wire.get("responseId"),
+        conversation_id=wire.get("conversationId"),
+        model=wire.get("model"),
+        created_at=wire.get("createdAt"),
+        finish_reason=wire.get("finishReason"),
+        usage_details=cast("Any", decode_usage(wire["usage"])) if wire.get("usage") else None,
+        continuation_token=load_value(wire.get("continuationToken")),
+        additional_properties=load_value(wire.get("additionalProperties") or {}),
+    )
+
+
+def replayed_updates(response: ChatResponse[Any]) -> list[ChatResponseUpdate]:
+    """Give a recorded response as a stream gives it: one update for each message, and the usage at the end.
+
+    Guarantee: pure; the contents are those of the response.
+
+    Args:
+        response: as it was recorded.
+
+    Returns:
+        Updates that fold into the response's messages; at least one.
+    """
+    ids = {
+        "response_id": response.response_id,
+        "conversation_id": response.conversation_id,
+        "model": response.model,
+        "created_at": response.created_at,
+    }
+    updates = [
+        ChatResponseUpdate(
+            contents=list(message.contents),
+            role=cast("Any", message.role),
+            author_name=message.author_name,
+            message_id=message.message_id,
+            **cast("Any", ids),
+        )
+        for message in response.messages
+    ]
+    usage = [Content.from_usage(response.usage_details)] if response.usage_details else []
+    last = ChatResponseUpdate(
+        contents=usage,
+        role=cast("Any", response.messages[-1].role) if response.messages else "assistant",
+        message_id=response.messages[-1].message_id if response.messages else None,
+        finish_reason=cast("Any", response.finish_reason),
+        additional_properties=dict(response.additional_properties or {}),
+        continuation_token=response.continuation_token,
+        **cast("Any", ids),
+    )
+    return [*updates, last]
+
+
+def encode_tool_result(result: Any) -> dict[str, Any]:
+    """Write what a tool gave, in the form that the framework makes of it for the model.
+
+    Guarantee: pure.
+
+    Args:
+        result: contents, a text, or any value that a tool without a parser gave.
+
+    Returns:
+        ``items``, and ``is_text`` when the value was a text.
+
+    Raises:
+        CorruptStateError: a content holds what JSON cannot.
+    """
+    if isinstance(result, str):
+        return {"items": [encode_content(Content.from_text(result))], "is_text": True}
+    shown = Content.from_function_result("", result=result)
+    return {"items": [encode_content(item) for item in shown.items or ()]}
+
+
+def decode_tool_result(wire: Mapping[str, Any]) -> list[Content] | str:
+    """Read what a tool gave. Guarantee: pure.
+
+    Args:
+        wire: as `encode_tool_result` wrote it.
+
+    Returns:
+        The text, or the contents.
+
+    Raises:
+        CorruptStateError: a content has no shape.
+    """
+    items = [decode_content(item) for item in wire["items"]]
+    return (items[0].text or "") if wire.get("is_text") else items

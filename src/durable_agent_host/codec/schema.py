@@ -1,0 +1,284 @@
+"""The schema of a session's document: upstream's shape with our parts in it. Pure.
+
+It asks for what readers rely on, and leaves alone what nobody here knows: other fields, and contents, entries and
+extensions of other types. `durable_agent_host.codec.wire` has the same shapes as types.
+"""
+
+import copy
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, cast
+
+from agent_framework import AgentSession
+
+from durable_agent_host.codec.compact_content import ITEM
+from durable_agent_host.codec.content import CONTENT_CODECS, MAPPED
+from durable_agent_host.codec.extension import extension_of
+from durable_agent_host.codec.item_forms import ItemForms, item_forms
+from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, decode_response
+from durable_agent_host.codec.shape import ANYTHING, Fault, Shape, find_faults, find_limits, place_of
+from durable_agent_host.codec.wire import EXTENSION
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.provider_item import STAMP
+
+SOURCE: Final = "durable_agent_host"
+"""Where the framework's session remembers what a model's service has forgotten."""
+
+_NONE: Final = type(None)
+_TEXT: Final = Shape((str,))
+_TEXT_OR_NULL: Final = Shape((str, _NONE))
+_SCALAR: Final = Shape((str, int, float, bool, _NONE))
+_NUMBER: Final = Shape((int, float))
+_NUMBER_OR_NULL: Final = Shape((int, float, _NONE))
+_FLAG: Final = Shape((bool, _NONE))
+_OBJECT: Final = Shape((dict, _NONE))
+_LIST: Final = Shape((list, _NONE))
+
+_OBJECTS: Final = Shape((list, _NONE), each=Shape((dict,)))
+_STAMP: Final = Shape((dict,), {"provider": _TEXT_OR_NULL, "type": _TEXT_OR_NULL, "id": _TEXT_OR_NULL})
+_PROPERTIES: Final = Shape((dict, _NONE), {STAMP: _STAMP})
+CONTENT_FIELDS: Final[dict[str, Shape]] = {
+    **dict.fromkeys(("text", "protected_data", "uri", "media_type", "message", "call_id", "name"), _TEXT_OR_NULL),
+    **dict.fromkeys(("exception", "file_id", "vector_store_id", "id"), _TEXT_OR_NULL),
+    **dict.fromkeys(("error_code", "error_details", "image_id", "status", "stdout", "stderr"), _SCALAR),
+    **dict.fromkeys(("tool_name", "server_name", "consent_link", "merge_mode"), _SCALAR),
+    **dict.fromkeys(("timeout_ms", "max_output_length", "exit_code"), _SCALAR),
+    **dict.fromkeys(("informational_only", "timed_out", "hosted", "user_input_request", "approved"), _FLAG),
+    **dict.fromkeys(("usage_details", "screenshot", "function_call"), _OBJECT),
+    **dict.fromkeys(("items", "inputs", "annotations", "actions"), _OBJECTS),
+    **dict.fromkeys(("pending_safety_checks", "acknowledged_safety_checks"), _OBJECTS),
+    "additional_properties": _PROPERTIES,
+    "commands": _LIST,
+    "arguments": Shape((str, dict, _NONE)),
+    **dict.fromkeys(("result", "output", "outputs"), ANYTHING),
+}
+"""What the fields of the framework's contents hold, by their names."""
+
+_BLOCK: Final = Shape((dict, int, _NONE), numbers=(0,))
+_PART: Final = CONTENT_FIELDS | {
+    "argumentsForm": _TEXT_OR_NULL,
+    "argumentsText": _TEXT_OR_NULL,
+    "items": Shape((list, int, _NONE), each=Shape((dict,)), numbers=(1,)),
+    ITEM: Shape((dict, str, int, _NONE), _STAMP.fields, numbers=(1,)),
+}
+_OF_MESSAGE: Final = {"messageId": _TEXT_OR_NULL, "additionalProperties": _OBJECT}
+_MESSAGE_EXTENSION: Final = Shape((dict,), _OF_MESSAGE)
+
+
+def _extended(ours: Shape) -> Shape:
+    """Give the shape of an ``extensionData`` in which our part has a shape."""
+    return Shape((dict, _NONE), {EXTENSION: ours})
+
+
+_COUNTS: Final = dict.fromkeys(("inputTokenCount", "outputTokenCount", "totalTokenCount"), _NUMBER_OR_NULL)
+_USAGE: Final = Shape((dict, _NONE), _COUNTS | {"extensionData": _OBJECT})
+_UPSTREAMS: Final[dict[str, dict[str, Shape]]] = {
+    **{wire_type: {wire: CONTENT_FIELDS[name] for name, wire in row.items()} for wire_type, row in MAPPED.values()},
+    "functionCall": {"callId": _TEXT_OR_NULL, "name": _TEXT_OR_NULL, "arguments": CONTENT_FIELDS["arguments"]},
+    "usage": {"usage": _USAGE},
+}
+_WHOLE: Final = Shape((dict,), CONTENT_FIELDS)
+
+
+def _content_shape(part: dict[str, Shape]) -> Shape:
+    beside = {"extensionData": _extended(Shape((dict,), part))}
+    shapes = {
+        codec.wire_type: Shape((dict,), _UPSTREAMS[codec.wire_type] | beside)
+        if codec.wire_type in _UPSTREAMS
+        else Shape((dict,), {"content": _WHOLE}, ("content",))
+        for codec in CONTENT_CODECS.values()
+    }
+
+    def of_type(content: Any) -> Shape | None:
+        kind: Any = content.get("$type")
+        return shapes.get(kind) if isinstance(kind, str) else None
+
+    return Shape((dict,), {"$type": _TEXT}, ("$type",), further=of_type)
+
+
+def _message_shape(content: Shape) -> Shape:
+    fields = {
+        "role": _TEXT,
+        "contents": Shape((list,), each=content),
+        "authorName": _TEXT_OR_NULL,
+        "createdAt": _TEXT_OR_NULL,
+        "extensionData": _extended(_MESSAGE_EXTENSION),
+    }
+    return Shape((dict,), fields, ("role", "contents"))
+
+
+def _entry_shape(part: dict[str, Shape]) -> Shape:
+    extension = Shape(
+        (dict,),
+        {
+            "packed": Shape((int, _NONE)),
+            "parts": Shape((dict, _NONE), each=Shape((dict, int, _NONE), part | _OF_MESSAGE, numbers=(0,))),
+            "additionalProperties": _OBJECT,
+            "responseId": _TEXT_OR_NULL,
+            "agentId": _TEXT_OR_NULL,
+            "finishReason": _TEXT_OR_NULL,
+        },
+    )
+    known = Shape(
+        (dict,),
+        {
+            "createdAt": _TEXT_OR_NULL,
+            "messages": Shape((list, _NONE), each=_message_shape(_content_shape(part))),
+            "responseType": _TEXT_OR_NULL,
+            "responseSchema": _OBJECT,
+            "orchestrationId": _TEXT_OR_NULL,
+            "usage": _USAGE,
+            "extensionData": _extended(extension),
+        },
+    )
+
+    def of_type(entry: Any) -> Shape | None:
+        return known if entry.get("$type") in (REQUEST, RESPONSE) else None
+
+    return Shape((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}, ("$type",), further=of_type)
+
+
+_STATS: Final = Shape((list, dict, _NONE), each=_NUMBER)
+_ERROR: Final = Shape((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_OR_NULL})
+_RECEIPT: Final = Shape(
+    (dict,),
+    {"turnId": _TEXT, "status": _TEXT, "endedAt": _TEXT, "requestHash": _TEXT, "error": _ERROR, "stats": _STATS},
+    ("turnId",),
+)
+_REQUEST: Final = Shape(
+    (dict,),
+    {
+        **dict.fromkeys(("agent", "session_id", "turn_id", "message", "role", "policy", "created_at"), _TEXT),
+        **dict.fromkeys(("response_format", "options"), _OBJECT),
+        "request_hash": _TEXT,
+        **dict.fromkeys(("orchestration_id", "principal", "traceparent"), _TEXT_OR_NULL),
+        "enable_tool_calls": _FLAG,
+    },
+)
+_AGENT_SESSION: Final = Shape(
+    (dict, _NONE),
+    {
+        "session_id": _TEXT,
+        "service_session_id": Shape((str, dict, _NONE)),
+        "state": Shape((dict, _NONE), {SOURCE: _OBJECT}),
+    },
+    ("session_id",),
+)
+_OURS: Final = {
+    "agentSession": _AGENT_SESSION,
+    "running": _TEXT_OR_NULL,
+    "queue": Shape((list, _NONE), each=_TEXT),
+    "interrupting": _TEXT_OR_NULL,
+    "refused": Shape((list, _NONE), each=_TEXT),
+    "requests": Shape((dict, _NONE), each=_REQUEST),
+    "appState": _OBJECT,
+}
+
+
+def _document(entry: Shape, receipt: Shape) -> Shape:
+    ours = Shape((dict, _NONE), _OURS | {"receipts": Shape((list, _NONE), each=receipt)})
+    history = Shape((list,), each=entry)
+    data = {"conversationHistory": history, "extensionData": Shape((dict, _NONE), {EXTENSION: ours})}
+    needed = ("schemaVersion", "data")
+    return Shape((dict,), {"data": Shape((dict,), data, ("conversationHistory",))}, needed)
+
+
+@cache
+def _full_document(forms: ItemForms) -> Shape:
+    return _document(_entry_shape(_PART | {forms.provider: _BLOCK}), _RECEIPT)
+
+
+_OUTLINE: Final = _document(
+    Shape((dict,), {"correlationId": _TEXT_OR_NULL}), Shape((dict,), {"turnId": _TEXT}, ("turnId",))
+)
+
+
+def outline_faults(document: Any) -> Iterator[Fault]:
+    """Say where a document has not the shape that admission and commit rely on, which read no message.
+
+    Guarantee: pure.
+
+    Args:
+        document: what an entity holds.
+
+    Yields:
+        What is wrong, the first thing first.
+    """
+    data: Any = cast("dict[str, Any]", document).get("data") if isinstance(document, dict) else None
+    entries: Any = cast("dict[str, Any]", data).get("conversationHistory") if isinstance(data, dict) else None
+    if isinstance(entries, list) and all(map(_has_outline, cast("list[Any]", entries))):  # a session has many
+        outer: dict[str, Any] = {"conversationHistory": []}
+        return find_faults(cast("Any", document | {"data": data | outer}), _OUTLINE)
+    return find_faults(document, _OUTLINE)
+
+
+def _has_outline(entry: Any) -> bool:
+    return type(entry) is dict and type(cast("dict[str, Any]", entry).get("correlationId")) in (str, _NONE)
+
+
+def document_faults(document: Any) -> list[Fault]:
+    """Say all that keeps a document from being read: one by one where it has not the shape of a session.
+
+    Guarantee: pure.
+
+    Args:
+        document: JSON; its version is not looked at.
+
+    Returns:
+        What is wrong; nothing for a document that can be read, whatever unknown things it holds.
+    """
+    faults = [*find_limits(document)] or [*find_faults(document, _full_document(item_forms()))]
+    return faults or [*_unread(cast("dict[str, Any]", document))]
+
+
+def entry_fault(entry: Any) -> str | None:
+    """Say why an entry of a known type cannot be read, by reading it. Guarantee: pure.
+
+    Args:
+        entry: of the shape that the schema asks for.
+
+    Returns:
+        The reason; None when it is read.
+    """
+    try:
+        decode_messages([entry])
+        if entry.get("$type") == RESPONSE:
+            decode_response(entry).to_dict()
+    except Exception as error:  # noqa: BLE001 - whatever a reader raises for it, it cannot be read
+        return f"cannot be read: {_reason(error)}"
+    return None
+
+
+def _unread(document: dict[str, Any]) -> Iterator[Fault]:
+    """Read what the schema leaves to its readers."""
+    data = cast("dict[str, Any]", document["data"])
+    for number, entry in enumerate(cast("list[Any]", data["conversationHistory"])):
+        known = entry.get("$type") in (REQUEST, RESPONSE)
+        if known and (reason := entry_fault(entry)) is not None:
+            path = ("data", "conversationHistory", number)
+            yield Fault(path, reason, path)
+    ours = extension_of(data).get("agentSession")
+    if ours is not None:
+        path = ("data", "extensionData", EXTENSION, "agentSession")
+        try:
+            AgentSession.from_dict(copy.deepcopy(ours))
+        except Exception as error:  # noqa: BLE001 - the framework's readers raise what they like
+            yield Fault(path, f"cannot be read: {_reason(error)}", path)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, CorruptStateError) else f"{type(error).__name__}: {error}"
+
+
+def shape_error(faults: list[Fault], shown: int = 5) -> str:
+    """Write faults as one sentence. Guarantee: pure.
+
+    Args:
+        faults: at least one.
+        shown: how many are named.
+
+    Returns:
+        The places and what is wrong there.
+    """
+    more = f"; and {len(faults) - shown} more" if len(faults) > shown else ""
+    return "; ".join(f"{place_of(fault.path)} {fault.problem}" for fault in faults[:shown]) + more

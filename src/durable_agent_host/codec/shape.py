@@ -1,0 +1,152 @@
+"""Shapes of JSON, and where a value does not have the shape that it should. Pure.
+
+Fields that a shape does not name may be there and hold anything; fields that it names may be missing, unless it says
+that they are needed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, cast
+
+Path = tuple[str | int, ...]
+
+MAX_DEPTH: Final = 200
+"""How deep a document may be nested: what copies it goes down as deep, with some calls for each level."""
+
+_NAMES: Final[Mapping[type, str]] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+class Fault(NamedTuple):
+    """Where a document has not the shape that it should have.
+
+    Attributes:
+        path: names and positions (from 0) that lead to the value.
+        problem: what is wrong with it.
+        unit: the path of the smallest part that can be left out for it; empty when that is the whole document.
+    """
+
+    path: Path
+    problem: str
+    unit: Path
+
+    @property
+    def place(self) -> str:
+        """The path as text, as in ``data.conversationHistory[3].messages[0].role``."""
+        return place_of(self.path)
+
+
+def place_of(path: Path) -> str:
+    """Write a path as text. Guarantee: pure.
+
+    Args:
+        path: names and positions.
+
+    Returns:
+        For example ``data.conversationHistory[3]``; ``the document`` for an empty path.
+    """
+    text = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
+    return text.removeprefix(".") or "the document"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a value has to be.
+
+    Attributes:
+        types: the Python types of its JSON; none for anything.
+        fields: shapes of the fields of an object.
+        needed: the fields that an object has to have.
+        each: the shape of each item of a list, or of each field of an object that ``fields`` does not name.
+        further: gives one more shape that this value has to have, or None.
+        numbers: the only numbers that it may be; none for any.
+    """
+
+    types: tuple[type, ...] = ()
+    fields: Mapping[str, "Shape"] = field(default_factory=dict[str, "Shape"])
+    needed: tuple[str, ...] = ()
+    each: "Shape | None" = None
+    further: Callable[[Any], "Shape | None"] | None = None
+    numbers: tuple[int, ...] = ()
+
+
+ANYTHING: Final = Shape()
+
+
+def find_faults(value: Any, shape: Shape, path: Path = (), unit: Path = ()) -> Iterator[Fault]:
+    """Hold a value against a shape.
+
+    Guarantee: pure.
+
+    Args:
+        value: JSON.
+        shape: what it should be.
+        path: where it stands.
+        unit: the smallest part around it that can be left out.
+
+    Yields:
+        What is wrong, in the order of the document.
+    """
+    if shape.types and type(value) not in shape.types:
+        yield Fault(path, f"is {_said(value)}: {_words(shape.types)} is expected", unit)
+        return
+    if shape.numbers and type(value) is int and value not in shape.numbers:
+        yield Fault(path, f"is {value}: of numbers only {shape.numbers[0]} is expected", unit)
+    if isinstance(value, dict):
+        yield from _faults_of_object(cast("dict[str, Any]", value), shape, path, unit)
+    elif isinstance(value, list) and shape.each is not None:
+        for number, item in enumerate(cast("list[Any]", value)):
+            here = (*path, number)
+            yield from find_faults(item, shape.each, here, here)
+    if shape.further is not None and (more := shape.further(value)) is not None:
+        yield from find_faults(value, more, path, unit)
+
+
+def _faults_of_object(value: dict[str, Any], shape: Shape, path: Path, unit: Path) -> Iterator[Fault]:
+    for name in shape.needed:
+        if name not in value:
+            yield Fault(path, f"has no {name!r}", unit)
+    for name, inner in value.items():
+        wanted = shape.fields.get(name, shape.each)
+        if wanted is not None:
+            here = (*path, name)
+            yield from find_faults(inner, wanted, here, unit if name in shape.needed else here)
+
+
+def find_limits(value: Any) -> Iterator[Fault]:
+    """Look for what JSON documents cannot hold, or this program cannot: depth, and numbers that are not finite.
+
+    Guarantee: pure; does not recurse.
+
+    Args:
+        value: what Python's JSON reader gave.
+
+    Yields:
+        What is wrong.
+    """
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    while waiting:
+        path, inner = waiting.pop()
+        if isinstance(inner, float) and not abs(inner) < float("inf"):
+            yield Fault(path, f"is {inner}: a finite number is expected", path)
+        if not isinstance(inner, dict | list):
+            continue
+        if len(path) >= MAX_DEPTH:
+            yield Fault(path[:8], f"is nested more than {MAX_DEPTH} levels deep: make it flatter", path[:8])
+            return
+        items: Any = cast("Any", inner).items() if isinstance(inner, dict) else enumerate(cast("list[Any]", inner))
+        waiting += [((*path, name), item) for name, item in items if isinstance(item, dict | list | float)]
+
+
+def _said(value: Any) -> str:
+    return _NAMES.get(cast("type[Any]", type(value)), "a number")
+
+
+def _words(types: tuple[type, ...]) -> str:
+    names = list(dict.fromkeys(_NAMES.get(one, "a number") for one in types))
+    return " or ".join(names)

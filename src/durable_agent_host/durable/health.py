@@ -1,0 +1,72 @@
+"""Health of the two stores: the durable store, which holds the sessions, and the turn log."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationClient, EntityId
+
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.turn_log.health import LogProbe, Probe
+from durable_agent_host.turn_log.protocol import TurnLog
+
+CHECK_OPERATION: Final = "check"
+"""An operation of an agent's entity without any effect."""
+
+CHECK_KEY: Final = "durable-agent-host.health"
+"""The entity that is signalled. It never has a state, so it never exists; a session of this id is not touched."""
+
+
+class StoreProbe(Probe):
+    """Checks the durable store with a signal to an entity, which is a write, and the status of a turn, which is a read.
+
+    Args:
+        agents: the app's, by name; a live view. An app without any is asked for a turn alone.
+    """
+
+    def __init__(self, agents: Mapping[str, Any]) -> None:
+        super().__init__("the durable store")
+        self._agents = agents
+
+    async def find_problem(self, client: DurableOrchestrationClient) -> Exception | None:
+        """Find out what is wrong with the store; see `Probe.problem`."""
+
+        async def ask() -> None:
+            await client.get_status("health")
+            for name in sorted(self._agents)[:1]:
+                await client.signal_entity(EntityId(entity_name(name), CHECK_KEY), CHECK_OPERATION)
+
+        return await self.problem(ask)
+
+
+class StoreProbes:
+    """Checks both stores.
+
+    Args:
+        open_log: gives the turn log of the process.
+        agents: the app's, by name; a live view.
+    """
+
+    def __init__(self, open_log: Callable[[], TurnLog], agents: Mapping[str, Any]) -> None:
+        self._log = LogProbe(open_log)
+        self._store = StoreProbe(agents)
+
+    async def check_log(self) -> None:
+        """Check that the turn log can be written.
+
+        Raises:
+            LogUnavailableError: it cannot; says why.
+        """
+        await self._log.check()
+
+    async def find_problems(self, client: DurableOrchestrationClient) -> dict[str, Exception | None]:
+        """Find out what is wrong; cheap enough for frequent calls.
+
+        Args:
+            client: of the request.
+
+        Returns:
+            By store (``session_store``, ``turn_log``) what is wrong with it, or None.
+        """
+        session_store, turn_log = await asyncio.gather(self._store.find_problem(client), self._log.find_problem())
+        return {"session_store": session_store, "turn_log": turn_log}

@@ -1,0 +1,114 @@
+"""How a turn wakes, checks and cancels other turns of its session, and how anybody cancels a turn."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from durable_agent_host.agent.cancellations import CANCELLATIONS
+from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.errors import LogError
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.turn_log.protocol import TurnLog
+
+_LOGGER = logging.getLogger(__name__)
+_MARK_SECONDS: Final = 3.0
+_ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
+
+
+class TurnStopper:
+    """Stops turns: by a mark that every process sees, a notification in this one, and an event to the orchestration.
+
+    Args:
+        open_log: returns the turn log of the process, which keeps the mark; without it, a turn in another process is
+            not reached.
+    """
+
+    def __init__(self, open_log: Callable[[], TurnLog] | None = None) -> None:
+        self._open_log = open_log
+
+    async def mark(self, agent: str, session_id: str, turn_id: str) -> None:
+        """Ask the running part of a turn to stop. Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: which turn.
+
+        Raises:
+            LogError: the mark could not be written.
+        """
+        if self._open_log is not None:
+            await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
+        CANCELLATIONS.notify(turn_id)
+
+    async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
+        """Ask a turn to stop, wherever it is: in the queue, in its agent, or waiting for a person.
+
+        Guarantee: idempotent.
+
+        Args:
+            client: raises the event.
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: which turn.
+
+        Raises:
+            LogError: the mark could not be left.
+        """
+        await self.mark(agent, session_id, turn_id)
+        with suppress(Exception):  # the SDK has no type for an orchestration that has ended meanwhile
+            await client.raise_event(turn_id, CANCEL_EVENT)
+
+
+async def tend_agent_turn(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
+    """Wake, check or cancel another turn of the session.
+
+    Guarantee: activity-only; at-least-once: a turn that is woken twice asks twice and runs once.
+
+    Args:
+        wire: ``do`` (``wake``, ``check``, ``cancel``), ``agent``, ``session_id``, ``turn_id``, and ``request`` to
+            start the turn if it has no orchestration.
+        client: raises events, starts the turn.
+        stopper: stops turns.
+
+    Returns:
+        False when the turn's orchestration has ended or does not exist, so that it will never hold the session.
+    """
+    for pause in (0.1, 0.5, 2.0):  # a turn that nobody wakes would wait for its lease
+        try:
+            return await _tend(wire, client, stopper)
+        except Exception as error:  # noqa: BLE001 - the SDK has no types for what may pass
+            _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
+            await asyncio.sleep(pause)
+    return await _tend(wire, client, stopper)
+
+
+async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id: str) -> None:
+    """Write the mark, unless the turn log is away: then the turn's tools cannot start either, and others wait here."""
+    try:
+        async with asyncio.timeout(_MARK_SECONDS):
+            await stopper.mark(agent, session_id, turn_id)
+    except (LogError, TimeoutError) as error:
+        _LOGGER.warning("turn %s has ended, and cannot be marked so in its log: %s", turn_id, error or "no answer")
+
+
+async def _tend(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
+    agent, session_id, turn_id = wire["agent"], wire["session_id"], wire["turn_id"]
+    status = await client.get_status(turn_id)
+    state = status.runtime_status if status else None
+    if state is None and wire.get("request"):
+        await client.start_new(TURN_ORCHESTRATION, turn_id, wire["request"])
+        return True
+    if state is None or state.name in _ENDED:
+        if wire["do"] != "wake":  # what its activity still does would run beside the next turn
+            await _mark_soon(stopper, agent, session_id, turn_id)
+        return False
+    if wire["do"] == "cancel":
+        await stopper.stop(client, agent, session_id, turn_id)
+    elif wire["do"] == "wake":
+        await client.raise_event(turn_id, GRANT_EVENT)
+    return True

@@ -1,0 +1,67 @@
+"""Turns as their orchestrations tell of them: the status that the SDK returns, read."""
+
+import json
+from typing import Any
+
+from azure.durable_functions import OrchestrationRuntimeStatus
+
+from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
+from durable_agent_host.errors import RequestError
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn.requests import read_turn_request
+from durable_agent_host.turn.waiting import decode_waiting
+from durable_agent_host.turn.wire import decode_turn_outcome
+
+
+def turn_of_status(turn_id: str, status: Any) -> Turn | None:
+    """Read a turn from the status of its orchestration. Guarantee: pure.
+
+    Args:
+        turn_id: the orchestration's instance id.
+        status: as ``get_status`` returns it, with the input.
+
+    Returns:
+        The turn, or None when the orchestration is no turn, or was not started as one.
+    """
+    request = _request(turn_id, status)
+    if request is None:
+        return None
+    outcome = _outcome(request, status)
+    pending, answers = decode_waiting(_custom_status(status))
+    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, answers=answers)
+
+
+def _request(turn_id: str, status: Any) -> TurnRequest | None:
+    """Read what an orchestration was asked; anybody can have started it, with anything."""
+    if (status.name or "").casefold() != TURN_ORCHESTRATION:
+        return None
+    try:
+        given, created_at = _parsed(status.input_), str(status.created_time or "")
+        return read_turn_request(given, instance_id=turn_id, created_at=created_at)
+    except (ValueError, RecursionError, RequestError):
+        return None
+
+
+def _custom_status(status: Any) -> Any:
+    try:
+        return _parsed(status.custom_status)
+    except ValueError:
+        return None
+
+
+def _parsed(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
+    match status.runtime_status:
+        case OrchestrationRuntimeStatus.Completed:
+            return decode_turn_outcome(_parsed(status.output))
+        case OrchestrationRuntimeStatus.Failed | OrchestrationRuntimeStatus.Canceled:
+            error = {"type": "TurnError", "message": f"the turn's orchestration failed: {status.output}"[:600]}
+            return TurnOutcome(request.turn_id, "failed", error=error)
+        case OrchestrationRuntimeStatus.Terminated:
+            error = {"type": "TurnError", "message": f"the turn was terminated: {status.output}"[:600]}
+            return TurnOutcome(request.turn_id, "failed", error=error)
+        case _:
+            return None

@@ -1,0 +1,329 @@
+"""Turns and sessions for whoever serves clients: start, read, wait, answer, cancel."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from typing import Any, Final
+
+from aiohttp import ClientConnectionError
+from azure.durable_functions import DurableOrchestrationClient, EntityId
+
+from durable_agent_host.codec.state import decode_session
+from durable_agent_host.durable.documents import SessionDocuments
+from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.durable.session_turns import TurnStopper
+from durable_agent_host.durable.statuses import turn_of_status
+from durable_agent_host.errors import IdempotencyKeyReusedError, StateError, TurnTimedOutError
+from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.session.receipts import is_same_request, kept_turn
+from durable_agent_host.turn.plan import LOG_UNAVAILABLE
+from durable_agent_host.turn.wire import encode_turn_request
+
+FIRST_LOOK_SECONDS = 0.05
+SLOWEST_LOOK_SECONDS = 1.0
+AFTER_HINT_SECONDS = 0.001
+AFTER_RUN_SECONDS = 0.05
+_STORE_TROUBLE = re.compile(r"status code 503\b|\bStore(?:Full|Damaged|Gone)?Error\b")
+
+
+class TurnClient:
+    """Starts, reads, awaits, answers and cancels turns, with the durable client of one request.
+
+    Args:
+        client: the SDK's, bound to the request's function.
+        wakeups: notify the waiters of this process.
+        stopper: stops turns.
+        probes: check the stores, before a turn starts and for health.
+
+    Attributes:
+        documents: the stored sessions.
+    """
+
+    def __init__(
+        self,
+        client: DurableOrchestrationClient,
+        wakeups: Wakeups,
+        stopper: TurnStopper | None = None,
+        probes: StoreProbes | None = None,
+    ) -> None:
+        self._probes = probes
+        self._client = client
+        self._wakeups = wakeups
+        self._stopper = stopper or TurnStopper()
+        self.documents = SessionDocuments(client)
+
+    async def start(self, request: TurnRequest) -> None:
+        """Start a turn's orchestration. Guarantee: idempotent by the turn's id.
+
+        Args:
+            request: what was asked.
+
+        Raises:
+            LogUnavailableError: the turn could not run; nothing was started.
+        """
+        await self.check_log()
+        try:
+            await self._client.start_new(TURN_ORCHESTRATION, request.turn_id, encode_turn_request(request))
+        except Exception:
+            if await self.read(request.turn_id) is None:
+                raise
+
+    async def start_once(self, request: TurnRequest, key: str) -> Turn | None:
+        """Start a turn that the client may have started before, with the same key.
+
+        Guarantee: idempotent by the turn's id, also after its orchestration has been purged.
+
+        Args:
+            request: what was asked, with its hash.
+            key: the client's, from which the turn's id derives.
+
+        Returns:
+            The turn if it has ended, else None.
+
+        Raises:
+            IdempotencyKeyReusedError: the key was used for another request; nothing was started.
+            LogUnavailableError: the turn could not run; nothing was started.
+        """
+        known = await self.find(request.agent, request.session_id, request.turn_id)
+        if known is None or (
+            _was_sent_away(known) and is_same_request(known.request.request_hash, request.request_hash)
+        ):
+            await self.start(request)
+            known = await self.read(request.turn_id)  # of several at once one has started it, perhaps with another body
+        if known is not None and not is_same_request(known.request.request_hash, request.request_hash):
+            raise IdempotencyKeyReusedError(
+                f"Idempotency-Key {key!r} was used for another request: send the same body again, or another key"
+            )
+        return known if known is not None and known.outcome is not None else None
+
+    async def read(self, turn_id: str) -> Turn | None:
+        """Read a turn as it is now.
+
+        Args:
+            turn_id: which turn.
+
+        Returns:
+            The turn, or None when its orchestration does not exist, has been purged, or is no turn.
+        """
+        status = await self._client.get_status(turn_id, show_input=True)
+        return turn_of_status(turn_id, status) if status else None
+
+    async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
+        """Read a turn of a session, from its receipt when its orchestration has been purged.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: which turn.
+
+        Returns:
+            The turn, or None when the session does not know it.
+        """
+        turn = await self.read(turn_id)
+        if turn is None:
+            try:
+                session, _ = await self.documents.shown(agent, session_id)  # without receipts that have no shape
+            except StateError:
+                return None
+            return kept_turn(agent, session_id, turn_id, session) if session else None
+        return turn if (turn.request.agent, turn.request.session_id) == (agent, session_id) else None
+
+    def hint(self, turn_id: str) -> None:
+        """Notify the waiters of this process that a turn is about to end.
+
+        The orchestration does so itself when it runs in this process; it may run in another one.
+
+        Args:
+            turn_id: which turn; a wrong hint costs some reads.
+        """
+        asyncio.get_running_loop().call_later(AFTER_RUN_SECONDS, self._wakeups.notify, turn_id)
+
+    async def wait(
+        self,
+        turn_id: str,
+        *,
+        seconds: float,
+        or_people: bool = False,
+        first_look_seconds: float = FIRST_LOOK_SECONDS,
+        slowest_look_seconds: float = SLOWEST_LOOK_SECONDS,
+    ) -> Turn:
+        """Wait until a turn has ended: notified in this process just before the end is committed, else by polling.
+
+        Args:
+            turn_id: which turn.
+            seconds: the longest wait.
+            or_people: return also when the turn waits for a person.
+            first_look_seconds: the first polling interval; each further one is longer by half.
+            slowest_look_seconds: the longest polling interval.
+
+        Returns:
+            The turn with its outcome, or with the calls that wait.
+
+        Raises:
+            TurnTimedOutError: it is still running, and goes on.
+        """
+        turn = await self._look(
+            turn_id,
+            lambda turn: turn.outcome is not None or (or_people and bool(turn.pending)),
+            seconds=seconds,
+            first_look_seconds=first_look_seconds,
+            slowest_look_seconds=slowest_look_seconds,
+        )
+        if turn is None:
+            raise TurnTimedOutError(
+                f"turn {turn_id} is still running after {seconds:g} s; it goes on: ask for it again"
+            )
+        return turn
+
+    async def admission(self, request: TurnRequest, *, seconds: float) -> TurnOutcome | None:
+        """Wait until a started turn has been admitted or rejected.
+
+        Args:
+            request: of the turn.
+            seconds: the longest wait.
+
+        Returns:
+            The outcome if the turn has ended; None when it runs, is queued, or is not known yet.
+        """
+        deadline, pause = time.monotonic() + seconds, AFTER_HINT_SECONDS
+        while time.monotonic() < deadline:
+            turn = await self.read(request.turn_id)
+            if turn is not None and turn.outcome is not None:
+                return turn.outcome
+            with suppress(StateError):
+                session = await self.session(request.agent, request.session_id)
+                if session is not None and request.turn_id in {session.running, *session.queue}:
+                    return None
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, FIRST_LOOK_SECONDS)
+        return None
+
+    async def cancel(self, turn: Turn) -> None:
+        """Ask a turn to stop. Guarantee: idempotent; a turn that ends meanwhile keeps its end.
+
+        Args:
+            turn: as it was read.
+
+        Raises:
+            LogUnavailableError: the turn cannot be reached now.
+        """
+        await self.check_log()
+        await self._stopper.stop(self._client, turn.request.agent, turn.request.session_id, turn.request.turn_id)
+
+    async def answer(self, turn: Turn, answers: Mapping[str, Mapping[str, Any]], *, seconds: float) -> Turn:
+        """Answer calls that wait for a person, and wait until the turn shows the answers.
+
+        Args:
+            turn: as it was read; the calls wait.
+            answers: by call id.
+            seconds: the longest wait.
+
+        Returns:
+            The turn afterwards; of several answers to a call, the first one holds.
+        """
+        payload = [{"call_id": call_id} | dict(answer) for call_id, answer in answers.items()]
+        turn_id = turn.request.turn_id
+        with suppress(Exception):  # the SDK has no type for an orchestration that has ended meanwhile
+            await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)
+        noted = await self._look(
+            turn_id, lambda turn: turn.outcome is not None or answers.keys() <= turn.answers.keys(), seconds=seconds
+        )
+        return noted or turn
+
+    async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
+        """Wait until a turn shows calls as pending or answered: events tell clients of them a moment earlier.
+
+        Args:
+            turn_id: which turn.
+            call_ids: of the calls.
+            seconds: the longest wait.
+
+        Returns:
+            The turn as it is then, or None when it does not exist.
+        """
+        known = await self._look(
+            turn_id,
+            lambda turn: (
+                turn.outcome is not None
+                or call_ids <= {*turn.answers, *(call["call_id"] for call in turn.pending)}
+                or bool(turn.pending)
+            ),
+            seconds=seconds,
+        )
+        return known or await self.read(turn_id)
+
+    async def _look(
+        self,
+        turn_id: str,
+        is_enough: Callable[[Turn], bool],
+        *,
+        seconds: float,
+        first_look_seconds: float = FIRST_LOOK_SECONDS,
+        slowest_look_seconds: float = SLOWEST_LOOK_SECONDS,
+    ) -> Turn | None:
+        deadline = time.monotonic() + seconds
+        pause = first_look_seconds
+        with self._wakeups.waiter(turn_id) as hint:
+            while (left := deadline - time.monotonic()) > 0:
+                try:
+                    await asyncio.wait_for(hint.wait(), min(pause, left))
+                except TimeoutError:
+                    pause = min(pause * 1.5, slowest_look_seconds)
+                else:
+                    hint.clear()
+                    pause = AFTER_HINT_SECONDS
+                turn = await self.read(turn_id)
+                if turn is not None and is_enough(turn):
+                    return turn
+        return None
+
+    async def session(self, agent: str, session_id: str) -> Session | None:
+        """Read a session.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            The session, or None when it does not exist.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        state = await self._client.read_entity_state(EntityId(entity_name(agent), session_id))
+        return decode_session(state.entity_state) if state.entity_exists else None
+
+    async def check_log(self) -> None:
+        """Check that the turn log can be written; raises `LogUnavailableError`."""
+        if self._probes is not None:
+            await self._probes.check_log()
+
+    async def find_problems(self) -> dict[str, Exception | None]:
+        """Check which stores can be written; see `StoreProbes.find_problems`."""
+        return await self._probes.find_problems(self._client) if self._probes else {}
+
+
+def is_store_trouble(error: BaseException) -> bool:
+    """Tell whether an error of the SDK's client means that the durable store is full, gone or does not answer.
+
+    The SDK has no type for it, and puts the status or the answer into the text. Guarantee: pure.
+    """
+    if isinstance(error, ClientConnectionError):
+        return True
+    return type(error) is Exception and _STORE_TROUBLE.search(str(error)) is not None
+
+
+def _was_sent_away(turn: Turn) -> bool:
+    """Tell whether a turn was rejected for a reason that passes, so that the same key can run it."""
+    outcome = turn.outcome
+    return outcome is not None and outcome.status == "rejected" and (outcome.error or {}).get("type") in _PASSING
+
+
+_PASSING: Final = frozenset({LOG_UNAVAILABLE, "QueueFullError", "TurnRejectedError"})

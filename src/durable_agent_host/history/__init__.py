@@ -1,1 +1,0 @@
-"""Where the conversation comes from when a turn begins."""

@@ -1,0 +1,50 @@
+"""Routes of the app as a whole: what is hosted, and whether it can work."""
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+import azure.functions as func
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.http.answers import json_answer
+from durable_agent_host.http.calls import Call, Host
+from durable_agent_host.http.problems import LOG_RETRY_SECONDS, problem
+from durable_agent_host.turn_log.health import name_of
+
+
+async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /agents``: what is hosted."""
+    del client
+    agents = [
+        {
+            "name": name,
+            "description": description,
+            "run_url": f"{call.base_url}/agents/{quote(name)}/run",
+        }
+        for name, description in sorted(host.agents.items())
+    ]
+    return json_answer(HTTPStatus.OK, {"agents": agents}, {})
+
+
+async def health(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /health``: whether the stores can be written; names what is wrong in a word, without a secret."""
+    del call
+    found = await client.find_problems()
+    agents = host.hosted()
+    hosted = {"agents": agents, "agent_count": len(agents)}
+    checks = {
+        name: {"ok": True} if error is None else {"ok": False, "reason": name_of(error)}
+        for name, error in found.items()
+    }
+    wrong = [f"the {name.replace('_', ' ')} cannot be written ({name_of(e)})" for name, e in found.items() if e]
+    if not wrong:
+        return json_answer(HTTPStatus.OK, {"status": "healthy", **hosted, "checks": checks}, {})
+    return problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"{', and '.join(wrong)}: the host's log says more",
+        headers={"Retry-After": str(LOG_RETRY_SECONDS)},
+        healthy=False,
+        health="unhealthy" if found.get("session_store") else "degraded",
+        **hosted,
+        checks=checks,
+    )

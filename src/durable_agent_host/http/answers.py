@@ -1,0 +1,201 @@
+"""Turns and sessions as JSON for clients. Pure."""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import quote
+
+import azure.functions as func
+
+from durable_agent_host.codec.compact_entry import unpack_entry
+from durable_agent_host.codec.message import response_id_of
+from durable_agent_host.codec.state import encode_stats
+from durable_agent_host.http.problems import problem_body
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn import event_names
+
+
+def json_answer(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
+    """Answer with JSON. Guarantee: pure.
+
+    Args:
+        status: the HTTP status.
+        body: what JSON can hold.
+        headers: further headers.
+    """
+    return func.HttpResponse(
+        json.dumps(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
+    )
+
+
+def turn_identity(request: TurnRequest) -> dict[str, Any]:
+    """Name a turn in a body. Guarantee: pure."""
+    return {
+        "session_id": request.session_id,
+        "thread_id": request.session_id,
+        "turn_id": request.turn_id,
+        "correlation_id": request.turn_id,
+    }
+
+
+def header_value(name: str) -> str:
+    """Write the id of a session or a turn as a header can carry it. Guarantee: pure.
+
+    Args:
+        name: the id; none has a percent sign.
+
+    Returns:
+        The same, percent-encoded as in URLs when it is not ASCII.
+    """
+    return name if name.isascii() else quote(name)
+
+
+def turn_headers(request: TurnRequest) -> dict[str, str]:
+    """Name a turn in headers. Guarantee: pure."""
+    session_id = header_value(request.session_id)
+    return {
+        "x-ms-session-id": session_id,
+        "x-ms-thread-id": session_id,
+        "x-ms-turn-id": header_value(request.turn_id),
+    }
+
+
+def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
+    """Say where a turn is found. Guarantee: pure.
+
+    Args:
+        base: URL of the app's routes, prefix included, without a slash at its end.
+        request: the turn's.
+
+    Returns:
+        ``session_url``, ``turn_url`` and ``events_url``.
+    """
+    session_url = f"{base}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
+    turn_url = f"{session_url}/turns/{request.turn_id}"
+    return {"session_url": session_url, "turn_url": turn_url, "events_url": f"{turn_url}/events"}
+
+
+def accepted_view(request: TurnRequest) -> dict[str, Any]:
+    """Give the body of a 202. Guarantee: pure."""
+    return {"status": "accepted", "message": request.message} | turn_identity(request)
+
+
+def waiting_view(turn: Turn) -> dict[str, Any]:
+    """Say which calls of a turn wait for a person. Guarantee: pure.
+
+    Args:
+        turn: with pending calls.
+
+    Returns:
+        ``status`` (``waiting_for_approval``), ``message`` and ``pending_approvals``: ``call_id``, ``name``,
+        ``arguments``, ``reason``, or ``truncated`` where they are too long; the turn's events have them whole.
+    """
+    waits = {"status": "waiting_for_approval", "pending_approvals": [dict(call) for call in turn.pending]}
+    return turn_identity(turn.request) | {"message": turn.request.message} | waits
+
+
+def answer_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
+    """Give the JSON answer of ``run``. Guarantee: pure.
+
+    Args:
+        request: what was asked.
+        outcome: completed or cancelled.
+
+    Returns:
+        The body; ``status`` is ``success`` or ``cancelled``.
+    """
+    return {
+        "response": outcome.text,
+        "message": request.message,
+        "status": "success" if outcome.status == "completed" else outcome.status,
+        "message_count": outcome.message_count,
+        "usage": outcome.usage,
+    } | turn_identity(request)
+
+
+def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
+    """Give the last event of a turn. Guarantee: pure.
+
+    Args:
+        request: what was asked.
+        outcome: how it ended.
+
+    Returns:
+        ``turn.completed`` or ``turn.cancelled`` with the JSON answer of ``run``, or ``turn.failed`` with the problem.
+    """
+    if outcome.status == "cancelled":
+        return event_names.TURN_CANCELLED, answer_view(request, outcome)
+    if outcome.error is not None:
+        return event_names.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
+    return event_names.TURN_COMPLETED, answer_view(request, outcome)
+
+
+def turn_view(turn: Turn) -> dict[str, Any]:
+    """Give a turn as it is now. Guarantee: pure.
+
+    Args:
+        turn: that runs, waits or has ended.
+
+    Returns:
+        The view; ``model`` and ``service_tier`` are there when the turn has ended and the provider said them.
+    """
+    view = turn_identity(turn.request) | {
+        "agent": turn.request.agent,
+        "message": turn.request.message,
+        "created_at": turn.request.created_at,
+        "status": "running",
+    }
+    if turn.pending:
+        view |= waiting_view(turn)
+    if turn.outcome is not None:
+        view |= {
+            "status": turn.outcome.status,
+            "response": turn.outcome.text if turn.outcome.status in {"completed", "cancelled"} else None,
+            "error": turn.outcome.error,
+            "usage": turn.outcome.usage,
+            "message_count": turn.outcome.message_count,
+            "ended_at": turn.outcome.ended_at,
+            "stats": encode_stats(turn.outcome.stats),
+            **(turn.outcome.served or {}),
+        }
+    return view
+
+
+def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the messages of an entry in full; one of a type that is not known can have none, or others."""
+    messages: Any = unpack_entry(entry).get("messages")
+    if not isinstance(messages, list):
+        return []
+    return [cast("dict[str, Any]", one) for one in cast("list[Any]", messages) if isinstance(one, dict)]
+
+
+def session_view(agent: str, session_id: str, session: Session) -> dict[str, Any]:
+    """Give a conversation as it is stored. Guarantee: pure."""
+    messages = [
+        {"createdAt": entry.get("createdAt")} | message | {"turn_id": entry.get("correlationId")}
+        for entry in session.entries
+        for message in _messages_of(entry)
+    ]
+    response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in session.entries}
+    return {
+        "agent": agent,
+        "session_id": session_id,
+        "thread_id": session_id,
+        "message_count": len(session.entries),
+        "messages": messages,
+        "running_turn_id": session.running,
+        "queued_turn_ids": list(session.queue),
+        "turns": [
+            {
+                "turn_id": receipt.turn_id,
+                "status": receipt.status,
+                "ended_at": receipt.ended_at,
+                "error": receipt.error,
+                "response_id": response_ids.get(receipt.turn_id),
+                "stats": encode_stats(receipt.stats) if receipt.stats else None,
+            }
+            for receipt in session.receipts
+        ],
+    }

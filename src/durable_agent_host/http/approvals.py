@@ -1,0 +1,70 @@
+"""The route by which people approve or deny what a turn's tools are about to do."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import azure.functions as func
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.http.answers import json_answer, turn_headers, turn_urls, turn_view
+from durable_agent_host.http.calls import Answer, Call, Host
+from durable_agent_host.http.parse import parse_answers
+from durable_agent_host.http.turns import named_turn, turn_conflict
+from durable_agent_host.model.turn import Turn
+
+SHOWN_WITHIN_SECONDS: Final = 3.0
+"""How long a call may be known to a client by its event before the turn shows it as pending."""
+
+NOTED_WITHIN_SECONDS: Final = 10.0
+
+
+async def answer_approvals(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``POST …/turns/{turn}/approvals``: answer one call that waits for a person, or several."""
+    answers = parse_answers(call.body)
+    turn = await named_turn(host, call, client)
+    if turn.outcome is None and not _knows(turn, answers):
+        turn = await client.wait_for_calls(turn.request.turn_id, answers.keys(), seconds=SHOWN_WITHIN_SECONDS) or turn
+    pending = [call["call_id"] for call in turn.pending]
+    unknown = sorted(answers.keys() - turn.answers.keys() - set(pending))
+    if unknown and not pending:
+        status = turn.outcome.status if turn.outcome else "running"
+        return turn_conflict(turn, f"the turn is {status} and waits for no approval of {', '.join(unknown)}")
+    if unknown:
+        raise NotFoundError(
+            f"the turn waits for no approval of {', '.join(unknown)}; it waits for {', '.join(pending)}"
+        )
+    if other := _answered_otherwise(turn, answers):
+        return turn_conflict(turn, other)
+    await client.check_log()  # the turn could not go on, and what it had done would be given up
+    if new := {call_id: answer for call_id, answer in answers.items() if call_id not in turn.answers}:
+        turn = await client.answer(turn, new, seconds=NOTED_WITHIN_SECONDS)
+        if other := _answered_otherwise(turn, answers):
+            return turn_conflict(turn, other)
+    return _noted(call, turn, answers)
+
+
+def _noted(call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> func.HttpResponse:
+    """Say what the turn has taken note of; an answer that is on its way is a 202."""
+    is_noted = answers.keys() <= turn.answers.keys()
+    if not is_noted and turn.outcome is not None:
+        return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
+    view = turn_view(turn) | {"answers": {call_id: turn.answers.get(call_id) for call_id in answers}}
+    status = HTTPStatus.OK if is_noted else HTTPStatus.ACCEPTED
+    return json_answer(status, view | turn_urls(call.base_url, turn.request), turn_headers(turn.request))
+
+
+def _knows(turn: Turn, answers: Mapping[str, Any]) -> bool:
+    return answers.keys() <= {*turn.answers, *(call["call_id"] for call in turn.pending)}
+
+
+def _answered_otherwise(turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> str | None:
+    for call_id, answer in answers.items():
+        known = turn.answers.get(call_id)
+        compared = ("approved",) if known and known.get("truncated") else ("approved", "reason", "arguments")
+        if known is not None and any(known.get(name) != answer[name] for name in compared):
+            was = "approved" if known.get("approved") else "denied"
+            reason = f" ({known['reason']})" if known.get("reason") else ""
+            return f"call {call_id} has been answered before, and otherwise: it was {was}{reason}"
+    return None

@@ -1,0 +1,183 @@
+"""What every handler of a route takes, and how a request reaches it: through the gate, and with its errors answered."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
+
+from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
+from durable_agent_host.errors import DurableAgentHostError, NotFoundError
+from durable_agent_host.http.gate import Action, Gate, SessionName
+from durable_agent_host.http.parse import RunCall, parse_run
+from durable_agent_host.http.problems import problem, problem_of_error
+from durable_agent_host.model.histories import Histories
+from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.model.turn import Caller
+from durable_agent_host.settings import Settings
+from durable_agent_host.turn_log.protocol import TurnLog
+
+logger = logging.getLogger(__name__)
+_STORE_AWAY: Final = (
+    "the durable store does not answer, or refuses: the host's log says more. What was asked for may have begun: "
+    "look at the session, or ask again with the same Idempotency-Key"
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """The app, as handlers see it.
+
+    Attributes:
+        agents: descriptions of the agents that are reachable by HTTP, by name; a live view.
+        settings: bounds and waits.
+        open_log: returns the turn log of the process, and opens its store at the first call.
+        hosted: lists all agents with how they are reached, as upstream's health route does.
+        repair_rules_of: an agent's name → what the service of its chat client requires of a stored conversation.
+        histories: where the agents' conversations are kept, by name; a live view.
+        gate: decides who may do what.
+    """
+
+    agents: Mapping[str, str | None]
+    settings: Settings
+    open_log: Callable[[], TurnLog]
+    hosted: Callable[[], list[dict[str, Any]]] = list
+    repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
+    histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
+    gate: Gate = field(default_factory=Gate)
+
+    def known(self, name: str) -> str | None:
+        """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
+        return next((known for known in self.agents if known.casefold() == name.casefold()), None)
+
+    def agent(self, name: str) -> str:
+        """Find an agent by the name in a URL, ignoring case.
+
+        Raises:
+            NotFoundError: no such agent is reachable by HTTP.
+        """
+        if (known := self.known(name)) is not None:
+            return known
+        hosted = ", ".join(sorted(self.agents)) or "none"
+        raise NotFoundError(f"there is no agent {name!r} here; hosted are: {hosted}")
+
+
+class Call:
+    """One request to a route.
+
+    Args:
+        request: as the Functions SDK has it.
+        max_request_bytes: the largest body of ``run``.
+
+    Attributes:
+        caller: on whose behalf, as the gate found it.
+    """
+
+    def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
+        self._request = request
+        self._max_request_bytes = max_request_bytes
+        self.caller = Caller()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers; their names are found in any case."""
+        return cast("Mapping[str, str]", self._request.headers)
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query's parameters."""
+        return cast("Mapping[str, str]", self._request.params)
+
+    @property
+    def body(self) -> bytes:
+        """The body."""
+        return self._request.get_body()
+
+    def path_part(self, name: str) -> str:
+        """Return a part of the path by its name in the route's template, decoded; empty when it has none."""
+        return str(self._request.route_params.get(name, ""))
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the app's routes, prefix included, without a slash at its end; below ``/agents`` only."""
+        return self._url.partition("/agents")[0]
+
+    @property
+    def line(self) -> str:
+        """Method and URL for the log, without the query, which can hold a key."""
+        return f"{self._request.method} {self._url}"
+
+    @property
+    def _url(self) -> str:
+        return str(self._request.url).partition("?")[0]
+
+    @cached_property
+    def run(self) -> RunCall:
+        """What a call of ``run`` asks for; raises as `parse_run` does."""
+        return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
+
+
+Answer = func.HttpResponse | Response
+"""Of the Functions SDK, or of the streaming extension where it streams."""
+
+Handler = Callable[[Host, Call, TurnClient], Awaitable[Answer]]
+
+
+def named_session(host: Host, call: Call) -> tuple[str, str]:
+    """Read agent and session from the path.
+
+    Returns:
+        The agent's registered name, and the session's id.
+
+    Raises:
+        NotFoundError: no such agent is reachable by HTTP.
+        RequestError: the session's id cannot be used.
+    """
+    return host.agent(call.path_part("agent")), check_session_id(call.path_part("session"))
+
+
+def session_on_path(host: Host, call: Call) -> SessionName | None:
+    """Name for the gate what the path is about, whether it exists or not."""
+    agent = call.path_part("agent")
+    return SessionName(host.known(agent) or agent, call.path_part("session") or None) if agent else None
+
+
+async def serve(
+    action: Action,
+    handler: Handler,
+    host: Host,
+    req: func.HttpRequest,
+    client: TurnClient,
+    *,
+    session_of: Callable[[Host, Call], SessionName | None] = session_on_path,
+) -> Answer:
+    """Answer a request: through the gate, by its handler. Raises nothing.
+
+    Args:
+        action: what the handler does.
+        handler: of the route.
+        host: the app.
+        req: the request.
+        client: with the durable client of the request.
+        session_of: names for the gate what the request is about; may raise what the handler may raise.
+
+    Returns:
+        The handler's answer, or a problem; unexpected errors are logged and not shown.
+    """
+    call = Call(req, host.settings.max_request_bytes)
+    try:
+        call.caller = await host.gate.enter(action, call.headers, session_of(host, call))
+        return await handler(host, call, client)
+    except DurableAgentHostError as error:
+        return problem_of_error(error)
+    except Exception as error:
+        if is_store_trouble(error):
+            logger.warning("%s: the durable store does not answer, or refuses: %s", call.line, error)
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_AWAY, headers={"Retry-After": "5"})
+        logger.exception("%s failed", call.line)
+        return problem_of_error(error)

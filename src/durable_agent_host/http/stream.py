@@ -1,0 +1,225 @@
+"""A turn as a stream: its log, followed, and how it ended.
+
+Theory of operation: what the log holds is told as it comes; the end is not in the log, it is the outcome of the turn's
+orchestration. So a stream follows the log and waits for the orchestration at the same time. Once the outcome is there,
+nothing is appended any more: the rest of the log is told, then the one terminal event, whose id is the offset after the
+last entry. Pages are taken from the log when the client has taken the one before, so a slow client costs one page.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Any, Final, cast
+
+from azurefunctions.extensions.http.fastapi import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
+from durable_agent_host.errors import LogError, TurnTimedOutError
+from durable_agent_host.http.answers import terminal_event
+from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn_log.protocol import TurnLog
+
+_LOGGER = logging.getLogger(__name__)
+
+PAGE_BYTES: Final = 64 * 1024
+FIRST_SIGN_SECONDS: Final = 1.0
+"""How long the status of an answer waits for a sign of the turn: a refusal is a status, and not an event."""
+
+_LONG_WAIT_SECONDS: Final = 60.0
+_FIRST_LOOK_SECONDS: Final = 2.0
+_SLOWEST_LOOK_SECONDS: Final = 10.0
+"""The orchestration and the log tell of nearly every end; only an operator's has to be looked for."""
+_AWAY_SECONDS: Final = 1.0
+_REST_SECONDS: Final = 5.0
+_KEPT_CHARACTERS: Final = 64 * 1024
+
+
+class EventStream(StreamingResponse):
+    """An answer that streams, and that gives back what it holds when the client leaves.
+
+    Args:
+        events: as bytes.
+        headers: further headers.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(events, headers={**STREAM_HEADERS, **headers})
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events as they come."""
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+
+async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
+    """Wait for the first sign of a turn: that it runs, or that it was not let in.
+
+    Args:
+        log: of the process.
+        client: waits for the end.
+        request: of a turn that was started.
+
+    Returns:
+        How the turn ended when it never ran, or None: it runs, has run, or waits.
+
+    Raises:
+        LogError: the log's store does not answer.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    async with _closing(log.follow(log_id, max_bytes=1)) as pages:
+        sign = asyncio.ensure_future(anext(pages, None))
+        wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_look_seconds=FIRST_SIGN_SECONDS / 2)
+        end = asyncio.create_task(wait)
+        try:
+            await asyncio.wait({sign, end}, return_when=asyncio.FIRST_COMPLETED)
+            if sign.done():
+                sign.result()
+                return None
+            outcome = end.result().outcome
+        except TurnTimedOutError:
+            return None
+        finally:
+            await _cancel(sign, end)
+    has_run = bool((await log.read(log_id, max_bytes=1)).records)
+    return None if has_run else outcome
+
+
+async def follow_turn(
+    log: TurnLog,
+    client: TurnClient,
+    request: TurnRequest,
+    first_offset: int,
+    *,
+    heartbeat_seconds: float,
+    has_ended: bool = False,
+) -> AsyncGenerator[bytes]:
+    """Tell what a turn has told and will tell, and how it ends.
+
+    Args:
+        log: of the process.
+        client: waits for the end, and reads it.
+        request: the turn's.
+        first_offset: of the log, from 0.
+        heartbeat_seconds: the longest silence.
+        has_ended: when it is known already that the turn has.
+
+    Yields:
+        Bytes of the stream; the terminal event comes last and once. When the log is closed under it, because the
+        process ends, the stream ends without one, and the client comes back.
+
+    Raises:
+        LogError: what is left of the log of a turn that has an answer cannot be read; the client comes back.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    offset, has_run = first_offset, False
+    yield OPENING
+    end = asyncio.create_task(_ended(client, request, has_ended=has_ended))
+    try:
+        async with _closing(_follow(log, log_id, first_offset, heartbeat_seconds, end)) as pages:
+            async for page in pages:
+                if not page.records:
+                    yield HEARTBEAT
+                    continue
+                offset = page.next_offset
+                if any(record.entry.kind == OUTCOME for record in page.records):
+                    has_run = True
+                    client.hint(request.turn_id)
+                if told := _encode_page(page):
+                    yield told
+        if not end.done():
+            return
+        if (error := end.exception()) is not None and is_store_trouble(error):
+            _LOGGER.warning(
+                "a stream of turn %s was cut off: the durable store does not answer: %s", request.turn_id, error
+            )
+            return
+        turn = end.result()
+        while not has_run and (page := await _read_rest(log, log_id, offset, turn)).records:
+            offset = page.next_offset
+            if told := _encode_page(page):
+                yield told
+        if offset == first_offset > 0 and not (await _read_rest(log, log_id, offset - 1, turn)).records:
+            offset -= 1  # the client has the terminal event, or more than there is
+        yield encode_event(*await _terminal_event(client, request, turn), offset)
+    finally:
+        await _cancel(end)
+
+
+async def _follow(
+    log: TurnLog, log_id: str, offset: int, heartbeat_seconds: float, end: "asyncio.Task[Turn | None]"
+) -> AsyncGenerator[LogPage]:
+    """Follow a log until the turn has ended, also while its store does not answer: the turn is told of that, too."""
+    while not end.done():
+        try:
+            async with _closing(
+                log.follow(log_id, offset, max_bytes=PAGE_BYTES, idle_seconds=heartbeat_seconds, until=end)
+            ) as pages:
+                async for page in pages:
+                    offset = page.next_offset
+                    yield page
+        except LogError:
+            yield LogPage((), offset)
+            await asyncio.wait({end}, timeout=_AWAY_SECONDS)
+        else:
+            return
+
+
+async def _read_rest(log: TurnLog, log_id: str, offset: int, turn: Turn | None) -> LogPage:
+    """Read what is left of an ended turn's log; nothing when the turn has no answer and the log cannot be read."""
+    try:
+        async with asyncio.timeout(_REST_SECONDS):
+            return await log.read(log_id, offset, max_bytes=PAGE_BYTES)
+    except (LogError, TimeoutError) as error:
+        if turn is not None and turn.outcome is not None and turn.outcome.status in {"failed", "rejected"}:
+            return LogPage((), offset)
+        raise LogError("the turn log does not answer: come back for the rest") from error
+
+
+async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
+    """Wait until the turn has ended or is not there any more; gives a turn whose answer is short.
+
+    A reader that is slow keeps no long answer in memory: that is read when its time comes.
+    """
+    while not has_ended:
+        with suppress(TurnTimedOutError):
+            turn = await client.wait(
+                request.turn_id,
+                seconds=_LONG_WAIT_SECONDS,
+                first_look_seconds=_FIRST_LOOK_SECONDS,
+                slowest_look_seconds=_SLOWEST_LOOK_SECONDS,
+            )
+            return turn if turn.outcome and len(turn.outcome.text) <= _KEPT_CHARACTERS else None
+        has_ended = await client.find(request.agent, request.session_id, request.turn_id) is None
+    return None
+
+
+async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn | None) -> tuple[str, dict[str, Any]]:
+    turn = turn or await client.find(request.agent, request.session_id, request.turn_id)
+    if turn is None or turn.outcome is None:
+        gone = {"type": "TurnError", "message": "the turn is not there any more: its session was deleted or reset"}
+        return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=gone))
+    return terminal_event(request, turn.outcome)
+
+
+def _encode_page(page: LogPage) -> bytes:
+    return b"".join(
+        encode_event(record.entry.data["event"], record.entry.data["data"], record.offset)
+        for record in page.records
+        if record.entry.kind == EVENT
+    )
+
+
+def _closing(pages: AsyncIterator[LogPage]) -> AbstractAsyncContextManager[AsyncGenerator[LogPage]]:
+    return aclosing(cast("AsyncGenerator[LogPage]", pages))
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

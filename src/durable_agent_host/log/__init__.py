@@ -1,1 +1,0 @@
-"""The turn log: what a turn streamed and finished, append-only."""

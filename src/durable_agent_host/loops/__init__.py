@@ -1,0 +1,1 @@
+"""Crossing threads and event loops: `waiters` wakes loops, `loop_thread` calls into one, `ticks` aligns writes."""

@@ -1,0 +1,23 @@
+"""Things of which a process has one."""
+
+import threading
+from collections.abc import Callable
+from functools import cache
+
+
+def once[T](make: Callable[[], T]) -> Callable[[], T]:
+    """Make something at the first call, from whichever thread, and return the same object from then on.
+
+    Guarantee: ``make`` is called once, even if first calls come from several threads; again only if it raised.
+
+    Args:
+        make: creates the object.
+    """
+    lock = threading.Lock()
+    made = cache(make)
+
+    def get() -> T:
+        with lock:
+            return made()
+
+    return get

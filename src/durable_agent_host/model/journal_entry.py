@@ -1,0 +1,82 @@
+"""The steps of a turn that its journal records: model calls and tool calls, begun and finished."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class ToolKey(NamedTuple):
+    """Identifies a tool call of a turn.
+
+    Attributes:
+        position: of the model call that asked for it, from 0.
+        call_id: as the model returned it.
+        occurrence: 0, or more when that model call returned the same id again.
+    """
+
+    position: int
+    call_id: str
+    occurrence: int
+
+
+@dataclass(frozen=True)
+class ModelBegun:
+    """The service generates a response in the background, or has stopped doing so.
+
+    Attributes:
+        position: of the model call in the turn, from 0.
+        continuation: fetches the response later; None when there is nothing to fetch any more.
+    """
+
+    position: int
+    continuation: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ModelFinished:
+    """A model call has its whole response.
+
+    Attributes:
+        position: of the model call in the turn, from 0.
+        response: as `durable_agent_host.codec.journal_entry.encode_model_response` writes it.
+        state: changes of the session's state up to here, or None.
+    """
+
+    position: int
+    response: Mapping[str, Any]
+    state: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ToolStarted:
+    """A tool is about to run. Without a `ToolFinished`, a crash leaves the call in doubt.
+
+    Attributes:
+        key: of the call.
+        name: of the tool.
+        arguments: that the tool gets.
+    """
+
+    key: ToolKey
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolFinished:
+    """A tool call has its result.
+
+    Attributes:
+        key: of the call.
+        outcome: such as ``success``, ``error`` or ``denied``.
+        result: what the model gets of it.
+        state: changes of the session's state up to here, or None.
+    """
+
+    key: ToolKey
+    outcome: str
+    result: Mapping[str, Any]
+    state: Mapping[str, Any] | None = None
+
+
+type JournalStep = ModelBegun | ModelFinished | ToolStarted | ToolFinished

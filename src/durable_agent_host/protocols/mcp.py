@@ -1,0 +1,117 @@
+"""An agent as an MCP tool: one call of the tool is one turn."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RequestError, TurnError
+from durable_agent_host.http.gate import Gate, SessionName
+from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn.requests import hash_of, request_of_client, session_asked_for
+
+
+def _property(name: str, description: str, *, is_required: bool = False) -> dict[str, Any]:
+    about = {"propertyName": name, "propertyType": "string", "description": description}
+    return about | {"isRequired": is_required, "isArray": False}
+
+
+TOOL_PROPERTIES: Final = (
+    _property("query", "The query to send to the agent.", is_required=True),
+    _property("sessionId", "Optional session identifier for conversation continuity: the one that a result names."),
+    _property(
+        "idempotencyKey",
+        "Optional key of this call: a call that is repeated with the same key and query gets the first one's answer.",
+    ),
+)
+"""The tool's arguments: upstream's, and the key."""
+
+
+async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: Gate, wait_seconds: float) -> str:
+    """Run a turn for an MCP tool call.
+
+    Args:
+        agent: the agent's registered name.
+        call: the trigger's value: JSON with ``arguments`` {``query``, ``sessionId``?, ``threadId``?,
+            ``idempotencyKey``?}; calls with the same key and query are one turn.
+        client: starts the turn and waits for it.
+        gate: decides whether the caller may run the turn.
+        wait_seconds: how long at the most.
+
+    Returns:
+        A result of the MCP trigger with ``useResultSchema``: the answer's text, then a text that names the session, and
+        both as structured content.
+
+    Raises:
+        NotFoundError, ForbiddenError: the gate does not let the call in.
+        RequestError: the call has no query, or a session id that cannot be used.
+        TurnError: the turn has no answer; says why.
+        TurnTimedOutError: the turn is still running; it goes on.
+        IdempotencyKeyReusedError: the key came before with another query.
+
+    Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
+    """
+    value = _value(call)
+    arguments = _object(value.get("arguments"))
+    query = arguments.get("query")
+    if not isinstance(query, str) or not query.strip():
+        raise RequestError("the tool call has no 'query': give the text that the agent is to answer")
+    given = next((arguments[name] for name in ("sessionId", "threadId") if arguments.get(name)), None)
+    session_id, key = check_session_id(_key(str(given))) if given else None, str(arguments.get("idempotencyKey") or "")
+    session = SessionName(agent, session_asked_for(agent, session_id, key))
+    request = request_of_client(
+        agent,
+        query,
+        caller=await gate.enter("turn.run", _headers(value), session),
+        session_id=session_id,
+        key=key,
+        new_id=lambda: uuid.uuid4().hex,
+        created_at=datetime.now(UTC).isoformat(),
+        request_hash=hash_of(query),
+    )
+    ended = await (client.start_once(request, key) if key else client.start(request))
+    turn = ended or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
+    if turn.outcome is None:
+        called = ", ".join(str(call["name"]) for call in turn.pending)
+        raise TurnError(
+            f"turn {request.turn_id} of session {request.session_id} waits for a person to approve {called}: "
+            "answer over HTTP, then call again with the same idempotencyKey"
+        )
+    if turn.outcome.error is not None:
+        raise TurnError(str(turn.outcome.error.get("message")))
+    return _result(turn.outcome.text, request)
+
+
+def _result(text: str, request: TurnRequest) -> str:
+    goes_on = f"(sessionId of this conversation: {request.session_id})"
+    content = [{"type": "text", "text": text}, {"type": "text", "text": goes_on}]
+    structured = {"response": text, "sessionId": request.session_id, "turnId": request.turn_id}
+    # the trigger's result has texts of JSON in its fields
+    return json.dumps(
+        {"type": "multi_content_result", "content": json.dumps(content), "structuredContent": json.dumps(structured)}
+    )
+
+
+def _value(call: str) -> dict[str, Any]:
+    try:
+        return _object(json.loads(call))
+    except ValueError as error:
+        raise RequestError(f"the tool call is not JSON: {error}") from None
+
+
+def _headers(value: Mapping[str, Any]) -> dict[str, str]:
+    """Find the headers of the request that brought the call; only the HTTP transports of MCP have some."""
+    found = _object(_object(_object(value.get("transport")).get("properties")).get("headers"))
+    return {name: str(text) for name, text in found.items()}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _key(session_id: str) -> str:
+    """Take the key out of upstream's form ``@name@key``."""
+    return session_id.split("@", 2)[2] if session_id.startswith("@") and session_id.count("@") > 1 else session_id

@@ -1,0 +1,181 @@
+"""Guards on the connections of hosted clients: no retries by the SDK, no foreign redirects, answers of bounded size.
+
+A hosted run gets copies of the SDK's client that share its connections; the app's chat client and its SDK client are
+unchanged. Supported by their shape are the SDKs of OpenAI and Anthropic, which one generator makes on httpx, and
+Google's, which uses aiohttp where that is installed.
+
+- **Redirects.** The conversation and the key go only to the origin that the app configured. A redirect within it, or
+  from http to https of the same host, is followed; any other raises an error before anything is sent.
+- **Size.** An answer is decompressed in small steps and raises an error above `MOST_ANSWER_BYTES`: a few kilobytes of
+  gzip can hold gigabytes.
+"""
+
+# ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
+
+import re
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any, Final, cast
+
+from durable_agent_host.agent.overriding import copy_with, overridden_class
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.redaction import learn_secrets
+
+MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+"""Limit of one decompressed answer: room for a dozen generated images, which a stream repeats up to five times."""
+
+_SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
+_STEP_BYTES: Final = 256 * 1024
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def sdk_clients(client: Any) -> dict[str, Any]:
+    """Copy the SDK's clients of a chat client with guards.
+
+    Args:
+        client: a chat client; unchanged.
+
+    Returns:
+        The attributes to replace in a copy of the chat client; empty for clients of unknown SDKs.
+    """
+    found: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", vars(client)).items():
+        if callable(getattr(value, "with_options", None)) and hasattr(value, "max_retries"):
+            copied = value.with_options(max_retries=0)
+            if (http := getattr(copied, "_client", None)) is not None and hasattr(http, "event_hooks"):
+                copied._client = _guarded(http)
+            found[name] = copied
+            learn_secrets(_keys_of(copied))
+        elif type(value).__module__.startswith("google.genai") and hasattr(value, "_api_client"):
+            found[name] = _guarded_google(value)
+            learn_secrets(_keys_of(value._api_client))
+    return found
+
+
+def _keys_of(sdk: Any) -> list[str]:
+    """List the credentials of an SDK's client that are texts."""
+    headers: Any = getattr(sdk, "_custom_headers", None)
+    secret = {name: str(value) for name, value in dict(headers or {}).items() if _SECRET_HEADER.search(name)}
+    keys = [getattr(sdk, name, None) for name in ("api_key", "auth_token", "_azure_ad_token", "admin_api_key")]
+    return [key for key in (*keys, *secret.values()) if isinstance(key, str)]
+
+
+class _KeepsConnections:
+    """A copy shares the connections of its original and must not close them when it is collected."""
+
+    def __del__(self) -> None:
+        pass
+
+
+def _guarded(http: Any) -> Any:
+    """Copy an httpx client with hooks that check every answer before it is read or followed."""
+    copied = copy_with(http, _KeepsConnections)
+    hooks = http.event_hooks
+    copied.event_hooks = {
+        "request": [*hooks.get("request", ()), _ask_for_gzip],
+        "response": [*hooks.get("response", ()), _refuse_detours, _bound],
+    }
+    return copied
+
+
+async def _ask_for_gzip(request: Any) -> None:
+    request.headers["accept-encoding"] = "gzip"
+
+
+async def _refuse_detours(response: Any) -> None:
+    if not response.has_redirect_location:
+        return
+    here = response.request.url
+    there = here.join(response.headers["location"])
+    same_host = here.host == there.host
+    is_upgrade = (here.scheme, there.scheme) == ("http", "https") and _port(here) == 80 and _port(there) == 443  # noqa: PLR2004
+    if not same_host or not (is_upgrade or (here.scheme == there.scheme and _port(here) == _port(there))):
+        raise ProviderError(
+            f"the model's endpoint redirects to {there.scheme}://{there.host}:{_port(there)}, which the app has not "
+            "named; the conversation was not sent there: check the endpoint's address, or name the other one",
+            retryable=False,
+        )
+
+
+def _port(url: Any) -> int | None:
+    return url.port or _DEFAULT_PORTS.get(url.scheme)
+
+
+async def _bound(response: Any) -> None:
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in {"gzip", "x-gzip", "identity", ""}:
+        raise ProviderError(
+            f"the model's service sent its answer packed as {encoding!r}, which nobody has asked for: check the "
+            "endpoint's address, and proxies before it",
+            retryable=False,
+        )
+    if "content-encoding" in response.headers:
+        del response.headers["content-encoding"]
+    base = next((kind for kind in type(response.stream).__mro__ if kind.__name__ == "AsyncByteStream"), object)
+    response.stream = overridden_class(base, _Bounded)(response.stream, is_packed=encoding.endswith("gzip"))
+
+
+class _Bounded:
+    """The body of an answer, decompressed step by step."""
+
+    def __init__(self, stream: Any, *, is_packed: bool) -> None:
+        self._stream = stream
+        self._unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_packed else None
+        self._bytes = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for raw in self._stream:
+            rest = raw
+            while rest:
+                piece, rest = self._unpacked(rest)
+                self._bytes += len(piece)
+                if self._bytes > MOST_ANSWER_BYTES:
+                    raise ProviderError(
+                        f"the model's service sent more than {MOST_ANSWER_BYTES // 1024**2} MiB for one answer: "
+                        "ask for less, and check the endpoint's address",
+                        retryable=False,
+                    )
+                if piece:
+                    yield piece
+
+    def _unpacked(self, raw: bytes) -> tuple[bytes, bytes]:
+        if self._unpacker is None:
+            return raw, b""
+        try:
+            return self._unpacker.decompress(raw, _STEP_BYTES), self._unpacker.unconsumed_tail
+        except zlib.error as error:
+            raise ProviderError(
+                f"the model's service sent an answer that cannot be unpacked ({error}); try again", retryable=True
+            ) from error
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _StaysOfGoogle(_KeepsConnections):
+    """An API client of Google's SDK that follows no redirects and does not retry."""
+
+    async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        return await client._async_request_once(request, *args, **{**kwargs, "implicit_retry": False})
+
+    async def _async_retry(self, call: Any, *args: Any, **kwargs: Any) -> Any:
+        return await call(*args, **kwargs)
+
+    def _ensure_aiohttp_ssl_ctx(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        client: Any = super()
+        return {**client._ensure_aiohttp_ssl_ctx(*args, **kwargs), "allow_redirects": False}
+
+
+def _guarded_google(client: Any) -> Any:
+    api = copy_with(client._api_client, _StaysOfGoogle)
+    if isinstance(found := getattr(api, "_async_client_session_request_args", None), dict):
+        api._async_client_session_request_args = {**cast("dict[str, Any]", found), "allow_redirects": False}
+    if hasattr(http := getattr(api, "_async_httpx_client", None), "event_hooks"):
+        api._async_httpx_client = _guarded(http)
+    api.__dict__.pop("_async_retry", None)  # the override's, then
+    hosted, there = copy_with(client, _KeepsConnections), copy_with(client.aio, _KeepsConnections)
+    models = copy_with(there.models, _KeepsConnections)
+    hosted._api_client = there._api_client = models._api_client = api
+    hosted._aio, there._models = there, models
+    return hosted

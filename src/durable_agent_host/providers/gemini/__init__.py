@@ -1,0 +1,9 @@
+"""Google's Gemini, through `agent_framework_gemini` 1.0.0b261022: what its client replays beside the neutral contents.
+
+`provider` implements the port, `client` adapts the client that an agent brings, `parts` is the pure part of that.
+"""
+
+from typing import Final
+
+CLIENT: Final = ("agent_framework_gemini", "RawGeminiChatClient")
+"""Package and name of the class from which clients of Gemini derive."""

@@ -1,0 +1,112 @@
+"""The provider of clients that no other is registered for: the framework's contents carry all that is kept."""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from agent_framework import Content, Message
+
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
+from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.providers import connections, endings
+from durable_agent_host.providers.errors import explain_client_error
+
+
+class NeutralProvider:
+    """Implements `agent.provider.ModelProvider` for any client; other providers derive from it."""
+
+    @property
+    def repair_rules(self) -> RepairRules:
+        """What every service requires."""
+        return RepairRules()
+
+    def adapt(self, client: Any, /) -> Any:
+        """Return the client as it is: it has no blocks of its own."""
+        return client
+
+    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
+        """Guard the SDK's clients that are known by their shape; see `connections.sdk_clients`."""
+        return connections.sdk_clients(client)
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Return None: no update says to which item it belongs."""
+        del update
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Return the contents as they are."""
+        del item
+        return contents
+
+    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
+        """Return nothing: what the framework's contents say is known already."""
+        del update
+        return ()
+
+    def ended_early(self, updates: Iterable[Any], /) -> bool:
+        """Look for the last word of the providers that are known by the shape of their events."""
+        return endings.ended_early(updates)
+
+    def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
+        """Leave out what only another provider's client can send."""
+        del session_id
+        return self.as_history(messages)
+
+    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
+        """Leave out carriers of items, and hosted approvals that were answered."""
+        return without_carriers(_without_answered_approvals(messages))
+
+    def carry(
+        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+    ) -> tuple[list[Message], dict[str, Any]]:
+        """Return both as they are: nothing of the conversation lives with the service."""
+        del lost
+        return list(messages), dict(remembered)
+
+    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+        """Return None: nothing is known of what the service keeps."""
+        del error
+
+    def explain(self, error: BaseException, /) -> ProviderError | None:
+        """Say what the errors of all chat clients have in common."""
+        return explain_client_error(error)
+
+
+def without_carriers(messages: Iterable[Message]) -> list[Message]:
+    """Leave out the contents that only carry an item of one provider, for the clients of others.
+
+    Guarantee: pure; the messages given are not changed.
+
+    Args:
+        messages: a rehydrated conversation.
+
+    Returns:
+        The messages that still say something, copies where a content was left out.
+    """
+    return _without(messages, is_carrier)
+
+
+def _without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
+    """The framework takes them as what is open in its session, and would answer them again."""
+    contents = [content for message in messages for content in message.contents]
+    answered = {content.id for content in contents if content.type == "function_approval_response"}
+
+    def is_answered(content: Content) -> bool:
+        call = content.function_call
+        if call is None or not call.hosted or content.id not in answered:
+            return False
+        return content.type == "function_approval_response" or STAMP in content.additional_properties
+
+    return _without(messages, is_answered) if answered else list(messages)
+
+
+def _without(messages: Iterable[Message], is_left_out: Callable[[Content], bool]) -> list[Message]:
+    kept: list[Message] = []
+    for message in messages:
+        contents = [content for content in message.contents if not is_left_out(content)]
+        if len(contents) < len(message.contents):
+            message = copy.copy(message)  # noqa: PLW2901 - the copy takes its place
+            message.contents = contents
+        if contents:
+            kept.append(message)
+    return kept

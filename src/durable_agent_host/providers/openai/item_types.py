@@ -1,0 +1,312 @@
+"""One row for each type of output item of the Responses API: everything that this program knows of it. Pure.
+
+A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is left to the framework. A row that says only
+which fields the API takes back keeps the item whole on an empty text, replays it and repairs it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.codec.item_forms import ItemForm
+from durable_agent_host.model.repair_rules import RepairRules, StoredItem
+from durable_agent_host.providers.openai import complete, rebuild
+from durable_agent_host.providers.openai.rebuild import Item
+
+Complete = Callable[[Mapping[str, Any], list[Content]], list[Content]]
+"""A finished item and the contents that the framework made of it → the complete contents."""
+
+Rebuild = Callable[[Sequence[Content], Mapping[str, Content]], Item]
+"""An item's contents, in order and by their type → the fields of the item that they hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemType:
+    """What is known of one type of item.
+
+    Attributes:
+        streams: field of an event that numbers a part of the item → the events with it; the empty name for events
+            that tell of the item as such.
+        complete: adds what the framework's stream parser leaves out; None keeps the contents as they are.
+        stands_for: the types of its contents, for items that share a call id with another item; empty for any.
+        input_fields: what the API takes back. Source: openai-python 3.52, the ``Param`` types. Empty for items that
+            the framework sends back itself.
+        may_be_null: input fields whose null is sent.
+        trim: leaves out of the item what is no input.
+        rebuild: reads fields of the item from its contents, so that they are stored once.
+        required: fields without which the API refuses the item.
+        always_null: fields that are sent as null, whatever they hold: no recorded request that was accepted had more.
+        contents: the types of the contents that the item needs, unless its stamp holds `stored_field`.
+        form: how the compact form of stored entries writes the first of `contents`. Released versions have stored
+            conversations by it: it does not change.
+        stored_field: see `contents`.
+        repair: more of what `session.repair` has to know; see `StoredItem`.
+        unsent: types of its contents that the framework's client leaves out when they stand for no item.
+        is_id_optional: whether the API takes it without its id.
+        id_prefix: what its id has to begin with.
+        needs_answer: whether it waits for an answer of the app.
+        is_sealed: whether its payload is encrypted.
+        tell: says in words what the item was, for when it can no longer be sent.
+    """
+
+    streams: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    complete: Complete | None = None
+    stands_for: frozenset[str] = frozenset()
+    input_fields: frozenset[str] = frozenset()
+    may_be_null: frozenset[str] = frozenset()
+    trim: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    rebuild: Rebuild | None = None
+    required: tuple[str, ...] = ()
+    always_null: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+    form: ItemForm | None = None
+    stored_field: str = ""
+    repair: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unsent: frozenset[str] = frozenset()
+    is_id_optional: bool = False
+    id_prefix: str = ""
+    needs_answer: bool = False
+    is_sealed: bool = False
+    tell: Callable[[Item], str] | None = None
+
+
+ITEM_ID_BESIDE: Final = {"item_id": "fc_id"}
+"""How OpenAI's clients name the id of a call's item beside their block, and in it."""
+
+
+def _fields(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+def _events(stem: str) -> dict[str, tuple[str, ...]]:
+    return {"": (f"{stem}.delta", f"{stem}.done")}
+
+
+def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
+    """Leave out the sources of a search when they have a form that is no input: the API names some without a URL."""
+    action = dict(cast("Item", item.get("action") or {}))
+    sources = cast("list[Item]", action.get("sources") or [])
+    if all(source.get("type") == "url" for source in sources):
+        return dict(item)
+    del action["sources"]
+    return {**item, "action": action}
+
+
+def _without_empty_content(item: Mapping[str, Any]) -> Item:
+    """Leave out the empty ``content`` of encrypted reasoning, as recorded requests were accepted."""
+    return {name: value for name, value in item.items() if name != "content" or value}
+
+
+def _code_in_words(item: Item) -> str:
+    logs = "".join(str(output.get("logs") or "") for output in cast("list[Item]", item.get("outputs") or []))
+    return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
+
+
+_SEARCHES: Final = _fields("search_tool_call search_tool_result")
+
+ITEM_TYPES: Final[dict[str, ItemType]] = {
+    "message": ItemType(
+        streams={
+            "content_index": (
+                *("output_text.delta", "output_text.done", "output_text.annotation.added"),
+                *("content_part.added", "content_part.done", "refusal.delta", "refusal.done"),
+            )
+        },
+        complete=complete.complete_message,
+        input_fields=_fields("id role status phase content"),
+        rebuild=rebuild.message_fields,
+        required=("content", "role"),
+        contents=("text",),
+        form=ItemForm("message"),
+        stored_field="content",
+        repair={"is_null_kept": False},
+        is_id_optional=True,
+    ),
+    "reasoning": ItemType(
+        streams={
+            "content_index": ("reasoning_text.delta", "reasoning_text.done"),
+            "summary_index": ("reasoning_summary_text.delta", "reasoning_summary_text.done"),
+        },
+        complete=complete.complete_reasoning,
+        input_fields=_fields("id summary content encrypted_content status"),
+        trim=_without_empty_content,
+        rebuild=rebuild.reasoning_fields,
+        contents=("text_reasoning",),
+        form=ItemForm("reasoning", id_field="id"),
+        stored_field="summary",
+        is_sealed=True,
+    ),
+    "function_call": ItemType(
+        streams=_events("function_call_arguments"),
+        complete=complete.complete_function_call,
+        stands_for=frozenset({"function_call"}),
+        input_fields=_fields("id call_id name arguments status namespace caller async"),
+        rebuild=rebuild.function_call_fields,
+        required=("call_id", "name", "arguments"),
+        contents=("function_call",),
+        form=ItemForm("function_call", beside=ITEM_ID_BESIDE),
+        stored_field="arguments",
+        is_id_optional=True,
+        id_prefix="fc_",
+        needs_answer=True,
+    ),
+    "code_interpreter_call": ItemType(
+        streams=_events("code_interpreter_call_code"),
+        complete=complete.complete_code,
+        input_fields=_fields("id code container_id outputs status"),
+        may_be_null=_fields("outputs code"),
+        rebuild=rebuild.code_fields,
+        required=("id", "code", "container_id"),
+        always_null=("outputs",),
+        contents=("code_interpreter_tool_call", "code_interpreter_tool_result"),
+        stored_field="code",
+        repair={
+            "call_name": "code run",
+            "empty_result": {"type": "code_interpreter_tool_result", "outputs": []},
+            "owner": ("container_id", "container"),
+        },
+        unsent=_fields("code_interpreter_tool_call code_interpreter_tool_result"),
+        tell=_code_in_words,
+    ),
+    "web_search_call": ItemType(
+        complete=complete.complete_search,
+        input_fields=_fields("id action status"),
+        trim=_without_foreign_sources,
+        rebuild=rebuild.web_search_fields,
+        required=("id", "action"),
+        contents=("search_tool_result",),
+        stored_field="action",
+        unsent=_SEARCHES,
+    ),
+    "file_search_call": ItemType(
+        complete=complete.complete_search,
+        input_fields=_fields("id queries results status"),
+        rebuild=rebuild.file_search_fields,
+        required=("id", "queries"),
+        contents=("search_tool_call", "search_tool_result"),
+        stored_field="queries",
+        unsent=_SEARCHES,
+    ),
+    "mcp_call": ItemType(
+        streams=_events("mcp_call_arguments"),
+        complete=complete.complete_mcp,
+        input_fields=_fields("id name server_label arguments output error approval_request_id status"),
+        rebuild=rebuild.mcp_fields,
+        required=("id", "name", "server_label", "arguments"),
+        contents=("mcp_server_tool_call",),
+        stored_field="arguments",
+    ),
+    "mcp_list_tools": ItemType(
+        input_fields=_fields("id server_label tools error"),
+        required=("id", "server_label", "tools"),
+    ),
+    "mcp_approval_request": ItemType(
+        complete=complete.complete_approval,
+        input_fields=_fields("id name server_label arguments"),
+        rebuild=rebuild.approval_fields,
+        required=("id", "name", "server_label", "arguments"),
+        contents=("function_approval_request",),
+        stored_field="arguments",
+    ),
+    "image_generation_call": ItemType(
+        complete=complete.complete_image,
+        input_fields=_fields("id result status action background output_format quality revised_prompt size"),
+        rebuild=rebuild.image_fields,
+        required=("id", "result"),
+        contents=("image_generation_tool_result",),
+        stored_field="result",
+        unsent=_fields("image_generation_tool_call image_generation_tool_result"),
+    ),
+    "shell_call": ItemType(
+        complete=complete.complete_call,
+        stands_for=frozenset({"shell_tool_call", "function_call"}),
+        input_fields=_fields("id call_id action environment status caller"),
+        required=("call_id", "action"),
+        needs_answer=True,
+    ),
+    "shell_call_output": ItemType(
+        complete=complete.complete_call,
+        stands_for=frozenset({"shell_tool_result"}),
+        input_fields=_fields("id call_id output max_output_length status caller"),
+        rebuild=rebuild.shell_output_fields,
+        required=("call_id", "output"),
+        contents=("shell_tool_result",),
+        stored_field="output",
+    ),
+    "local_shell_call": ItemType(
+        complete=complete.complete_call,
+        input_fields=_fields("id call_id action status"),
+        needs_answer=True,
+    ),
+    "apply_patch_call": ItemType(
+        input_fields=_fields("id call_id operation status caller"),
+        needs_answer=True,
+    ),
+    "custom_tool_call": ItemType(
+        streams=_events("custom_tool_call_input"),
+        complete=complete.complete_custom_call,
+        input_fields=_fields("id call_id name input namespace caller async"),
+        required=("call_id", "name", "input"),
+        needs_answer=True,
+    ),
+    "computer_call": ItemType(complete=complete.complete_call),
+    "tool_search_call": ItemType(
+        complete=complete.complete_call,
+        input_fields=_fields("id call_id arguments execution status"),
+    ),
+    "tool_search_output": ItemType(input_fields=_fields("id call_id tools execution status")),
+    "program": ItemType(input_fields=_fields("id call_id code fingerprint")),
+    "program_output": ItemType(input_fields=_fields("id call_id result status")),
+    "compaction": ItemType(input_fields=_fields("id encrypted_content"), is_sealed=True),
+}
+"""Type of output item → its row."""
+
+_UNKNOWN: Final = ItemType()
+
+MAX_ID_CHARACTERS: Final = 64
+
+
+def item_type(kind: Any) -> ItemType:
+    """Look up the row of a type of item. Guarantee: pure.
+
+    Args:
+        kind: the item's ``type``.
+
+    Returns:
+        The row; an empty one for types that have none.
+    """
+    return ITEM_TYPES.get(kind, _UNKNOWN) if isinstance(kind, str) else _UNKNOWN
+
+
+def repair_rules() -> RepairRules:
+    """Write what the rows say of stored conversations as rules for `session.repair`. Guarantee: pure.
+
+    Returns:
+        The rules of the Responses API.
+    """
+    return RepairRules(
+        knows_items=True,
+        items={kind: _stored_item(row) for kind, row in ITEM_TYPES.items()},
+        item_id_paths=(("fc_id",), ("openai", "item_id")),
+        max_id_characters=MAX_ID_CHARACTERS,
+        # The framework's client makes the item id of a call that has none of this prefix and the call id.
+        max_bare_call_id_characters=MAX_ID_CHARACTERS - len(ITEM_TYPES["function_call"].id_prefix),
+        never_sent=frozenset(_stored_type(one) for row in ITEM_TYPES.values() for one in row.unsent),
+    )
+
+
+def item_forms() -> dict[str, ItemForm]:
+    """List the forms of the rows by the stored ``$type`` of their content. Guarantee: pure."""
+    return {_stored_type(row.contents[0]): row.form for row in ITEM_TYPES.values() if row.form is not None}
+
+
+def _stored_item(row: ItemType) -> StoredItem:
+    contents = tuple(map(_stored_type, row.contents))
+    return StoredItem(row.stored_field, contents, is_id_optional=row.is_id_optional, **row.repair)
+
+
+def _stored_type(content_type: str) -> str:
+    return CONTENT_CODECS[content_type].wire_type

@@ -1,0 +1,78 @@
+"""OpenAI behind the port: clients of the Responses API, Azure's and Foundry's among them, and of Chat Completions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from agent_framework import Message
+
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.providers.neutral import NeutralProvider, without_carriers
+from durable_agent_host.providers.openai.approvals import as_history
+from durable_agent_host.providers.openai.call_ids import identify_calls
+from durable_agent_host.providers.openai.client import adapt_client
+from durable_agent_host.providers.openai.errors import explain_error, forgotten_by_service
+from durable_agent_host.providers.openai.forgotten import without_forgotten
+from durable_agent_host.providers.openai.item_types import repair_rules
+from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
+
+
+class OpenAIProvider(ItemsOfResponses, NeutralProvider):
+    """Clients that are not adapted: of Chat Completions, or inside of agents that the host does not see into."""
+
+    def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
+        """Name the item that an update finishes by its id, as the framework names hosted calls."""
+        part = read_item(update)
+        if part is None or part.item is None:
+            return []
+        item = part.item
+        return [(str(item.get("id") or ""), item.get("status") == "failed" or bool(item.get("error")))]
+
+    def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
+        """Give every call its item id, and leave out what these clients do not send."""
+        return without_carriers(self._whole(messages, session_id))
+
+    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
+        """Carry answered approvals as items, which the framework leaves alone."""
+        return as_history(messages)
+
+    def carry(
+        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+    ) -> tuple[list[Message], dict[str, Any]]:
+        """Remember expired containers and unreadable reasoning."""
+        return without_forgotten(messages, remembered, lost)
+
+    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+        """Read it from the service's own words."""
+        return forgotten_by_service(error)
+
+    def explain(self, error: BaseException, /) -> ProviderError | None:
+        """Name the setting of OpenAI or Azure OpenAI that may be wrong."""
+        return explain_error(error)
+
+    def _whole(self, messages: Sequence[Message], session_id: str) -> list[Message]:
+        history = as_history(messages)
+        identify_calls(history, session_id=session_id)
+        return history
+
+
+class ResponsesProvider(OpenAIProvider):
+    """Clients of the Responses API, whose items are kept and sent back."""
+
+    @property
+    def repair_rules(self) -> RepairRules:
+        """What the Responses API requires, from the rows of its items."""
+        return repair_rules()
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client with overrides that keep its items."""
+        return adapt_client(client)
+
+    def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
+        """Give every call its item id; carriers of items stay."""
+        return self._whole(messages, session_id)
+
+
+OPENAI: Final = OpenAIProvider()
+RESPONSES: Final = ResponsesProvider()

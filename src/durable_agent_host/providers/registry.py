@@ -1,0 +1,86 @@
+"""Which provider an agent's chat client belongs to."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers import gemini, openai
+from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.unseen import UnseenProvider
+
+
+class _OfUnknownClient(NeutralProvider):
+    """A client that nobody knows may use an SDK that somebody knows, so every provider is asked about its errors."""
+
+    def explain(self, error: BaseException, /) -> ProviderError | None:
+        return _unseen().explain(error)
+
+
+def provider_for(client: Any) -> ModelProvider:
+    """Find the provider of a chat client by its class, or the nearest of its bases that a provider is known for.
+
+    A provider of this package is loaded when the first client of it is seen.
+
+    Args:
+        client: of an agent; None for agents whose clients the host does not see.
+
+    Returns:
+        The provider; a `NeutralProvider` for a client that no provider is known for.
+    """
+    if client is None:
+        return _unseen()
+    for kind in type(client).__mro__:
+        if (registered := _REGISTERED.get(kind)) is not None:
+            return registered
+        if (load := _OF_THIS_PACKAGE.get((kind.__module__.partition(".")[0], kind.__qualname__))) is not None:
+            return load()
+    return _NEUTRAL
+
+
+def register_provider(client_class: type[Any], provider: ModelProvider) -> None:
+    """Set the provider of a class of chat clients and of the classes derived from it.
+
+    Call it before an agent with such a client is registered.
+
+    Args:
+        client_class: of the app or of a package.
+        provider: for example an instance of a class derived from `NeutralProvider`.
+    """
+    _REGISTERED[client_class] = provider
+    _unseen.cache_clear()
+
+
+@cache
+def _unseen() -> ModelProvider:
+    return UnseenProvider(lambda: (_openai(), *_REGISTERED.values()))
+
+
+def _responses() -> ModelProvider:
+    from durable_agent_host.providers.openai.provider import RESPONSES  # noqa: PLC0415 - loaded when used
+
+    return RESPONSES
+
+
+def _openai() -> ModelProvider:
+    from durable_agent_host.providers.openai.provider import OPENAI  # noqa: PLC0415 - loaded when used
+
+    return OPENAI
+
+
+def _gemini() -> ModelProvider:
+    from durable_agent_host.providers.gemini.provider import GEMINI  # noqa: PLC0415 - loaded when used
+
+    return GEMINI
+
+
+_OF_THIS_PACKAGE: Final[dict[tuple[str, str], Callable[[], ModelProvider]]] = {
+    openai.RESPONSES_CLIENT: _responses,
+    openai.CHAT_COMPLETIONS_CLIENT: _openai,
+    gemini.CLIENT: _gemini,
+}
+"""Package and name of a client's class → its provider."""
+
+_REGISTERED: Final[dict[type[Any], ModelProvider]] = {}
+_NEUTRAL: Final = _OfUnknownClient()

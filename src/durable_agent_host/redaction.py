@@ -1,0 +1,131 @@
+"""What must not be stored or shown: keys, tokens and passwords in the texts of errors and log lines. Pure.
+
+Errors quote what they were given: a driver its connection string, a model's service the header that it refused. What
+the model was told and what it said is the conversation, and is not touched.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+MASK: Final = "[redacted]"
+
+_KNOWN: set[str] = set()
+"""The app's own secrets, see `learn_secrets`."""
+
+_SECRET_NAME: Final = re.compile(
+    r"(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|(?<=[A-Z]_)PWD|CREDENTIAL|CONNECTION_?STRING|SAS)S?(?:_?\d+)?$",
+    re.IGNORECASE,
+)
+_QUOTE: Final = r"""\\?["']?"""
+_ASSIGNED: Final = (
+    r"(?:account|access|shared_?access|shared|api|subscription|ocp-apim-subscription|x-functions|functions|master|"
+    r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private)[-_]?(?:key|signature)|"
+    r"shared_?secret|(?:client|app)[-_]?secret|(?:access|refresh|id|auth|session|security)[-_]?token|"
+    r"password|passwd|passphrase|pwd|secret|sig|signature|credential"
+)
+_VALUE: Final = r"""[^\s"'\\,;&<>{}()\[\]]"""
+
+_FORMS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL), MASK),
+    # Passwords in URLs; a port is none. Some contain an @ or a slash, so the last @ of the word ends them.
+    (re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?!\d{1,5}(?:[/?#\s]|$))[^\s\"'<>]+@", re.IGNORECASE), ""),
+    (re.compile(r"(?P<keep>\bhttps?://)[^\s/:@\"'<>]{16,}@", re.IGNORECASE), ""),
+    (
+        re.compile(
+            rf"(?P<keep>\b(?:proxy-)?authorization{_QUOTE}\s*[:=,]\s*(?:b?\\?[\"'])?)"
+            rf"(?:(?:bearer|basic|token|apikey|sharedkey(?:lite)?|negotiate|aws4\S*)\s+)?{_VALUE}+",
+            re.IGNORECASE,
+        ),
+        "",
+    ),
+    (re.compile(r"(?P<keep>\b(?:bearer|basic)\s+)(?=\S*[\d._=-]|\S{24})[\w.~+/=*-]{6,}", re.IGNORECASE), ""),
+    (re.compile(rf"(?P<keep>(?<![a-z])(?:{_ASSIGNED}){_QUOTE}\s*=\s*{_QUOTE}){_VALUE}+", re.IGNORECASE), ""),
+    (re.compile(rf"(?P<keep>(?<![a-z])(?:{_ASSIGNED})\\?[\"']\s*:\s*\\?[\"'])[^\"'\\]+", re.IGNORECASE), ""),
+    (re.compile(rf"(?P<keep>\b(?:x-)?(?:[a-z]+-)?(?:api|functions|subscription)-key:\s*){_VALUE}+", re.IGNORECASE), ""),
+    (
+        re.compile(rf"(?P<keep>\b(?:password|passwd|pwd|secret|token|key):\s+)(?={_VALUE}*\d){_VALUE}+", re.IGNORECASE),
+        "",
+    ),
+    (re.compile(r"(?P<keep>[?&](?:key|code|token|sv_sig|access_token)=)[^\s&\"'#]+", re.IGNORECASE), ""),
+    (re.compile(r"\beyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)?"), MASK),
+    (re.compile(r"\b(?:sk|rk|pk)[-_][\w*-]{8,}"), MASK),
+    (
+        re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|xox[abeoprs]-|ya29\.|pypi-|dop_v1_|AIza)[\w.-]{16,}"),
+        MASK,
+    ),
+    (re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"), MASK),
+    (re.compile(r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}"), MASK),
+    (re.compile(r"(?<![\w+/-])(?:[A-Za-z0-9+/_-]{86}==|[A-Za-z0-9+/_-]{54}==|[A-Za-z0-9+/_-]{43}=)(?![\w=])"), MASK),
+)
+"""Form → what stands in its place; empty means that the part named ``keep`` stays."""
+
+
+def without_secrets(text: str) -> str:
+    """Give a text without the secrets in it.
+
+    Guarantee: replay-safe; the same text for the same text and the same known secrets.
+
+    Args:
+        text: of an error or of a log line.
+
+    Returns:
+        The text with `MASK` in the place of every known form of key, token and password, and of the app's own
+        (`learn_secrets`).
+    """
+    for secret in sorted(_KNOWN, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    for form, mask in _FORMS:
+        text = form.sub(_masked if mask == "" else mask, text)
+    return text
+
+
+def _masked(found: re.Match[str]) -> str:
+    end = "@" if found[0].endswith("@") else ""
+    return f"{found['keep']}{MASK}{end}"
+
+
+def learn_secrets(values: Iterable[str]) -> None:
+    """Remember values that `without_secrets` removes wherever they stand.
+
+    Args:
+        values: keys and passwords; what is short or may be an ordinary word is passed over, because a text would lose
+            its meaning without it.
+    """
+    for value in map(str.strip, values):
+        if _is_telling(value):
+            _KNOWN.update({value, _percent_encoded(value), value.replace("\\", "\\\\").replace('"', '\\"')})
+
+
+def secrets_of_settings(settings: Mapping[str, str]) -> list[str]:
+    """Find the secrets among an app's settings.
+
+    Guarantee: pure.
+
+    Args:
+        settings: names to values, as environment variables are.
+
+    Returns:
+        The values whose names say that they are secret, and the passwords and keys within connection strings and URLs.
+    """
+    found: list[str] = []
+    for name, value in settings.items():
+        if _SECRET_NAME.search(name):
+            found.append(value)
+        found += re.findall(rf"(?<![a-z])(?:{_ASSIGNED})=([^;&\s]+)", value, re.IGNORECASE)
+        found += re.findall(r"://[^\s/:@]*:(\S+)@", value)
+    return found
+
+
+def _is_telling(value: str) -> bool:
+    if len(value) < 6 or "\n" in value:  # noqa: PLR2004 - shorter ones are found in ordinary words
+        return False
+    is_word = re.fullmatch(r"[a-z]+(?:[-_. ][a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*|[A-Z][a-z]+|\d+(?:\.\d+)?", value)
+    return is_word is None or len(value) >= 24  # noqa: PLR2004 - no word is that long
+
+
+def _percent_encoded(value: str) -> str:
+    return "".join(
+        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "-._~") else f"%{byte:02X}"
+        for byte in value.encode("utf-8", "surrogateescape")
+    )

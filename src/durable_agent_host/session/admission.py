@@ -1,0 +1,279 @@
+"""Admission: turns of one session run one after the other, and each runs once. Pure.
+
+The session's entity calls these functions; their result is the entity's next state. A turn is granted, queued or
+rejected; a turn with a receipt has ended and never runs again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from durable_agent_host.errors import TurnRejectedError
+from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.turn import Policy, TurnOutcome
+from durable_agent_host.session.receipts import is_same_request, kept_hash
+
+AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full"]
+
+
+@dataclass(frozen=True)
+class ReceiptWindow:
+    """Which receipts a session keeps.
+
+    Attributes:
+        keep: how many; the oldest go first.
+        now: UTC, ISO-8601; when a turn ended that does not say it itself.
+        not_before: receipts of turns that ended earlier go too; UTC, ISO-8601.
+    """
+
+    keep: int
+    now: str = ""
+    not_before: str = ""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The answer to a turn that asks to run.
+
+    Attributes:
+        status: ``granted`` it holds the session; ``queued`` it will be woken; ``ended`` it has run before;
+            ``reused`` a turn of its id has run before, and it was asked for something else;
+            ``rejected`` the session is busy; ``full`` the queue is.
+        receipt: of the ended turn.
+        running: the turn that holds the session.
+        interrupts: the running turn is to be cancelled for this one.
+        dropped: a turn that waited to interrupt, and was cancelled because this one does.
+    """
+
+    status: AdmissionStatus
+    receipt: Receipt | None = None
+    running: str | None = None
+    interrupts: bool = False
+    dropped: str | None = None
+
+
+def decide_admission(
+    session: Session,
+    turn_id: str,
+    policy: Policy,
+    *,
+    max_queued_turns: int,
+    window: ReceiptWindow,
+    request_hash: str = "",
+) -> tuple[Session, Admission]:
+    """Decide whether a turn may run now.
+
+    A turn that interrupts goes before those that wait, because what it says is about the turn that runs. Of several
+    that interrupt the last one wins: one that still waits to interrupt is cancelled before it ran.
+
+    Guarantee: pure; asking again for the same turn changes nothing and gives the same answer, ``dropped`` aside.
+
+    Args:
+        session: as it is.
+        turn_id: the turn that asks.
+        policy: ``queue`` waits while another turn runs, ``reject`` does not, ``interrupt`` has it cancelled.
+        max_queued_turns: how many turns may wait.
+        window: which receipts are kept.
+        request_hash: of what is asked, to tell a retry from another request; empty for callers that give none.
+
+    Returns:
+        The session as it is to be stored, and the answer.
+    """
+    if receipt := session.receipt_of(turn_id):
+        is_same = is_same_request(receipt.request_hash, request_hash)
+        return session, Admission("ended" if is_same else "reused", receipt=receipt)
+    if session.running == turn_id:
+        return session, Admission("granted", running=turn_id)
+    if session.running is None and session.queue[:1] in ((), (turn_id,)):
+        return _granted(session, turn_id), Admission("granted", running=turn_id)
+    if turn_id in session.queue:
+        interrupts = session.interrupting == turn_id
+        return session, Admission("queued", running=session.running, interrupts=interrupts)
+    if policy == "reject":
+        return session, Admission("rejected", running=session.running)
+    if policy == "interrupt":
+        return _interrupt(session, turn_id, max_queued_turns, window)
+    if len(session.queue) >= max_queued_turns:
+        return session, Admission("full", running=session.running)
+    return replace(session, queue=(*session.queue, turn_id)), Admission("queued", running=session.running)
+
+
+def _interrupt(
+    session: Session, turn_id: str, max_queued_turns: int, window: ReceiptWindow
+) -> tuple[Session, Admission]:
+    """Put a turn first in the queue, in place of one that waits to interrupt; grant it when no turn runs."""
+    dropped = session.interrupting
+    if session.running is not None and len(session.queue) - bool(dropped) >= max_queued_turns:
+        return session, Admission("full", running=session.running)
+    if dropped:
+        session = _cancelled_in_queue(session, dropped, f"turn {turn_id} interrupted after it", window)
+    if session.running is None:
+        return _granted(session, turn_id), Admission("granted", running=turn_id, dropped=dropped)
+    session = replace(session, queue=(turn_id, *session.queue), interrupting=turn_id)
+    return session, Admission("queued", running=session.running, interrupts=True, dropped=dropped)
+
+
+def queue_request(
+    session: Session, turn_id: str, request: Mapping[str, Any], *, max_queued_turns: int
+) -> tuple[Session, bool]:
+    """Queue a turn that has no orchestration: it came as a signal, whose sender waits for no answer.
+
+    Guarantee: pure; idempotent by the turn's id.
+
+    Args:
+        session: as it is, with a turn that runs.
+        turn_id: the turn that came.
+        request: what it asks for, as JSON; kept until the turn is granted.
+        max_queued_turns: how many turns may wait.
+
+    Returns:
+        The session as it is to be stored, and whether there was room.
+    """
+    if turn_id in (session.running, *session.queue) or session.receipt_of(turn_id):
+        return session, True
+    if len(session.queue) >= max_queued_turns:
+        return session, False
+    return replace(session, queue=(*session.queue, turn_id), requests={**session.requests, turn_id: request}), True
+
+
+def note_refused(session: Session, turn_id: str, *, keep: int) -> Session:
+    """Remember a rejected turn, so that its orchestration is deleted with the session.
+
+    Guarantee: pure; idempotent by the turn's id.
+
+    Args:
+        session: as it is.
+        turn_id: the turn.
+        keep: how many are remembered; the oldest go first.
+
+    Returns:
+        The session as it is to be stored.
+    """
+    if turn_id in session.refused:
+        return session
+    return replace(session, refused=(*session.refused, turn_id)[-keep:])
+
+
+def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWindow) -> tuple[Session, str | None]:
+    """Add a turn's end to the session: the one step by which a conversation grows.
+
+    Guarantee: pure; idempotent by the turn's id. A turn that failed leaves the conversation as it was; one that was
+    cancelled leaves in it what it had produced; one that was rejected leaves no trace, and may come again.
+
+    Args:
+        session: as it is.
+        outcome: how the turn ended.
+        window: which receipts are kept.
+
+    Returns:
+        The session as it is to be stored, and the turn that is to be woken, or None.
+
+    Raises:
+        TurnRejectedError: another turn holds the session.
+    """
+    if session.receipt_of(outcome.turn_id):
+        return session, _first(session) if session.running is None else None
+    if outcome.status == "rejected":  # it never ran, and may be asked for again
+        session = replace(session, running=None) if session.running == outcome.turn_id else session
+        return session, _first(session) if session.running is None else None
+    if session.running not in (None, outcome.turn_id):
+        raise TurnRejectedError(
+            f"turn {outcome.turn_id} does not hold the session, turn {session.running} does",
+            running_turn_id=session.running,
+        )
+    receipt = Receipt(
+        turn_id=outcome.turn_id,
+        status=outcome.status,
+        ended_at=outcome.ended_at or window.now,
+        request_hash=kept_hash(outcome.request_hash),
+        error=outcome.error,
+        stats=outcome.stats,
+    )
+    session = _with_receipt(replace(session, running=None), receipt, window)
+    if outcome.status == "completed":
+        session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
+    elif outcome.status == "cancelled" and outcome.entries:
+        agent_session = session.agent_session if outcome.agent_session is None else outcome.agent_session
+        session = replace(session, entries=session.entries + outcome.entries, agent_session=agent_session)
+    return session, _first(session)
+
+
+def leave_session(
+    session: Session, turn_id: str, *, window: ReceiptWindow, cancelled: bool = False
+) -> tuple[Session, str | None]:
+    """Remove a queued or running turn whose orchestration is gone, or which was cancelled.
+
+    A turn that ran or was cancelled gets a receipt, so that a commit of it that comes late changes nothing.
+
+    Guarantee: pure; idempotent.
+
+    Args:
+        session: as it is.
+        turn_id: the turn.
+        window: which receipts are kept.
+        cancelled: somebody cancelled it while it waited.
+
+    Returns:
+        The session as it is to be stored, and the turn that is to be woken instead, or None.
+    """
+    if session.running == turn_id:
+        if cancelled:  # it was granted meanwhile, and its agent is told
+            return session, None
+        error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
+        return commit_outcome(session, TurnOutcome(turn_id, "failed", error=error), window=window)
+    if cancelled and not session.receipt_of(turn_id):
+        session = _cancelled_in_queue(session, turn_id, "it was cancelled", window)
+    else:
+        session = _without_waiting(session, turn_id)
+    return session, _first(session) if session.running is None else None
+
+
+def _granted(session: Session, turn_id: str) -> Session:
+    return replace(_without_waiting(session, turn_id), running=turn_id)
+
+
+def _first(session: Session) -> str | None:
+    return session.queue[0] if session.queue else None
+
+
+def _without_waiting(session: Session, turn_id: str) -> Session:
+    if turn_id not in session.queue:
+        return session
+    return replace(
+        session,
+        queue=tuple(waiting for waiting in session.queue if waiting != turn_id),
+        interrupting=None if session.interrupting == turn_id else session.interrupting,
+        requests={waiting: asked for waiting, asked in session.requests.items() if waiting != turn_id},
+    )
+
+
+def _cancelled_in_queue(session: Session, turn_id: str, reason: str, window: ReceiptWindow) -> Session:
+    error = {"type": "TurnCancelledError", "message": f"the turn did not run: {reason} while it waited"}
+    receipt = Receipt(turn_id, "cancelled", ended_at=window.now, error=error)
+    return _with_receipt(_without_waiting(session, turn_id), receipt, window)
+
+
+def _with_receipt(session: Session, receipt: Receipt, window: ReceiptWindow) -> Session:
+    return session.with_receipt(receipt, keep=window.keep, not_before=window.not_before)
+
+
+def reset_session(session: Session) -> Session:
+    """Clear the conversation; receipts stay, so that a retry of an earlier turn is not a second turn.
+
+    Guarantee: pure.
+
+    Args:
+        session: as it is.
+
+    Returns:
+        The session without entries and without the framework's session.
+
+    Raises:
+        TurnRejectedError: a turn is running, and its end would belong to a conversation that is gone.
+    """
+    if session.running is not None:
+        raise TurnRejectedError(
+            f"the session cannot be reset while turn {session.running} is running: wait for its end",
+            running_turn_id=session.running,
+        )
+    return replace(session, entries=(), agent_session=None)

@@ -1,0 +1,134 @@
+"""What a session tells of a turn that has ended: the one reader of receipts. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from durable_agent_host.codec.content import decode_usage
+from durable_agent_host.codec.message import decode_messages, decode_response, served_by
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
+from durable_agent_host.stream.live_events import answer_text
+from durable_agent_host.turn.wire import decode_turn_request
+
+_HASH_CHARACTERS: Final = 32
+"""How many hexadecimal digits of a SHA-256 a receipt keeps; 128 bits tell any two requests apart."""
+
+
+class EndedTurn(NamedTuple):
+    """A turn that has a receipt.
+
+    Attributes:
+        outcome: how it ended, as far as the session still knows; without entries.
+        asked: the stored request entry, or None.
+        has_lost_answer: it completed, and its answer is no longer part of the session.
+    """
+
+    outcome: TurnOutcome
+    asked: Mapping[str, Any] | None
+    has_lost_answer: bool
+
+
+def ended_turn(session: Session, turn_id: str) -> EndedTurn | None:
+    """Read the receipt of a turn, with what the conversation has of it. Guarantee: pure.
+
+    Args:
+        session: where to look.
+        turn_id: which turn.
+
+    Returns:
+        How it ended, or None when the session has no receipt of it.
+    """
+    receipt = session.receipt_of(turn_id)
+    if receipt is None:
+        return None
+    own = {place: entry for place, entry in enumerate(session.entries, 1) if entry.get("correlationId") == turn_id}
+    found = {str(entry.get("$type")): entry for entry in own.values()}
+    answered = found.get("response")
+    usage: Any = answered.get("usage") if answered else None
+    outcome = TurnOutcome(
+        turn_id,
+        receipt.status,
+        text=answer_text(decode_response(answered)) if answered else "",
+        usage=decode_usage(usage) if usage else None,
+        served=served_by(answered) if answered else None,
+        error=receipt.error,
+        message_count=max(own, default=len(session.entries)),
+        stats=receipt.stats or TurnStats(),
+        request_hash=receipt.request_hash,
+        ended_at=receipt.ended_at,
+    )
+    return EndedTurn(outcome, found.get("request"), receipt.status == "completed" and answered is None)
+
+
+def kept_turn(agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
+    """Read a turn that has no orchestration any more, or none yet.
+
+    Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        turn_id: which turn.
+        session: where to look.
+
+    Returns:
+        The turn, or None when the session knows nothing of it. A turn that came as a signal and waits has no outcome;
+        one whose answer is gone has failed with the reason.
+    """
+    if waiting := session.requests.get(turn_id):
+        return Turn(request=decode_turn_request(waiting), outcome=None)
+    ended = ended_turn(session, turn_id)
+    if ended is None:
+        return None
+    asked, outcome = ended.asked, ended.outcome
+    request = {
+        "agent": agent,
+        "session_id": session_id,
+        "turn_id": turn_id,
+        "message": decode_messages([asked])[0].text if asked else "",
+        "created_at": str(asked.get("createdAt") or "") if asked else "",
+        "request_hash": outcome.request_hash,
+    }
+    if ended.has_lost_answer:
+        error = {"type": "AnswerGoneError", "message": "this turn has ended before, and its answer is no longer kept"}
+        outcome = replace(outcome, status="failed", error=error)
+    return Turn(request=decode_turn_request(request), outcome=outcome)
+
+
+def response_of(session: Session, turn_id: str) -> Mapping[str, Any] | None:
+    """Find the stored response of a turn.
+
+    Guarantee: pure.
+
+    Args:
+        session: where to look.
+        turn_id: the turn, which is the entry's correlation id.
+
+    Returns:
+        The response entry as it is stored, or None when the turn left none.
+    """
+    for entry in reversed(session.entries):
+        if entry.get("correlationId") == turn_id and entry.get("$type") == "response":
+            return entry
+    return None
+
+
+def kept_hash(request_hash: str) -> str:
+    """Shorten a request's hash to what a receipt keeps. Guarantee: pure."""
+    return request_hash[:_HASH_CHARACTERS]
+
+
+def is_same_request(known_hash: str, request_hash: str) -> bool:
+    """Tell whether a turn that is known was asked for by the same request.
+
+    Guarantee: pure.
+
+    Args:
+        known_hash: of the known turn: whole, as a receipt keeps it, or empty for callers that gave none.
+        request_hash: of the request at hand, or empty.
+
+    Returns:
+        False only when both are known and differ.
+    """
+    return not (known_hash and request_hash) or kept_hash(known_hash) == kept_hash(request_hash)

@@ -1,0 +1,52 @@
+"""Repairs documents that do not have the shape of a session: what cannot be read is left out. Pure."""
+
+import json
+from typing import Any, Final, cast
+
+from durable_agent_host.codec.schema import document_faults, shape_error
+from durable_agent_host.codec.shape import Fault, Path, place_of
+from durable_agent_host.errors import CorruptStateError
+
+_ROUNDS: Final = 20
+"""More than it takes: leaving a part out can only make the part around it incomplete."""
+
+
+def mend_shape(document: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Leave out of a document what keeps it from being read.
+
+    Guarantee: pure; mending what was mended changes nothing.
+
+    Args:
+        document: of a version that this program reads.
+
+    Returns:
+        The document, the same object when it has no fault, and the places with what is wrong there.
+
+    Raises:
+        CorruptStateError: there is nothing in it that could be a conversation.
+    """
+    told: list[tuple[str, str]] = []
+    for _ in range(_ROUNDS):
+        faults = document_faults(document)
+        if not faults:
+            return document, told
+        if beyond := [fault for fault in faults if not fault.unit]:
+            raise CorruptStateError(f"the stored session is none: {shape_error(beyond)}; nothing was changed")
+        told += [(fault.place, f"{_what(fault)}it {fault.problem}") for fault in faults]
+        document = _without(document, {fault.unit for fault in faults})
+    raise CorruptStateError("the stored session cannot be mended; nothing was changed")
+
+
+def _what(fault: Fault) -> str:
+    return "" if fault.unit == fault.path else f"of {place_of(fault.unit)}: "
+
+
+def _without(document: dict[str, Any], units: set[Path]) -> dict[str, Any]:
+    """Leave parts out, the last ones first, so that the positions of the others stay."""
+    mended: Any = json.loads(json.dumps(document))  # copies what is nested too deeply for others
+    for unit in sorted(units, key=lambda path: [(isinstance(one, str), one) for one in path], reverse=True):
+        holder: Any = mended
+        for one in unit[:-1]:
+            holder = holder[one]
+        del holder[unit[-1]]
+    return cast("dict[str, Any]", mended)

@@ -1,0 +1,75 @@
+"""Which messages of the stored conversation go to the model."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from agent_framework import Content, Message
+
+from durable_agent_host.codec.content import OPAQUE, STORED
+from durable_agent_host.codec.message import decode_messages
+
+
+def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """Rehydrate the messages that the model is to see again.
+
+    Guarantee: pure.
+
+    Args:
+        entries: the conversation as it is stored, oldest first.
+
+    Returns:
+        New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
+        question and error: the model never answered them. Contents that nobody here understands are left out too; the
+        stored entries keep them.
+
+    Raises:
+        CorruptStateError: an entry cannot be read.
+    """
+    kept = list(entries)
+    failed = failed_turns(kept)
+    messages = decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed)
+    for message in messages:
+        message.additional_properties.pop(STORED, None)
+        for content in message.contents:
+            if not content.additional_properties.keys().isdisjoint(_MARKS):
+                message.contents = _without_marks(message.contents)
+                break
+    return [message for message in messages if message.contents]
+
+
+_MARKS: Final = (OPAQUE, STORED)
+
+
+def _without_marks(contents: list[Content]) -> list[Content]:
+    for content in contents:
+        content.additional_properties.pop(STORED, None)
+    return [content for content in contents if OPAQUE not in content.additional_properties]
+
+
+def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
+    """Find the turns that upstream stored as failed. Guarantee: pure.
+
+    Args:
+        entries: in full or in short form.
+
+    Returns:
+        Their correlation ids.
+    """
+    return {entry.get("correlationId") for entry in entries if _is_failure(entry)}
+
+
+def _is_failure(entry: Mapping[str, Any]) -> bool:
+    if entry.get("$type") != "response":
+        return False
+    has_contents = False
+    for message in _listed(entry.get("messages")):
+        if isinstance(message, dict):
+            for content in _listed(cast("dict[str, Any]", message).get("contents")):
+                if not isinstance(content, dict) or cast("dict[str, Any]", content).get("$type") != "error":
+                    return False
+                has_contents = True
+    return has_contents
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -1,1 +1,0 @@
-"""Stores: one technology, one file."""

@@ -1,0 +1,391 @@
+"""Joiners of the pieces of one streamed content. Pure; a piece costs the same, however many came before.
+
+A content type that comes in pieces has a row in `JOINERS`; all other types come whole. Texts are kept in lists and
+joined once. A joiner returns its content in two forms: final, and as one piece (``as_piece``) that can be joined again
+with the same result as the pieces it stands for.
+"""
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, Literal, cast
+
+from agent_framework import Content
+
+_CODE_RUNS: Final = "code_interpreter_tool_call", "code_interpreter_tool_result"
+
+_CALL_FLAGS: Final = "hosted", "user_input_request", "informational_only", "exception"
+_call_names = attrgetter("name", "call_id", "id", "server_name", "merge_mode", *_CALL_FLAGS)
+_NESTED: Final = "items", "inputs", "outputs", "output", "function_call", "screenshot"
+
+
+class Whole:
+    """A content that came whole; nothing joins it."""
+
+    def __init__(self, content: Content) -> None:
+        self.type = content.type
+        self.is_plain = False
+        self._content = content
+
+    def joins(self, content: Content) -> bool:
+        """Return False: no piece belongs here."""
+        del content
+        return False
+
+    def add(self, content: Content) -> None:
+        """Replace the content."""
+        self._content = content
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Return a copy without the provider's live object.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content; what is nested in it is shared.
+        """
+        own = _bare(self._content)
+        own.merge_mode = own.merge_mode if as_piece else None
+        return own
+
+
+class _Joined:
+    """The fields that pieces of all types share."""
+
+    def __init__(self, first: Content) -> None:
+        self.type = first.type
+        self.is_plain = False
+        self._head = first
+        self._replaced = False
+        self._properties: dict[str, Any] = {}
+        self._last_properties: dict[str, Any] | None = None
+        self._annotations: list[Any] | None = None
+        self._status: str | None = None
+
+    def _add_common(self, content: Content, *, incoming_wins: bool) -> None:
+        if content.merge_mode == "replace":
+            self._replaced = True
+        properties = content.additional_properties
+        if properties and properties != self._last_properties:
+            _merge_properties(self._properties, properties, incoming_wins=incoming_wins)
+            self._last_properties = None if properties.get("logprobs") else properties
+        if content.annotations is not None:
+            self._annotations = self._annotations if self._annotations is not None else []
+            self._annotations.extend(content.annotations)
+        if content.status is not None:
+            self._status = content.status
+
+    def _mode(self, as_piece: bool) -> Literal["append", "replace"] | None:
+        return ("replace" if self._replaced else self._head.merge_mode) if as_piece else None
+
+    def _finish(self, as_piece: bool) -> Content:
+        own = copy.copy(self._head)
+        own.raw_representation = None
+        own.merge_mode = self._mode(as_piece)
+        own.additional_properties = _copied(self._properties)
+        own.annotations = cast("Any", self._annotations and [_without_raw(note) for note in self._annotations])
+        own.status = self._status
+        return own
+
+
+class Text(_Joined):
+    """A run of text or of reasoning."""
+
+    def __init__(self, first: Content) -> None:
+        super().__init__(first)
+        self._pieces: list[str] = []
+        self._has_text = first.text is not None
+        self._id = first.id
+        self._protected: list[str] = []
+        self._kind = _kind(first)
+        self.is_plain = self._kind is None  # a content without properties and id goes on with it
+        self.add(first)
+
+    def joins(self, content: Content) -> bool:
+        """Tell whether a content continues this run.
+
+        Args:
+            content: of the same type.
+
+        Returns:
+            False for another kind of output, or another item's reasoning.
+        """
+        if content.id is not None and content.id != self._id:
+            return False
+        return _kind(content) == self._kind or (self.type == "text_reasoning" and not content.text)
+
+    def add(self, content: Content) -> None:
+        """Add a piece."""
+        mode = content.merge_mode
+        properties = content.additional_properties
+        if mode is not None and mode == "replace":
+            self._pieces = []
+            self._add_common(content, incoming_wins=True)
+        elif (properties and properties != self._last_properties) or content.annotations or content.status:
+            self._add_common(content, incoming_wins=False)
+        if (text := content.text) is not None:
+            self._has_text = True
+            self._pieces.append(text)
+        if (sealed := content.protected_data) is not None:
+            if mode != "append" or not sealed.startswith("["):  # only lists come in pieces
+                self._protected = []
+            self._protected.append(sealed)
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Return the run as one content.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content.
+        """
+        own = self._finish(as_piece)
+        own.text = _joined_text(self._pieces) if self._has_text else None
+        own.protected_data = _joined_lists(self._protected) if self._protected else None
+        return own
+
+
+class Call(_Joined):
+    """A function call, its arguments in pieces.
+
+    Empty arguments replace nothing, and anything replaces them: some services open a call with an empty object and then
+    send its arguments as text.
+    """
+
+    def __init__(self, first: Content) -> None:
+        super().__init__(first)
+        self._pieces: list[str] = []
+        self._has_text = False
+        self._object: Mapping[str, Any] | None = None
+        self._fields = {"name": first.name, "call_id": first.call_id, "id": first.id, "server_name": first.server_name}
+        self._flags = dict.fromkeys(_CALL_FLAGS)
+        self._named: tuple[Any, ...] | None = None
+        self.add(first)
+
+    def joins(self, content: Content) -> bool:
+        """Tell whether a content is another piece of this call.
+
+        Args:
+            content: a function call.
+
+        Returns:
+            False when it has another id, server or form of arguments.
+        """
+        if _call_names(content) == self._named and isinstance(content.arguments, str) and not self._object:
+            return True
+        mine = self._fields
+        if (mine["id"] is not None) != (content.id is not None) and content.call_id:
+            return False  # a call id alone is no proof for a call that has an id of its own
+        for name in ("id", "call_id", "server_name"):
+            theirs = getattr(content, name)
+            if mine[name] and theirs and mine[name] != theirs:
+                return False
+        if content.merge_mode == "replace" or not content.arguments:
+            return True
+        return not (self._has_text if isinstance(content.arguments, Mapping) else self._object)
+
+    def add(self, content: Content) -> None:
+        """Add a piece."""
+        if content.merge_mode == "replace":
+            self._pieces, self._has_text, self._object = [], False, None
+        if isinstance(arguments := content.arguments, str):
+            if arguments or not self._object:
+                self._pieces.append(arguments)
+                self._has_text = self._has_text or bool(arguments)
+                self._object = None
+        elif arguments is not None and (arguments or not self._has_text):
+            self._pieces = []
+            self._object = {**(self._object or {}), **arguments}
+        named = _call_names(content)
+        if named != self._named:
+            self._named = named
+            self._take_names(content)
+        self._add_common(content, incoming_wins=False)
+
+    def _take_names(self, content: Content) -> None:
+        for name in self._fields:
+            theirs = getattr(content, name)
+            if theirs and (not self._fields[name] or (content.merge_mode == "replace" and name == "name")):
+                self._fields[name] = theirs
+        for name in self._flags:
+            if (value := getattr(content, name)) not in (None, False) or self._flags[name] is None:
+                self._flags[name] = value
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Return the call as one content.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content.
+        """
+        own = self._finish(as_piece)
+        for name, value in (self._fields | self._flags).items():
+            setattr(own, name, value)
+        own.arguments = (
+            self._object if self._object is not None else _joined_text(self._pieces) if self._pieces else None
+        )
+        return own
+
+
+class Run(_Joined):
+    """A code run: the call with its script, or its result."""
+
+    def __init__(self, first: Content) -> None:
+        super().__init__(first)
+        self._lists: dict[str, list[Content] | None] = {"inputs": None, "outputs": None}
+        self._other_outputs: Any = None
+        self.add(first)
+
+    def joins(self, content: Content) -> bool:
+        """Tell whether a content is more of this run.
+
+        Args:
+            content: of the same type.
+
+        Returns:
+            True unless both name a call and not the same.
+        """
+        return not (self._head.call_id and content.call_id and self._head.call_id != content.call_id)
+
+    def add(self, content: Content) -> None:
+        """Add a piece."""
+        if content.merge_mode == "replace":
+            self._lists, self._other_outputs = {"inputs": None, "outputs": None}, None
+        for name in self._lists:
+            value = getattr(content, name)
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                known = self._lists[name]
+                self._lists[name] = known = [] if known is None else known
+                known.extend(cast("Sequence[Content]", value))
+            elif value is not None:
+                self._other_outputs = value
+        self._add_common(content, incoming_wins=True)
+
+    def drop_repeat(self) -> None:
+        """Drop the last input when it repeats all before it, as older clients ended a streamed script."""
+        inputs = self._lists["inputs"]
+        if inputs and len(inputs) > 1 and all(_is_text(one) for one in inputs):
+            *before, last = (str(one.text) for one in inputs)
+            if "".join(before) == last:
+                del inputs[:-1]
+
+    def content(self, *, as_piece: bool = False) -> Content:
+        """Return the run as one content.
+
+        Args:
+            as_piece: keep the merge mode.
+
+        Returns:
+            A new content, texts of its lists joined.
+        """
+        own = self._finish(as_piece)
+        own.inputs = _joined(self._lists["inputs"], as_piece=as_piece)
+        outputs = _joined(self._lists["outputs"], as_piece=as_piece)
+        own.outputs = self._other_outputs if outputs is None else outputs
+        return own
+
+
+Joiner = Whole | Text | Call | Run
+
+JOINERS: Final[dict[str, type[Text | Call | Run]]] = {
+    "text": Text,
+    "text_reasoning": Text,
+    "function_call": Call,
+    **dict.fromkeys(_CODE_RUNS, Run),
+}
+"""Type of content → what joins its pieces."""
+
+
+def _bare(content: Content) -> Content:
+    """Copy a content without the provider's live objects, its own and those of the contents in it."""
+    own = copy.copy(content)
+    own.raw_representation = None
+    if own.annotations:
+        own.annotations = cast("Any", [_without_raw(note) for note in own.annotations])
+    for name in _NESTED:
+        value = getattr(own, name)
+        if isinstance(value, Content):
+            setattr(own, name, _bare(value))
+        elif isinstance(value, list):
+            inner = cast("list[Any]", value)
+            setattr(own, name, [_bare(one) if isinstance(one, Content) else one for one in inner])
+    return own
+
+
+def _without_raw(note: Any) -> Any:
+    return {name: value for name, value in note.items() if name != "raw_representation"}
+
+
+def _joined_text(pieces: Sequence[str]) -> str:
+    """Join texts; surrogate pairs that a service cut in two become whole characters."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text
+
+
+def _joined_lists(texts: Sequence[str]) -> str:
+    """Join lists of reasoning details, which the Chat Completions client emits as JSON; else take the last."""
+    if len(texts) == 1:
+        return texts[0]
+    try:
+        lists = [json.loads(one) for one in texts]
+    except ValueError:
+        return texts[-1]
+    return json.dumps([detail for one in lists for detail in one])
+
+
+def _is_text(content: Content) -> bool:
+    return content.type == "text"
+
+
+def _joined(contents: list[Content] | None, *, as_piece: bool) -> list[Content] | None:
+    """Join a list of texts into one; a list with other contents stays a list."""
+    if not contents:
+        return contents
+    if len(contents) == 1 or not all(_is_text(one) for one in contents):
+        return [Whole(one).content(as_piece=as_piece) for one in contents]
+    run = Text(contents[0])
+    for one in contents[1:]:
+        run.add(one)
+    return [run.content(as_piece=as_piece)]
+
+
+def _kind(content: Content) -> Any:
+    """Distinguish refusals from texts, and summaries of reasoning from reasoning."""
+    properties = content.additional_properties
+    if not properties:
+        return None
+    if content.type == "text":
+        name, blocks = "model_output_kind", (properties.get("core"),)
+    else:
+        name, blocks = "reasoning_text", properties.values()  # the framework nests it under the provider's name
+    nested = (cast("Mapping[str, Any]", one) for one in blocks if isinstance(one, Mapping))
+    return next((found for one in nested if (found := one.get(name))), None) or properties.get(name)
+
+
+def _copied(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: dict(cast("Any", v)) if isinstance(v, Mapping) else v for n, v in properties.items()}
+
+
+def _merge_properties(known: dict[str, Any], more: Mapping[str, Any], *, incoming_wins: bool) -> None:
+    """Merge one level deep; token probabilities come in pieces and are joined."""
+    for name, value in more.items():
+        current = known.get(name)
+        if isinstance(value, Mapping) and (isinstance(current, dict) or incoming_wins or name not in known):
+            inner = cast("dict[str, Any]", current) if isinstance(current, dict) else {}
+            _merge_properties(inner, cast("Mapping[str, Any]", value), incoming_wins=incoming_wins)
+            known[name] = inner
+        elif name == "logprobs" and isinstance(value, list):
+            before = [] if incoming_wins or not isinstance(current, list) else cast("list[Any]", current)
+            before.extend(cast("list[Any]", value))
+            known[name] = before
+        elif incoming_wins or name not in known:
+            known[name] = value

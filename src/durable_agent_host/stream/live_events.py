@@ -1,0 +1,350 @@
+"""Updates to live events: what a client is told while an agent runs.
+
+Theory of operation: the joined text of the events must be the stored text. The stored text is the fold's, and
+`Message.text` puts a blank between two texts of one message that something else separates. `LiveEvents` applies the
+same rules to one update at a time, and drops what a provider repeats (the whole text after its deltas). Where a stream
+breaks these rules, `LiveEvents.finish` compares the two and emits the correction.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from agent_framework import AgentResponse, AgentResponseUpdate, Content
+
+from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn import event_names
+
+_HOSTED_CALLS: Final = {
+    "code_interpreter_tool_call": "code_interpreter",
+    "search_tool_call": "search",
+    "image_generation_tool_call": "image_generation",
+    "mcp_server_tool_call": "mcp",
+    "shell_tool_call": "shell",
+    "computer_tool_call": "computer",
+}
+"""Type of content → the tool's name where the content has none."""
+
+_HOSTED_RESULTS: Final = frozenset(name.replace("_call", "_result") for name in _HOSTED_CALLS)
+
+
+class LiveEvent(NamedTuple):
+    """One event for clients.
+
+    Attributes:
+        event: its name.
+        data: its JSON object.
+    """
+
+    event: str
+    data: dict[str, Any]
+
+
+def answer_text(response: AgentResponse[Any]) -> str:
+    """Return the text of an answer, as it is stored and streamed.
+
+    Guarantee: pure.
+
+    Args:
+        response: of a turn, folded or read from a session.
+
+    Returns:
+        `AgentResponse.text` without the blanks around contents that have no text and only carry a provider's item.
+    """
+    return "".join(
+        " ".join(content.text for content in message.contents if content.type == "text" and content.text)
+        for message in response.messages
+        if message.role != "user"  # what a person has answered in the middle of the turn
+    )
+
+
+def turn_started(request: TurnRequest) -> LiveEvent:
+    """Make the event of a turn whose agent starts. Guarantee: pure."""
+    return LiveEvent(event_names.TURN_STARTED, {"turn_id": request.turn_id, "session_id": request.session_id})
+
+
+def message_delta(text: str) -> LiveEvent:
+    """Make the event of a piece of the answer. Guarantee: pure."""
+    return LiveEvent(event_names.MESSAGE_DELTA, {"text": text})
+
+
+def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
+    """Make the event of a tool call that starts. Guarantee: pure.
+
+    Args:
+        call_id: of the call.
+        name: the tool's.
+        arguments: the model's text, a JSON object, or None while they are not known.
+
+    Returns:
+        The event.
+    """
+    return LiveEvent(event_names.TOOL_STARTED, {"call_id": call_id, "name": name, "arguments": arguments})
+
+
+def tool_completed(call_id: str, outcome: str) -> LiveEvent:
+    """Make the event of a tool call that has ended. Guarantee: pure.
+
+    Args:
+        call_id: of the call.
+        outcome: ``success``, ``error`` or why it did not run.
+
+    Returns:
+        The event.
+    """
+    return LiveEvent(event_names.TOOL_COMPLETED, {"call_id": call_id, "outcome": outcome})
+
+
+def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
+    """Make the event of a call that waits for a person. Guarantee: pure.
+
+    Args:
+        call: ``call_id``, ``name``, ``arguments``, ``reason``.
+
+    Returns:
+        The event.
+    """
+    return LiveEvent(event_names.APPROVAL_REQUESTED, dict(call))
+
+
+def _outcome(*, failed: bool) -> str:
+    return "error" if failed else "success"
+
+
+def turn_restarted(discard_from: int) -> LiveEvent:
+    """Make the event of text that clients discard, because it comes again. Guarantee: pure.
+
+    Args:
+        discard_from: offset of the first event whose text is void.
+
+    Returns:
+        The event.
+    """
+    return LiveEvent(event_names.TURN_RESTARTED, {"discard_from": discard_from})
+
+
+FinishedCalls = Callable[[AgentResponseUpdate], Iterable[tuple[str, bool]]]
+"""An update → the hosted calls that it ends: call id, and whether it failed."""
+
+
+class LiveEvents:
+    """Derives the events of one run of an agent from its updates.
+
+    Guarantee: pure: its state is what it was fed.
+
+    Args:
+        finished_calls: what only the provider's own part of an update says.
+        tells_functions: whether to emit events of function tools; False where the middleware does.
+    """
+
+    def __init__(self, finished_calls: FinishedCalls = lambda _update: (), *, tells_functions: bool = True) -> None:
+        self._finished_calls = finished_calls
+        self._text = _Text()
+        self._reasoning = _Reasoning()
+        self._functions = _Functions() if tells_functions else None
+        self._hosted = _HostedCalls()
+
+    def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
+        """Read the next update.
+
+        Args:
+            update: in arrival order.
+
+        Returns:
+            Its events, in order; often none.
+        """
+        events: list[LiveEvent] = []
+        self._text.enter(update)
+        for content in update.contents:
+            if self._functions is not None:
+                events += self._functions.feed(content)
+            match content.type:
+                case "text":
+                    events += self._text.feed(content)
+                case "text_reasoning":
+                    self._text.step_over()
+                    events += self._reasoning.feed(content)
+                case "usage":
+                    pass
+                case _:
+                    self._text.step_over()
+                    events += self._hosted.feed(content)
+        for call_id, failed in self._finished_calls(update):
+            events += self._hosted.end(call_id, failed=failed)
+        return events
+
+    def finish(self, text: str) -> list[LiveEvent]:
+        """End the run.
+
+        Args:
+            text: the answer's, as it is stored.
+
+        Returns:
+            The events that are missing to make the text of all events the stored text.
+        """
+        events = self._functions.flush() if self._functions is not None else []
+        events += self._hosted.end_all()
+        told = self._text.told()
+        if text == told:
+            return events
+        if text.startswith(told):
+            return [*events, message_delta(text[len(told) :])]
+        return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
+
+
+class _Text:
+    """The answer's text so far, by the rules of `AgentResponse.text`."""
+
+    def __init__(self) -> None:
+        self._told: list[str] = []
+        self._part: list[str] = []
+        self._begun = False
+        self._message: dict[str, Any] = {}
+        self._said: tuple[Any, ...] = ()
+
+    def enter(self, update: AgentResponseUpdate) -> None:
+        """Begin a new message where the fold does."""
+        said = update.role, update.response_id, update.message_id, update.author_name
+        if said == self._said:
+            return
+        self._said = said
+        names = ("role", "response_id", "message_id", "author_name")
+        given = {name: value for name in names if (value := getattr(update, name, None))}
+        if any(self._message.get(name, value) != value for name, value in given.items()):
+            self._message = {}
+            self._part, self._begun = [], False
+        self._message |= given
+
+    def step_over(self) -> None:
+        """End a text, because something else follows."""
+        self._part = []
+
+    def feed(self, content: Content) -> list[LiveEvent]:
+        text = content.text or ""
+        if STAMP in content.additional_properties:
+            self._part = []  # a finished item, played again from the journal: another text than the one before
+        if content.merge_mode == "replace":
+            text = _rest("".join(self._part), text)
+        separator = " " if text and self._begun and not self._part else ""
+        if text:
+            self._begun = True
+            self._told.append(separator + text)
+            self._part.append(text)
+        if content.merge_mode == "replace":
+            self._part = []
+        return [message_delta(separator + text)] if text else []
+
+    def told(self) -> str:
+        return "".join(self._told)
+
+
+class _Reasoning:
+    """Reasoning parts; a provider repeats each part when it is whole."""
+
+    def __init__(self) -> None:
+        self._part: list[str] = []
+        self._begun = False
+
+    def feed(self, content: Content) -> list[LiveEvent]:
+        text = content.text or ""
+        whole = content.merge_mode == "replace"
+        if whole:
+            text = _rest("".join(self._part), text)
+        separator = "\n\n" if text and self._begun and not self._part else ""
+        if text:
+            self._begun = True
+            self._part.append(text)
+        if whole:
+            self._part = []
+        return [LiveEvent(event_names.REASONING_DELTA, {"text": separator + text})] if text else []
+
+
+def _rest(told: str, whole: str) -> str:
+    """Return what of a whole text is new; nothing when it differs, which only the end can correct."""
+    return whole[len(told) :] if whole.startswith(told) else ""
+
+
+class _Functions:
+    """Calls of function tools; their event is emitted when the arguments are whole: when something else follows."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[str, Any]] = {}
+        self._last: str | None = None
+
+    def feed(self, content: Content) -> list[LiveEvent]:
+        if content.type == "function_call":
+            return self._grow(content)
+        if content.type == "usage":
+            return []
+        events = self.flush()
+        if content.type == "function_result":
+            events.append(tool_completed(content.call_id or "", _outcome(failed=content.exception is not None)))
+        return events
+
+    def flush(self) -> list[LiveEvent]:
+        events = [tool_started(call_id, name, arguments) for call_id, (name, arguments) in self._open.items()]
+        self._open = {}
+        return events
+
+    def _grow(self, content: Content) -> list[LiveEvent]:
+        call_id = content.call_id or self._last or ""
+        self._last = call_id
+        name, known = self._open.get(call_id, ("", None))
+        new = content.arguments
+        joined = known + new if isinstance(known, str) and isinstance(new, str) else new or known
+        whole = content.merge_mode == "replace"
+        self._open[call_id] = (name or content.name or "", new if whole else joined)
+        if not whole:
+            return []
+        name, arguments = self._open.pop(call_id)
+        return [tool_started(call_id, name, arguments)]
+
+
+class _HostedCalls:
+    """Calls that the provider runs itself."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[str]] = {}
+        self._ended: set[str] = set()
+
+    def feed(self, content: Content) -> list[LiveEvent]:
+        call_id = content.call_id or content.image_id or ""
+        if content.type in _HOSTED_CALLS:
+            return self._progress(call_id, content)
+        if content.type in _HOSTED_RESULTS and content.type != "code_interpreter_tool_result":
+            return self.end(call_id, failed=content.status in {"failed", "incomplete"})
+        if content.type == "code_interpreter_tool_result":
+            # The framework gives an empty one when the call begins.
+            return self.end(call_id, failed=False) if content.outputs else self._begin(call_id, "code_interpreter")
+        return []
+
+    def end(self, call_id: str, *, failed: bool) -> list[LiveEvent]:
+        if call_id not in self._open:
+            return []
+        del self._open[call_id]
+        self._ended.add(call_id)
+        return [tool_completed(call_id, _outcome(failed=failed))]
+
+    def end_all(self) -> list[LiveEvent]:
+        return [event for call_id in list(self._open) for event in self.end(call_id, failed=False)]
+
+    def _progress(self, call_id: str, content: Content) -> list[LiveEvent]:
+        name = content.tool_name or content.name or _HOSTED_CALLS[content.type]
+        events = self._begin(call_id, name, content.arguments)
+        if call_id not in self._open:
+            return events
+        told = self._open[call_id]
+        for part in content.inputs or []:
+            text = part.text or ""
+            if content.merge_mode == "replace":
+                text = _rest("".join(told), text)
+            if text:
+                told.append(text)
+                events.append(LiveEvent(event_names.TOOL_DELTA, {"call_id": call_id, "text": text}))
+        return events
+
+    def _begin(self, call_id: str, name: str, arguments: Any = None) -> list[LiveEvent]:
+        if call_id in self._open or call_id in self._ended:
+            return []
+        self._open[call_id] = []
+        return [tool_started(call_id, name, arguments)]

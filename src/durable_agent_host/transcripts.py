@@ -1,0 +1,136 @@
+"""Messages and conversations as JSON that keeps the identity of every tool call; streamed updates as one response.
+
+For programs that store or move what agents said without hosting the agents here. The JSON is what a session's document
+holds, so `durable-agent-host sessions import` takes an encoded `Conversation`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, cast
+
+from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatResponseUpdate, Message
+
+from durable_agent_host.codec.message import (
+    decode_message,
+    decode_messages,
+    decode_response,
+    encode_message,
+    encode_response_entry,
+)
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.session import Session
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.stream.fold import fold_updates
+
+_ASKING: Final = frozenset({"user", "system"})
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What an agent and its user said, and what the framework keeps beside it.
+
+    Attributes:
+        messages: oldest first.
+        agent_session: the framework's session, with its state and the service's conversation id; None when there is
+            none.
+    """
+
+    messages: Sequence[Message] = ()
+    agent_session: AgentSession | None = None
+
+
+def fold(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate], *, client: Any = None) -> AgentResponse[Any]:
+    """Fold streamed updates into the response: the same one, however the stream was cut.
+
+    Guarantee: pure and linear; the updates are not changed.
+
+    Args:
+        updates: of an agent or of a chat client, in arrival order, may be empty; the stream may have ended early. The
+            provider's own events are read from their ``raw_representation`` where they are still there.
+        client: the chat client that streamed them. Without it the events say whose they are, which is known of OpenAI's
+            and of registered providers.
+
+    Returns:
+        The response: one content for each call, the complete script of a code interpreter with its outputs, calls
+        before results, items in the order of the model's output; without live objects of the provider's SDK.
+    """
+    return fold_updates(updates, provider_for(client))
+
+
+def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, Any]:
+    """Write a message, a response or a conversation as JSON.
+
+    Guarantee: pure; `decode` returns an equal value: call ids, the provider's item ids, argument strings, annotations
+    and properties included. Live objects of the provider's SDK (``raw_representation``) are left out: `fold` first.
+
+    Args:
+        value: what to write.
+
+    Returns:
+        A dictionary that JSON can hold.
+
+    Raises:
+        CorruptStateError: a content holds what JSON cannot.
+        TypeError: the value is none of these.
+    """
+    if isinstance(value, Message):
+        return cast("dict[str, Any]", encode_message(value, created_at=None))
+    if isinstance(value, AgentResponse):
+        created_at = str(value.created_at or "")
+        return cast("dict[str, Any]", encode_response_entry(value.response_id or "", value, created_at=created_at))
+    if isinstance(value, Conversation):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
+        kept = value.agent_session
+        session = Session(
+            entries=tuple(_entries(value.messages)), agent_session=None if kept is None else kept.to_dict()
+        )
+        return encode_session(session)
+    raise TypeError(f"{type(value).__name__} is no Message, AgentResponse or Conversation")
+
+
+def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Conversation:
+    """Read what `encode` wrote, an entry of a session's document, or a whole document, of upstream's too.
+
+    Guarantee: pure; the value is new.
+
+    Args:
+        wire: JSON.
+
+    Returns:
+        A message for an object with a ``role``, a response for one of ``$type`` ``response``, a conversation for one
+        with a ``schemaVersion``.
+
+    Raises:
+        CorruptStateError: it is none of these, or has another shape inside; says where.
+        UnknownSchemaVersionError: the document is of a version that this program does not read.
+    """
+    if "schemaVersion" in wire:
+        session = decode_session(wire)
+        kept = session.agent_session
+        return Conversation(
+            decode_messages(session.entries), None if kept is None else AgentSession.from_dict(dict(kept))
+        )
+    if wire.get("$type") == "response":
+        return decode_response(wire)
+    if "role" in wire:
+        return decode_message(wire)
+    raise CorruptStateError(
+        "the object is no message ('role'), no response ('$type': 'response') and no session's document "
+        "('schemaVersion')"
+    )
+
+
+def _entries(messages: Sequence[Message]) -> Iterable[dict[str, Any]]:
+    """Put messages into the entries of a document: what was asked, and what was answered, turn by turn."""
+    turn = 0
+    for is_asking, together in groupby(messages, lambda message: message.role in _ASKING):
+        turn += is_asking or not turn
+        name = derived_id("conversation", str(turn))
+        if is_asking:
+            asked = [encode_message(message, created_at=None) for message in together]
+            yield {"$type": "request", "correlationId": name, "createdAt": "", "messages": asked}
+        else:
+            answered = AgentResponse[Any](messages=list(together))
+            yield cast("dict[str, Any]", encode_response_entry(name, answered, created_at=""))

@@ -1,0 +1,1 @@
+"""One turn as data: its steps, its request and outcome on the wire. Pure."""

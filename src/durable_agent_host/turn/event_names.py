@@ -1,0 +1,76 @@
+"""The events of a turn: every name once, and what each means to whoever stores or streams it. Pure."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+TURN_STARTED: Final = "turn.started"
+MESSAGE_DELTA: Final = "message.delta"
+REASONING_DELTA: Final = "reasoning.delta"
+TOOL_STARTED: Final = "tool.started"
+TOOL_DELTA: Final = "tool.delta"
+TOOL_COMPLETED: Final = "tool.completed"
+APPROVAL_REQUESTED: Final = "approval.requested"
+TURN_RESTARTED: Final = "turn.restarted"
+TURN_COMPLETED: Final = "turn.completed"
+TURN_FAILED: Final = "turn.failed"
+TURN_CANCELLED: Final = "turn.cancelled"
+
+
+class EventRule(NamedTuple):
+    """What an event means.
+
+    Attributes:
+        is_delta: its ``text`` continues the previous event's, so neighbours can be joined.
+        is_discardable: it tells of a model call, and is void when that call is made again.
+        ends_turn: the last event of a stream. It is made from the turn's outcome and never stored in the log.
+    """
+
+    is_delta: bool = False
+    is_discardable: bool = False
+    ends_turn: bool = False
+
+
+EVENTS: Final[Mapping[str, EventRule]] = {
+    TURN_STARTED: EventRule(),
+    MESSAGE_DELTA: EventRule(is_delta=True, is_discardable=True),
+    REASONING_DELTA: EventRule(is_delta=True, is_discardable=True),
+    TOOL_STARTED: EventRule(is_discardable=True),
+    TOOL_DELTA: EventRule(is_delta=True, is_discardable=True),
+    TOOL_COMPLETED: EventRule(is_discardable=True),
+    APPROVAL_REQUESTED: EventRule(),
+    TURN_RESTARTED: EventRule(),
+    TURN_COMPLETED: EventRule(ends_turn=True),
+    TURN_FAILED: EventRule(ends_turn=True),
+    TURN_CANCELLED: EventRule(ends_turn=True),
+}
+"""One row per event. To add an event, add its constant and its row."""
+
+_UNKNOWN: Final = EventRule()
+
+
+def rule_of_stored(name: str) -> EventRule:
+    """Give the rule of an event that was read from a log. Guarantee: pure.
+
+    Args:
+        name: as stored; another version may have written one that this version does not know.
+
+    Returns:
+        Its row. An unknown event is passed on to clients as it is, is never joined or discarded, and ends no turn.
+    """
+    return EVENTS.get(name, _UNKNOWN)
+
+
+def check_appended(name: str) -> None:
+    """Refuse an event that does not belong into a log. Guarantee: pure.
+
+    Args:
+        name: of an event that this version is about to append.
+
+    Raises:
+        ValueError: the table has no such event, or it ends the turn.
+    """
+    rule = EVENTS.get(name)
+    if rule is None:
+        raise ValueError(f"there is no event {name!r}: give it a row in turn/event_names.py")
+    if rule.ends_turn:
+        raise ValueError(f"event {name!r} is made from the turn's outcome: append the outcome instead")

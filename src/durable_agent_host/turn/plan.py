@@ -1,0 +1,385 @@
+"""The turn's orchestration as a generator of named steps. Pure; `durable.orchestrator` carries the steps out."""
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from durable_agent_host.errors import error_details
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.turn.wire import decode_ended, encode_turn_outcome, encode_turn_request
+
+LONGEST_LEASES: Final = 10
+"""The longest interval at which a queued turn checks the session, in leases; the first interval is one lease."""
+
+
+@dataclass(frozen=True)
+class PlanTimes:
+    """How long a turn waits for what. A change does not disturb running turns.
+
+    Attributes:
+        lease_seconds: after how long a queued turn checks whether the turn before it is alive.
+        approval_seconds: how long a person has; calls without an answer are denied then.
+        activity_attempts: maximum attempts of the activity when it fails for reasons that are not the agent's.
+        retry_seconds: the pause before the second attempt; each further one is four times as long.
+    """
+
+    lease_seconds: float = 30.0
+    approval_seconds: float = 6 * 24 * 3600.0
+    activity_attempts: int = 3
+    retry_seconds: float = 2.0
+
+
+@dataclass(frozen=True)
+class AskSession:
+    """Call an operation of the session's entity; sends back its result."""
+
+    operation: str
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunAgent:
+    """Run the agent, in the one activity that calls models and tools; sends back the outcome."""
+
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class WaitForGrant:
+    """Wait until the turn before ends, somebody cancels, or the time is over; sends back a `Happened`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WaitForAnswer:
+    """Wait for a person, a cancel, or the end of the round's time; sends back a `Happened`."""
+
+    round: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Let time pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ShowWaiting:
+    """Show which calls the turn waits for, and what has been answered."""
+
+    pending: Sequence[Mapping[str, Any]]
+    answers: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class WakeTurn:
+    """Tell a queued turn that the session is free; sends back whether its orchestration exists.
+
+    ``request`` is given for a turn that only the session knows of yet: its orchestration is started.
+    """
+
+    turn_id: str
+    request: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class CheckTurn:
+    """Check whether a turn's orchestration exists; what still runs of one that is gone is stopped."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True)
+class CancelTurn:
+    """Ask a running turn to stop."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What ended a wait; ``value`` is the answer's payload."""
+
+    what: Literal["granted", "answer", "cancel", "timeout"]
+    value: Any = None
+
+
+Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | WakeTurn | CheckTurn | CancelTurn
+
+LOG_UNAVAILABLE: Final = "LogUnavailableError"
+"""The type of the error of a turn that was rejected because its log could not be opened."""
+
+_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending"})
+
+
+def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
+    """Yield the steps of a turn in order.
+
+    Guarantee: pure and deterministic: replay gives the same steps.
+
+    Args:
+        request: what the client asked for.
+        times: how long it waits for what.
+
+    Returns:
+        The outcome as JSON, without what the session now holds. A step that failed is an outcome too.
+    """
+    try:
+        admission = yield from _admit(request, times)
+        if admission["status"] != "granted":
+            return encode_turn_outcome(_outcome_without_running(request, admission))
+        outcome, committed = yield from _commit(request, (yield from _run(request, times)))
+    except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
+        return encode_turn_outcome(_failure(request, error))
+    yield from _wake(request, committed)
+    ended = {name: value for name, value in outcome.items() if name not in _NOT_FOR_CALLERS}
+    ended["ended_at"] = outcome.get("ended_at") or committed.get("ended_at") or ""
+    if request.orchestration_id is not None and outcome["status"] == "completed":
+        ended["response_entry"] = outcome["entries"][1]  # an orchestration takes the whole response on
+    return ended | {"message_count": committed["message_count"]}
+
+
+def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+    ask = AskSession(
+        "admit", {"turn_id": request.turn_id, "policy": request.policy, "request_hash": request.request_hash}
+    )
+    admission = yield ask
+    lease, told_to_stop = times.lease_seconds, ""
+    while admission["status"] == "queued":
+        running = admission["running"]
+        if admission.get("interrupts") and running and running != told_to_stop:
+            told_to_stop = running
+            with suppress(Exception):  # the turn waits all the same
+                yield CancelTurn(running)
+        if (yield from _free(request, admission)):
+            admission = yield ask
+            continue
+        happened: Happened = yield WaitForGrant(lease)
+        if happened.what == "cancel":
+            left = yield AskSession("leave", {"turn_id": request.turn_id, "cancelled": True})
+            yield from _wake(request, left)
+        elif happened.what == "timeout":
+            lease = min(lease * 2, times.lease_seconds * LONGEST_LEASES)
+        admission = yield ask
+    return admission
+
+
+def _free(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step, Any, bool]:
+    """Free the session from turns that are gone: the one that holds it, or the one that was to wake the queue.
+
+    A failure here does not fail this turn; it checks again after its lease.
+
+    Returns:
+        Whether this turn is the next to run.
+    """
+    with suppress(Exception):
+        if dropped := admission.get("dropped"):
+            yield WakeTurn(dropped)
+        if running := admission["running"]:
+            if (yield CheckTurn(running)):
+                return False
+            admission = yield AskSession("leave", {"turn_id": running})
+        return (yield from _wake(request, admission))
+    return False
+
+
+def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+    """Run the agent until it has ended: again after a failure of the platform, and with answers after a wait."""
+    answers: dict[str, Mapping[str, Any]] = {}
+    failures, round_, cancelled = 0, 0, False
+    while True:
+        try:
+            outcome = cast("dict[str, Any]", (yield RunAgent(dict(answers), cancelled)))
+        except Exception as error:  # noqa: BLE001 - the session has to be freed whatever happened in the activity
+            failures += 1
+            if failures >= times.activity_attempts:
+                return encode_turn_outcome(_failure(request, error))
+            yield Pause(times.retry_seconds * 4 ** (failures - 1))
+            continue
+        if outcome["status"] == "rejected":
+            has_begun = failures > 0 or round_ > 0 or outcome["error"]["type"] != LOG_UNAVAILABLE
+            if not has_begun:
+                return outcome
+            failures += 1
+            if failures >= times.activity_attempts:
+                return encode_turn_outcome(_lost_log(request, outcome["error"]))
+            yield Pause(times.retry_seconds * 4 ** (failures - 1))
+            continue
+        if outcome["status"] != "suspended":
+            return outcome
+        if cancelled:  # the agent was told, and waits again: nothing of it can be kept
+            return encode_turn_outcome(_cancelled(request))
+        round_ += 1
+        cancelled = yield from _ask_people(outcome["pending"], answers, WaitForAnswer(round_, times.approval_seconds))
+
+
+def _commit(
+    request: TurnRequest, outcome: dict[str, Any]
+) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
+    """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
+    try:
+        committed = yield AskSession("commit", outcome)
+    except Exception as error:  # noqa: BLE001 - the session has to be freed whatever was wrong with the outcome
+        outcome = encode_turn_outcome(_failure(request, error))
+        committed = yield AskSession("commit", outcome)
+    return outcome, committed
+
+
+def _ask_people(
+    pending: Sequence[Mapping[str, Any]], answers: dict[str, Mapping[str, Any]], wait: WaitForAnswer
+) -> Generator[Step, Any, bool]:
+    """Wait until every call has an answer, and add them to ``answers``; returns whether the turn was cancelled."""
+    while waiting := [call for call in pending if call["call_id"] not in answers]:
+        yield ShowWaiting(waiting, dict(answers))
+        happened: Happened = yield wait
+        if happened.what == "cancel":
+            yield ShowWaiting((), dict(answers))
+            return True
+        called = [call["call_id"] for call in waiting]
+        if happened.what == "timeout":
+            reason = f"no answer within {wait.seconds:g} s"
+            answers |= {call_id: {"approved": False, "reason": reason, "arguments": None} for call_id in called}
+        for call_id, answer in read_answers(happened.value):
+            if call_id in called:
+                answers.setdefault(call_id, answer)
+    yield ShowWaiting((), dict(answers))
+    return False
+
+
+def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Read the payload of the event that answers calls; what is no answer is left out.
+
+    Guarantee: pure.
+
+    Args:
+        payload: ``{call_id, approved, reason?, arguments?}``, or a list of such objects, or the JSON text of either:
+            the SDK's ``raise_event`` encodes its payload twice.
+
+    Returns:
+        Call ids and their answers, in the order of the payload.
+    """
+    if isinstance(payload, str):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return []
+    found: list[tuple[str, dict[str, Any]]] = []
+    for one in cast("list[Any]", payload) if isinstance(payload, list) else [payload]:
+        if not isinstance(one, dict):
+            continue
+        fields = cast("dict[str, Any]", one)
+        call_id, approved = fields.get("call_id"), fields.get("approved")
+        reason, arguments = fields.get("reason"), fields.get("arguments")
+        if not isinstance(call_id, str) or not isinstance(approved, bool):
+            continue
+        answer = {
+            "approved": approved,
+            "reason": reason if isinstance(reason, str) else None,
+            "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
+        }
+        found.append((call_id, answer))
+    return found
+
+
+def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any, bool]:
+    """Wake the first turn of the queue; remove those that are gone.
+
+    A failure here does not fail this turn; the next turn that asks tries again.
+
+    Returns:
+        Whether the turn that waits first is this one.
+    """
+    with suppress(Exception):
+        while turn_id := found.get("next"):
+            if turn_id == request.turn_id:
+                return True
+            if (yield WakeTurn(turn_id, found.get("next_request"))):
+                break
+            found = cast("dict[str, Any]", (yield AskSession("leave", {"turn_id": turn_id})))
+    return False
+
+
+def _failure(request: TurnRequest, error: Exception) -> TurnOutcome:
+    """Extract the reason of a failure: the SDK's exception has it first, then a line break and the worker's trace."""
+    details = error_details(error)
+    reason = str(error).partition("\n")[0].partition("Result: Failure")[0].strip()
+    return TurnOutcome(
+        request.turn_id, "failed", error=details | {"message": reason[:600]}, request_hash=request.request_hash
+    )
+
+
+def _lost_log(request: TurnRequest, error: Mapping[str, Any]) -> TurnOutcome:
+    """Fail a turn whose log went away while it ran and did not come back."""
+    message = (
+        f"{error['message']}; the turn had begun before that, and which of its tools have run is not known: look at "
+        "what they did before you ask again"
+    )
+    return TurnOutcome(
+        request.turn_id,
+        "failed",
+        error={"type": "LogError", "message": message},
+        request_hash=request.request_hash,
+    )
+
+
+def _cancelled(request: TurnRequest) -> TurnOutcome:
+    error = {"type": "TurnCancelledError", "message": "the turn was cancelled"}
+    return TurnOutcome(request.turn_id, "cancelled", error=error, request_hash=request.request_hash)
+
+
+def _outcome_without_running(request: TurnRequest, admission: Mapping[str, Any]) -> TurnOutcome:
+    if admission["status"] == "refused":
+        return TurnOutcome(request.turn_id, "failed", error=admission["error"], request_hash=request.request_hash)
+    if admission["status"] == "ended":
+        return decode_ended(request.turn_id, admission)
+    kind, message = _REFUSALS[admission["status"]]
+    error = {
+        "type": kind,
+        "message": message.format(running=admission["running"]),
+        "running_turn_id": admission["running"],
+    }
+    return TurnOutcome(request.turn_id, "rejected", error=error, request_hash=request.request_hash)
+
+
+_REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
+    "full": ("QueueFullError", "the session's queue is full: try again when its turns have ended"),
+    "rejected": (
+        "TurnRejectedError",
+        "the session is busy with turn {running}: try again when it has ended, or ask with policy 'queue'",
+    ),
+    "reused": (
+        "IdempotencyKeyReusedError",
+        "the key of this turn was used for another request: send the same request again, or another key",
+    ),
+    "gone": (
+        "AnswerGoneError",
+        "this turn has ended before, and its answer is no longer kept: use another key to ask again",
+    ),
+}
+
+
+def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
+    """Write the input of the activity.
+
+    Guarantee: pure.
+
+    Args:
+        request: what was asked.
+        step: the run, with the answers of all rounds so far.
+
+    Returns:
+        The request as JSON, with ``answers`` when there are some and ``cancelled`` when the turn was cancelled while
+        it waited for them.
+    """
+    wire = encode_turn_request(request)
+    if step.answers:
+        wire["answers"] = {call_id: dict(answer) for call_id, answer in step.answers.items()}
+    if step.cancelled:
+        wire["cancelled"] = True
+    return wire

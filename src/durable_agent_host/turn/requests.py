@@ -1,0 +1,230 @@
+"""Requests of turns: the one place that builds them, whoever asks. Pure."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast, get_args
+
+from durable_agent_host.errors import RequestError
+from durable_agent_host.model.ids import check_session_id, derived_id
+from durable_agent_host.model.turn import Caller, Policy, TurnRequest
+from durable_agent_host.turn.wire import decode_turn_request
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+
+def hash_of(asked: Any) -> str:
+    """Hash what a client asked, so that a retry can be told from another request.
+
+    Guarantee: pure; stable across versions, because receipts keep it.
+
+    Args:
+        asked: a text, or what JSON can hold; anything else counts as its text.
+
+    Returns:
+        A SHA-256 in hexadecimal digits.
+    """
+    if isinstance(asked, str):
+        return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def valid_traceparent(value: Any) -> str | None:
+    """Keep a ``traceparent`` that names a trace. Guarantee: pure.
+
+    Args:
+        value: of the header, or None.
+
+    Returns:
+        The value, or None when it is malformed; then the turn starts a trace of its own.
+
+    Source: W3C Trace Context, section 3.2.2.
+    """
+    found = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
+    return None if found is None or (found[1] == "00" and found[2]) else value
+
+
+def session_asked_for(agent: str, session_id: str | None, key: str | None) -> str | None:
+    """Name the session of a client's request, as far as the request names one. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: the client's, or None.
+        key: the idempotency key, or None; without a session id, it names the session.
+
+    Returns:
+        The session's id, or None for a new session.
+    """
+    return session_id or (derived_id("session", agent, key) if key else None)
+
+
+def request_of_client(
+    agent: str,
+    message: str,
+    *,
+    caller: Caller,
+    session_id: str | None,
+    key: str | None,
+    new_id: Callable[[], str],
+    created_at: str,
+    request_hash: str,
+    response_format: Mapping[str, Any] | None = None,
+    enable_tool_calls: bool = True,
+    policy: Policy = "queue",
+) -> TurnRequest:
+    """Build the request of a client: over HTTP, MCP or any other dialect.
+
+    Guarantee: pure; the same key gives the same session and turn.
+
+    Args:
+        agent: the agent's registered name.
+        message: the user's text.
+        caller: as the gate found it.
+        session_id: the client's, or None.
+        key: the idempotency key, or None.
+        new_id: draws an id for what the client did not name.
+        created_at: UTC, ISO-8601.
+        request_hash: of what was asked, see `hash_of`.
+        response_format: a JSON schema, or None.
+        enable_tool_calls: False offers no tools.
+        policy: what happens when the session is busy.
+
+    Returns:
+        The request.
+    """
+    session_id = session_asked_for(agent, session_id, key) or new_id()
+    return TurnRequest(
+        agent=agent,
+        session_id=session_id,
+        turn_id=derived_id("turn", agent, session_id, key) if key else new_id(),
+        message=message,
+        response_format=response_format,
+        enable_tool_calls=enable_tool_calls,
+        policy=policy,
+        created_at=created_at,
+        request_hash=request_hash,
+        principal=caller.principal,
+        traceparent=caller.traceparent,
+    )
+
+
+def request_of_run(
+    agent: str, session_id: str, payload: Any, *, now: str, schema_of: Callable[[Any], dict[str, Any] | None]
+) -> TurnRequest:
+    """Build the request of upstream's ``run`` operation.
+
+    Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: the entity's key.
+        payload: upstream's ``RunRequest`` as a dictionary, or a message.
+        now: UTC, ISO-8601; used when the payload has no ``created_at``.
+        schema_of: upstream's response format → a JSON schema, or None.
+
+    Returns:
+        The request; the correlation id is the turn's id.
+
+    Raises:
+        RequestError: there is no message, or a response format that cannot be used.
+    """
+    fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"message": payload}
+    message = fields.get("message")
+    if not isinstance(message, str) or not message:
+        raise RequestError("the operation 'run' needs an object with a 'message'")
+    created_at = str(fields.get("created_at") or now)
+    asked = [message, *(fields.get(name) for name in ("role", "response_format", "enable_tool_calls", "options"))]
+    return TurnRequest(
+        agent=agent,
+        session_id=session_id,
+        turn_id=str(fields.get("correlationId") or derived_id(agent, session_id, created_at, message)),
+        message=message,
+        role=str(fields.get("role") or "user"),
+        response_format=schema_of(fields.get("response_format")),
+        enable_tool_calls=fields.get("enable_tool_calls", True) is not False,
+        created_at=created_at,
+        request_hash=hash_of(asked),
+        options=fields.get("options") or {},
+        orchestration_id=fields.get("orchestrationId"),
+        principal=_principal(fields),
+        traceparent=valid_traceparent(fields.get("traceparent")),
+    )
+
+
+def request_of_call(agent: str, call_id: str, message: str, *, created_at: str) -> TurnRequest:
+    """Build the request of an agent in an activity of the app's own orchestration. Guarantee: pure.
+
+    Args:
+        agent: the agent's name.
+        call_id: names the call; the same at every run of it.
+        message: the user's text.
+        created_at: UTC, ISO-8601.
+
+    Returns:
+        The request, in a session that only its journal knows.
+    """
+    session_id = derived_id("call", call_id)
+    return TurnRequest(agent=agent, session_id=session_id, turn_id=call_id, message=message, created_at=created_at)
+
+
+def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRequest:
+    """Read the input of a turn's orchestration, and fill in what its caller left out.
+
+    Guarantee: pure; the same input gives the same request.
+
+    Args:
+        wire: as `encode_turn_request` wrote it, or by hand: ``agent`` and ``message``, and of the other names of
+            `TurnRequest` those that are wanted. Without ``session_id``, a new session begins.
+        instance_id: of the orchestration; it is the turn's id.
+        created_at: when the orchestration was started.
+
+    Returns:
+        The request.
+
+    Raises:
+        RequestError: something is missing, or of another type.
+    """
+    if not isinstance(wire, Mapping):
+        raise RequestError("the input is no object: give an object with 'agent' and 'message'")
+    given = {name: value for name, value in cast("Mapping[str, Any]", wire).items() if value is not None}
+    for name in ("agent", "message"):
+        if not given.get(name):
+            raise RequestError(f"the input has no {name!r}: give an object with 'agent' and 'message'")
+    for name, (kind, said) in _KINDS.items():
+        if name in given and not isinstance(given[name], kind):
+            raise RequestError(f"{name!r} is {type(given[name]).__name__}: give {said}")
+        if isinstance(given.get(name), str) and _SURROGATE.search(given[name]):
+            raise RequestError(f"{name!r} has half of a surrogate pair, which is no character: send whole characters")
+    if given.get("role", "user") != "user":
+        raise RequestError(f"'role' is {given['role']!r}: a turn begins with a message of role 'user'")
+    if given.get("policy", "queue") not in get_args(Policy):
+        raise RequestError(f"'policy' is {given['policy']!r}: use {', '.join(get_args(Policy))}")
+    if given.get("turn_id", instance_id) != instance_id:
+        raise RequestError(
+            f"'turn_id' is {given['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
+            "start it with the turn's id as its instance id, or leave turn_id out"
+        )
+    given["session_id"] = check_session_id(given.get("session_id") or derived_id("session", instance_id))
+    given["traceparent"] = valid_traceparent(given.get("traceparent"))
+    filled = {"turn_id": instance_id, "created_at": created_at}
+    request = decode_turn_request(filled | given)
+    asked = [request.message, request.role, request.response_format, request.enable_tool_calls, request.options]
+    return request if request.request_hash else replace(request, request_hash=hash_of(asked))
+
+
+_KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
+    **dict.fromkeys(("agent", "message", "session_id", "role", "policy", "turn_id"), (str, "a text")),
+    **dict.fromkeys(("created_at", "request_hash", "orchestration_id", "principal"), (str, "a text")),
+    **dict.fromkeys(("response_format", "options"), (Mapping, "an object")),
+    "enable_tool_calls": (bool, "true or false"),
+}
+
+
+def _principal(fields: Mapping[str, Any]) -> str | None:
+    principal = fields.get("principal")
+    if principal is not None and not isinstance(principal, str):
+        raise RequestError(f"'principal' is {type(principal).__name__}: give a text")
+    return principal or None

@@ -1,0 +1,1 @@
+"""Turn logs in append blobs of Azure Storage."""

@@ -1,0 +1,319 @@
+"""Turn logs in append blobs of Azure Storage, which every function app has.
+
+Theory of operation. A log consists of parts: the append blobs ``{log_id}/00000000``, ``…1`` and so on, whose blocks are
+frames, see `frame_format`. Each block is appended on the condition that the blob ends at the position that the writer
+expects. If it does not, the writer reads what came in between: its own block, if an answer was lost; the entry of a
+later attempt, which fences it; or another block of its own attempt, after which it tries again. A part that is
+nearly full is sealed with a last frame that names the next part, so a ghost cannot continue in the old one. Truncation
+deletes whole parts; their offsets are not reused.
+
+The appends of a process use at most half a processor: with many turns, each waits before its next append, and what it
+produces meanwhile goes into one block.
+
+Clients of the SDK belong to one loop, so all requests run in the store's own `LoopThread`.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final, cast
+from weakref import WeakValueDictionary
+
+from azure.storage.blob.aio import ContainerClient
+
+from durable_agent_host.codec.log_entry import encode_log_entry
+from durable_agent_host.errors import FencedError, SettingError
+from durable_agent_host.loops.loop_thread import LoopThread
+from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.turn_log.blob.cancels import BlobCancels
+from durable_agent_host.turn_log.blob.container import (
+    MAX_BLOCK_BYTES,
+    MAX_BLOCKS,
+    BlobContainer,
+    BlobMissingError,
+)
+from durable_agent_host.turn_log.blob.frame_reader import FrameReader, PageBuilder
+from durable_agent_host.turn_log.blob.tail import BlobTails, Tail, part_name
+from durable_agent_host.turn_log.followers import Followers
+from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES, TurnLog
+
+CONTAINER: Final = "durable-agent-host-turns"
+_CHECK: Final = "check"
+_CACHED_PLACES: Final = 8192
+_BESIDE_WRITER_SECONDS: Final = 2.0
+_CLIENT_OPTIONS: Final[dict[str, Any]] = {
+    "retry_total": 0,  # the store retries itself, with shorter and longer waits than the SDK
+    "logger": logging.getLogger("durable_agent_host.turn_log.blob.log.requests"),
+}
+_CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
+
+
+class BlobTurnLog:
+    """The turn logs of one blob container. Implements `durable_agent_host.turn_log.protocol.TurnLog`.
+
+    Args:
+        make_client: creates the container's client, in the store's own loop, at the first use, with a given transport;
+            see `from_environment`.
+        give_up_seconds: how long a request is retried while the storage does not answer.
+        max_blocks: of a part; Azure's limit is 50,000.
+        max_block_bytes: 4 MiB is the limit of all versions of the service.
+    """
+
+    interval_seconds = INTERVAL_SECONDS
+
+    def __init__(
+        self,
+        make_client: Callable[[Any], ContainerClient],
+        *,
+        give_up_seconds: float = 30.0,
+        max_blocks: int = MAX_BLOCKS,
+        max_block_bytes: int = MAX_BLOCK_BYTES,
+    ) -> None:
+        self._container = BlobContainer(make_client, give_up_seconds)
+        self._max_blocks = max_blocks
+        self._loop = LoopThread("turn-log-blob")
+        self._followers = Followers()
+        self._tails = BlobTails(self._container, max_blocks=max_blocks, max_block_bytes=max_block_bytes)
+        self._places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._cancels = BlobCancels(self._container)
+
+    @classmethod
+    def from_environment(
+        cls,
+        environment: Mapping[str, str],
+        *,
+        container: str = CONTAINER,
+        setting: str = "AzureWebJobsStorage",
+        **options: Any,
+    ) -> "BlobTurnLog":
+        """Use the storage account of a function app.
+
+        Args:
+            environment: the app's settings.
+            container: its name; created if it is missing.
+            setting: name of a connection string, or prefix of ``{setting}__accountName`` and
+                ``{setting}__blobServiceUri`` for identities, with ``{setting}__clientId`` for a user-assigned one.
+            options: of the class.
+
+        Returns:
+            The store, not connected yet.
+
+        Raises:
+            SettingError: none of the settings exists.
+        """
+        connection_string = environment.get(setting, "").strip()
+        if connection_string:
+            return cls(lambda transport: _connect(connection_string, container, setting, transport), **options)
+        account = environment.get(f"{setting}__accountName", "").strip()
+        url = environment.get(f"{setting}__blobServiceUri", "").strip()
+        url = url or (f"https://{account}.blob.core.windows.net" if account else "")
+        if not url:
+            raise SettingError(
+                f"the turn log needs a storage account: set {setting} to a connection string, or "
+                f"{setting}__accountName for an identity"
+            )
+        client_id = environment.get(f"{setting}__clientId", "").strip() or None
+        is_managed = environment.get(f"{setting}__credential", "").strip().casefold() == "managedidentity"
+
+        def make_client(transport: Any) -> ContainerClient:
+            from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential  # noqa: PLC0415 (slow)
+
+            credential = (
+                ManagedIdentityCredential(client_id=client_id)
+                if is_managed
+                else DefaultAzureCredential(managed_identity_client_id=client_id)
+            )
+            return ContainerClient(url, container, credential, transport=transport, **_CLIENT_OPTIONS)
+
+        return cls(make_client, **options)
+
+    @property
+    def durable_writes(self) -> int:
+        """Blocks appended by this object."""
+        return self._container.durable_writes
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt; see the protocol."""
+
+        async def work() -> int:
+            async with self._lock(log_id):
+                tail = await self._tails.recover(log_id)
+                if tail is None:
+                    tail = Tail(0)
+                    await self._container.create(part_name(log_id, 0), first_offset=0, attempt=0)
+                while True:
+                    attempt = tail.attempt + 1
+                    entries = [LogEntry(ATTEMPT, {"number": attempt})]
+                    if await self._append_at(log_id, tail, entries, attempt) is not None:
+                        return attempt
+
+        return await self._loop.run(work())
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries, all or none; see the protocol."""
+
+        async def work() -> int:
+            async with self._lock(log_id):
+                first = await self._append(log_id, entries, attempt)
+            await self._container.write_rate.rest()
+            return first
+
+        return await self._loop.run(work())
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read what is there now; see the protocol."""
+
+        async def work() -> LogPage:
+            for _ in range(3):  # a part may be truncated meanwhile
+                try:
+                    return await self._page(log_id, from_offset, max_bytes)
+                except BlobMissingError:
+                    self._places.pop((log_id, from_offset), None)
+            return LogPage([], from_offset)
+
+        return await self._loop.run(work())
+
+    def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
+        """Read existing and future entries; see the protocol."""
+        beside = cast("TurnLog", _Beside(self))
+        return self._followers.follow(beside, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+
+    async def read_beside(self, log_id: str, from_offset: int, *, max_bytes: int) -> LogPage:
+        """Read for a follower in this process, which gets this process's appends without reading.
+
+        Makes no request where this process has just appended the last entry.
+        """
+        end = self._tails.known(log_id)
+        if end and end.next_offset == from_offset and time.monotonic() < end.appended_at + _BESIDE_WRITER_SECONDS:
+            return LogPage([], from_offset)
+        return await self.read(log_id, from_offset, max_bytes=max_bytes)
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Delete the parts of which nothing is kept; see the protocol."""
+
+        async def work() -> None:
+            parts = await self._container.parts(log_id)
+            for part, following in pairwise(parts):
+                if following.first_offset <= before_offset:
+                    await self._container.delete(part_name(log_id, part.number))
+
+        await self._loop.run(work())
+
+    async def delete(self, log_id: str) -> None:
+        """Delete a log and its cancel mark."""
+        await self._loop.run(self._delete(log_id))
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete logs without an append for so long; see the protocol."""
+
+        async def work() -> int:
+            newest: dict[str, datetime] = {}
+            logs: set[str] = set()
+            for name, changed in await self._container.names():
+                log_id, _, part = name.partition("/")
+                newest[log_id] = max(changed, newest.get(log_id, changed))
+                if part.isdigit():
+                    logs.add(log_id)
+            before = datetime.now(UTC) - timedelta(seconds=older_than_seconds)
+            old = {log_id for log_id, changed in newest.items() if changed < before}
+            for log_id in old:
+                await self._delete(log_id)
+            return len(old & logs)
+
+        return await self._loop.run(work())
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Mark the turn to be cancelled."""
+        await self._loop.run(self._cancels.leave(log_id))
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Tell whether the turn is marked."""
+        return await self._loop.run(self._cancels.look(log_id))
+
+    async def check(self) -> None:
+        """Prove that the container is writable; see the protocol."""
+        await self._loop.run(self._container.mark(_CHECK, b"", give_up_seconds=CHECK_SECONDS))
+
+    async def close(self) -> None:
+        """Close the connections and stop the loop."""
+        self._followers.close()
+        await self._loop.close(self._container.close())
+
+    async def _delete(self, log_id: str) -> None:
+        self._tails.forget(log_id)
+        for name, _ in await self._container.names(f"{log_id}/"):
+            await self._container.delete(name)
+
+    async def _append(self, log_id: str, entries: Sequence[LogEntry], attempt: int) -> int:
+        tail = self._tails.known(log_id)
+        if tail is None or tail.attempt < attempt:
+            tail = await self._tails.recover(log_id)
+        while tail is not None and tail.attempt == attempt:
+            first = await self._append_at(log_id, tail, entries, attempt)
+            if first is not None:
+                return first
+        current = tail.attempt if tail else 0
+        raise FencedError(f"attempt {attempt} of the turn log {log_id} may not write: attempt {current} has begun")
+
+    def _lock(self, log_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(log_id, asyncio.Lock())
+
+    async def _append_at(self, log_id: str, tail: Tail, entries: Sequence[LogEntry], attempt: int) -> int | None:
+        lines = [encode_log_entry(entry) for entry in entries]
+        first = await self._tails.try_append(log_id, tail, lines, attempt)
+        if first is not None:
+            records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
+            self._followers.announce([(log_id, records, sum(map(len, lines)))])
+        return first
+
+    async def _page(self, log_id: str, from_offset: int, max_bytes: int) -> LogPage:
+        place = self._places.get((log_id, from_offset)) or await self._find_place(log_id, from_offset)
+        if place is None:
+            return LogPage([], from_offset)
+        page = PageBuilder(from_offset, max_bytes)
+        part, position = place
+        while True:
+            reader = FrameReader(self._container, part_name(log_id, part), position, self._max_blocks)
+            position = await page.fill(reader, position)
+            if page.has_more or not reader.is_full or not await self._container.exists(part_name(log_id, part + 1)):
+                break
+            part, position = part + 1, 0
+        self._places[log_id, page.next_offset] = (part, position)
+        self._places.move_to_end((log_id, page.next_offset))
+        while len(self._places) > _CACHED_PLACES:
+            self._places.popitem(last=False)
+        return LogPage(page.records, page.next_offset, has_more=page.has_more)
+
+    async def _find_place(self, log_id: str, from_offset: int) -> tuple[int, int] | None:
+        """Return the part and the position from which to read; None without a log."""
+        parts = await self._container.parts(log_id)
+        before = [part for part in parts if part.first_offset <= from_offset] or parts[:1]
+        return (before[-1].number, 0) if before else None
+
+
+class _Beside:
+    """The store as followers in the writer's process read it."""
+
+    def __init__(self, log: BlobTurnLog) -> None:
+        self.read = log.read_beside
+
+
+def _connect(connection_string: str, container: str, setting: str, transport: Any) -> ContainerClient:
+    options = _CLIENT_OPTIONS | {"transport": transport}
+    try:
+        return ContainerClient.from_connection_string(connection_string, container, **options)
+    except ValueError as error:
+        raise SettingError(f"{setting} is no connection string of a storage account ({error}): copy it anew") from None

@@ -1,0 +1,73 @@
+"""Named points of a turn at which tests kill the process.
+
+Off unless the environment variable ``DURABLE_AGENT_HOST_CRASH`` names a point when the process starts.
+"""
+
+import os
+import signal
+from functools import cache
+from typing import Final
+
+CRASH_POINTS: Final = (
+    "turn.after_open",
+    "journal.model.before_append",
+    "journal.model.after_append",
+    "journal.tool.before_intent",
+    "journal.tool.after_intent",
+    "journal.tool.after_run",
+    "journal.tool.after_append",
+    "turn.before_outcome",
+    "turn.after_outcome",
+)
+"""In the order in which a turn with tools passes them: ``turn.*`` once per attempt, the others at each step."""
+
+_VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
+
+
+def planned_crash(text: str) -> tuple[str, int]:
+    """Parse a plan.
+
+    Guarantee: pure.
+
+    Args:
+        text: ``point``, or ``point:n`` for the n-th time that the point is reached; empty for none.
+
+    Returns:
+        The point, and at which of its passes to crash; an empty point for none.
+
+    Raises:
+        ValueError: the point does not exist; the message lists all.
+    """
+    point, _, nth = text.partition(":")
+    if text and (point not in CRASH_POINTS or not (nth or "1").isdigit()):
+        raise ValueError(
+            f"{text!r} is no crash point: use one of {', '.join(CRASH_POINTS)}, with ':n' for the n-th time"
+        )
+    return point, int(nth or "1")
+
+
+@cache
+def armed_plan() -> list[tuple[str, int]]:
+    """Read the plan of the process from the environment, once.
+
+    Returns:
+        One pair of `planned_crash`, which `reach` counts down.
+
+    Raises:
+        ValueError: the point does not exist.
+    """
+    return [planned_crash(os.environ.get(_VARIABLE, ""))]
+
+
+def reach(point: str) -> None:
+    """Pass a point; if it is the planned one, kill the process with SIGKILL.
+
+    Args:
+        point: one of `CRASH_POINTS`.
+    """
+    plan = armed_plan()
+    planned, left = plan[0]
+    if planned == point:
+        plan[0] = (point, left - 1)
+        if left == 1:
+            os.kill(os.getpid(), signal.SIGKILL)

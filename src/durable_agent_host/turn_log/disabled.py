@@ -1,0 +1,68 @@
+"""A turn log that stores nothing, for runs without a store: after a crash, a turn starts again from its beginning."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from durable_agent_host.model.log_entry import LogEntry, LogPage
+from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, MAX_PAGE_BYTES
+
+
+class NoTurnLog:
+    """Stores nothing. Implements `durable_agent_host.turn_log.protocol.TurnLog`."""
+
+    interval_seconds = INTERVAL_SECONDS
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt, always number 1."""
+        del log_id
+        return 1
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Discard the entries."""
+        del log_id, entries, attempt
+        return 0
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Return an empty page."""
+        del log_id, max_bytes
+        return LogPage((), from_offset)
+
+    async def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncIterator[LogPage]:
+        """Yield nothing."""
+        del log_id, from_offset, max_bytes, idle_seconds, until
+        for page in ():
+            yield page
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Do nothing."""
+
+    async def delete(self, log_id: str) -> None:
+        """Do nothing."""
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete nothing."""
+        del older_than_seconds
+        return 0
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Do nothing: the turn is not marked."""
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Return False."""
+        del log_id
+        return False
+
+    async def check(self) -> None:
+        """Do nothing: there is no store to fail."""
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,218 @@
+"""Followers of the turn logs of one store, in this process.
+
+Theory of operation. A store announces what it has made durable; followers in the same process get those records as they
+are, without a read. They read the store for everything else: what was there before, what did not fit into their
+mailbox, and what other processes append, for which they poll, seldom while a local writer announces.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from durable_agent_host.loops.waiters import Waiter, wake_all
+from durable_agent_host.model.log_entry import LogPage, LogRecord
+from durable_agent_host.turn_log.protocol import TurnLog
+
+_FIRST_PAUSE_SECONDS: Final = 0.020
+_FIRST_PAUSE_BESIDE_WRITER_SECONDS: Final = 0.25
+_LONGEST_PAUSE_SECONDS: Final = 0.250
+_LONGEST_PAUSE_BESIDE_WRITER_SECONDS: Final = 2.0
+_LAST_READ_SECONDS: Final = 2.0
+_MAILBOX_BYTES: Final = 256 * 1024
+
+type Appended = tuple[str, Sequence[LogRecord], int]
+"""A log's id, its new durable records, and their encoded size in bytes; no records: another process has appended."""
+
+
+class _Mailbox(Waiter):
+    """What was announced to one follower since its last look, up to a capacity, and how the follower is woken."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        super().__init__()
+        self.has_local_writer = False
+        self._capacity_bytes = capacity_bytes
+        self._records: list[LogRecord] = []
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._is_woken = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, records: Sequence[LogRecord], size_bytes: int) -> None:
+        """Add durable records; callable from any thread."""
+        with self._lock:
+            fits = self._bytes + size_bytes <= self._capacity_bytes
+            follows = not self._records or (bool(records) and self._records[-1].offset + 1 == records[0].offset)
+            self.has_local_writer = self.has_local_writer or bool(records)
+            if fits and follows:
+                self._records.extend(records)
+            self._bytes += size_bytes  # once full, it stays full until emptied: the rest is read
+
+    def take(self) -> list[LogRecord]:
+        """Empty the mailbox."""
+        self._is_woken = False
+        with self._lock:
+            taken, self._records, self._bytes = self._records, [], 0
+        return taken
+
+    def wake(self, *_: object) -> None:
+        """Wake the follower, now or at its next wait; called in its loop only."""
+        self._is_woken = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until woken, or for so long; tells whether it was woken."""
+        if self._is_woken:
+            return True
+        self._waiter = self.loop.create_future()
+        self._deadline = self.loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._deadline:
+            self._set_timer()
+        await self._waiter
+        return self._is_woken
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        self.close()
+        self._timer = self.loop.call_at(self._deadline, self._on_time)
+
+    def _on_time(self) -> None:
+        """End the current wait if its time is over; one timer serves many waits, so it may fire early."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self.loop.time() < self._deadline:
+            self._set_timer()
+        else:
+            self._waiter.set_result(None)
+
+
+class Followers:
+    """The followers of one store in this process. Every method is callable from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mailboxes: dict[str, set[_Mailbox]] = {}
+        self._is_closed = False
+
+    def announce(self, appended: Iterable[Appended]) -> None:
+        """Give the followers of logs what was appended to them, and wake them.
+
+        Args:
+            appended: in the order of the offsets.
+        """
+        woken: set[_Mailbox] = set()
+        with self._lock:
+            for log_id, records, size_bytes in appended:
+                for mailbox in self._mailboxes.get(log_id, ()):
+                    mailbox.put(records, size_bytes)
+                    woken.add(mailbox)
+        wake_all(woken)
+
+    def close(self) -> None:
+        """End all followers."""
+        self._is_closed = True
+        with self._lock:
+            mailboxes = set[_Mailbox]().union(*self._mailboxes.values())
+        wake_all(mailboxes)
+
+    async def follow(
+        self,
+        log: TurnLog,
+        log_id: str,
+        from_offset: int,
+        max_bytes: int,
+        *,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
+        """Yield what is there and what will be: announced records as they are, everything else by reading.
+
+        Args:
+            log: is read for what was not announced.
+            log_id: which log.
+            from_offset: as in `TurnLog.follow`.
+            max_bytes: as there.
+            idle_seconds: as there.
+            until: as there.
+
+        Yields:
+            Pages with at least one record, and empty ones after a silence.
+        """
+        with self._subscribe(log_id, min(max_bytes, _MAILBOX_BYTES), until) as mailbox:
+            pause, offset, arrived = _FIRST_PAUSE_SECONDS, from_offset, list[LogRecord]()
+            told_at = mailbox.loop.time()
+            while not self._is_closed:
+                if arrived and arrived[0].offset <= offset <= arrived[-1].offset:
+                    page = LogPage(arrived[offset - arrived[0].offset :], arrived[-1].offset + 1)
+                else:
+                    reading = asyncio.ensure_future(log.read(log_id, offset, max_bytes=max_bytes))
+                    try:
+                        while not await _is_read(reading, until, idle_seconds, told_at):
+                            if until is not None and until.done():
+                                return
+                            yield LogPage((), offset)
+                            told_at = mailbox.loop.time()
+                        page = reading.result()
+                    finally:
+                        reading.cancel()
+                offset = page.next_offset
+                silence = mailbox.loop.time() - told_at
+                if page.records:
+                    pause = _FIRST_PAUSE_BESIDE_WRITER_SECONDS if mailbox.has_local_writer else _FIRST_PAUSE_SECONDS
+                if page.records or (idle_seconds is not None and silence >= idle_seconds):
+                    yield page
+                    told_at, silence = mailbox.loop.time(), 0.0
+                if until is not None and until.done():
+                    return
+                if not page.has_more:
+                    rest = pause if idle_seconds is None else min(pause, max(idle_seconds - silence, 0.0))
+                    if not await mailbox.wait(rest):
+                        # A local writer announces what it writes; polls only find another process that takes over.
+                        longest = (
+                            _LONGEST_PAUSE_BESIDE_WRITER_SECONDS if mailbox.has_local_writer else _LONGEST_PAUSE_SECONDS
+                        )
+                        pause = min(pause * 2, longest)
+                arrived = mailbox.take()
+
+    @contextmanager
+    def _subscribe(self, log_id: str, capacity_bytes: int, until: asyncio.Future[Any] | None) -> Generator[_Mailbox]:
+        mailbox = _Mailbox(capacity_bytes)
+        with self._lock:
+            self._mailboxes.setdefault(log_id, set()).add(mailbox)
+        if until is not None:
+            until.add_done_callback(mailbox.wake)
+        try:
+            yield mailbox
+        finally:
+            mailbox.close()
+            if until is not None:
+                until.remove_done_callback(mailbox.wake)
+            with self._lock:
+                self._mailboxes[log_id].discard(mailbox)
+                if not self._mailboxes[log_id]:
+                    del self._mailboxes[log_id]
+
+
+async def _is_read(
+    reading: asyncio.Future[LogPage], until: asyncio.Future[Any] | None, idle_seconds: float | None, told_at: float
+) -> bool:
+    """Wait for a page until the silence is too long, and only briefly once the caller wants no more."""
+    if until is None and idle_seconds is None:
+        await asyncio.wait({reading})
+        return True
+    loop = reading.get_loop()
+    silence = None if idle_seconds is None else max(told_at + idle_seconds - loop.time(), 0.0)
+    ends = set[asyncio.Future[Any]]() if until is None or until.done() else {until}
+    await asyncio.wait({reading, *ends}, timeout=silence, return_when=asyncio.FIRST_COMPLETED)
+    if until is not None and until.done() and not reading.done():
+        await asyncio.wait({reading}, timeout=_LAST_READ_SECONDS)
+    return reading.done()

@@ -1,0 +1,127 @@
+"""Whether a store is writable: asked by the health route, and before anything begins that needs the store."""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from durable_agent_host.errors import LogUnavailableError
+from durable_agent_host.turn_log.protocol import TurnLog
+
+TRUSTED_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 5.0
+
+_LOGGER = logging.getLogger(__name__)
+_KEYS: Final = re.compile(r"(?<=[?&]code=)[^&\s]+|(?<=://)[^/@\s]*(?=@)")
+
+
+class Probe:
+    """Asks a store for a small write, at most once a second, for all concurrent callers together.
+
+    A store that hangs is asked once; later callers wait for that answer, or time out. A change between writable and not
+    writable is logged once.
+
+    Args:
+        what: the store, for messages.
+        trusted_seconds: how long an answer is reused.
+        answer_seconds: timeout of a question.
+    """
+
+    def __init__(
+        self, what: str, *, trusted_seconds: float = TRUSTED_SECONDS, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
+        self._what = what
+        self._trusted_seconds = trusted_seconds
+        self._answer_seconds = answer_seconds
+        self._asked: asyncio.Task[Exception | None] | None = None
+        self._asked_at = 0.0
+        self._answered_at = 0.0
+        self._was_told = False
+
+    async def problem(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
+        """Return what is wrong with the store.
+
+        Args:
+            ask: makes the write; its error is the answer.
+
+        Returns:
+            The error, a `TimeoutError` without an answer in time, or None if the write succeeded.
+        """
+        asked = self._asked
+        if asked is None or asked.get_loop() is not asyncio.get_running_loop() or self._is_stale(asked):
+            asked = self._asked = asyncio.create_task(self._ask(ask))
+            self._asked_at = time.monotonic()
+        left = self._asked_at + self._answer_seconds - time.monotonic()
+        done, _ = await asyncio.wait({asked}, timeout=max(left, 0.0))
+        error = asked.result() if done else TimeoutError(f"no answer for {self._answer_seconds:g} s")
+        self._tell(error)
+        return error
+
+    def _is_stale(self, asked: "asyncio.Task[Exception | None]") -> bool:
+        return asked.done() and time.monotonic() > self._answered_at + self._trusted_seconds
+
+    async def _ask(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
+        try:
+            await ask()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what is wrong
+            return error
+        finally:
+            self._answered_at = time.monotonic()
+        return None
+
+    def _tell(self, error: Exception | None) -> None:
+        if error is not None and not self._was_told:
+            reason = _KEYS.sub("...", " ".join(str(error).split())[:400])
+            _LOGGER.warning("%s cannot be written: %s: %s", self._what, type(error).__name__, reason)
+        elif error is None and self._was_told:
+            _LOGGER.warning("%s can be written again", self._what)
+        self._was_told = error is not None
+
+
+class LogProbe(Probe):
+    """Asks the turn log.
+
+    Args:
+        open_log: returns the log of the process.
+    """
+
+    def __init__(self, open_log: Callable[[], TurnLog]) -> None:
+        super().__init__("the turn log")
+        self._open_log = open_log
+
+    async def find_problem(self) -> Exception | None:
+        """Return what is wrong with the log; see `Probe.problem`."""
+        return await self.problem(lambda: self._open_log().check())
+
+    async def check(self) -> None:
+        """Check that the log is writable.
+
+        Raises:
+            LogUnavailableError: it is not, or does not answer in time; says why.
+        """
+        if (error := await self.find_problem()) is not None:
+            raise LogUnavailableError(
+                f"the turn log cannot be written ({_KEYS.sub('...', str(error))}). Nothing was begun without it: "
+                "ask again in a while"
+            ) from error
+
+
+def name_of(error: BaseException) -> str:
+    """Name an error in one word, for callers who may not see more: the driver's code or type of error.
+
+    Guarantee: pure; contains no address, path or text of the store.
+
+    Args:
+        error: of a store.
+
+    Returns:
+        Such as ``SQLITE_FULL``, ``403`` or ``ConnectionError``.
+    """
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    status: Any = getattr(cause, "status_code", None)
+    kind = "StoreError" if type(cause) is Exception else type(cause).__name__  # the durable SDK has no type for it
+    return str(getattr(cause, "sqlite_errorname", "") or status or kind)

@@ -1,0 +1,247 @@
+"""The journal of a turn: which model calls and tool calls are finished, and which have begun.
+
+Theory of operation. A turn's agent may run several times: after a crash, a broken stream, or a person's answer. Each
+run starts at the beginning of the turn and makes the same calls in the same order; finished calls are answered from the
+journal. A model call is identified by its position in the turn, a tool call by the position of the model call that
+asked for it, its call id, and a count, because providers repeat ids. The journal consists of entries of the turn log.
+It is read when a run begins; during a run it only counts and appends.
+
+The order of the entries is the promise: a model's response is durable before a tool that it asks for starts, a tool's
+intent is durable before the tool runs, and its result before the model gets it.
+
+`durable_agent_host.agent.model_calls` and `durable_agent_host.agent.tool_calls` call the journal;
+`durable_agent_host.codec.journal_entry` has the JSON of its entries.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
+from durable_agent_host.errors import FencedError
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.journal_entry import ModelBegun, ModelFinished, ToolFinished, ToolKey, ToolStarted
+from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogEntry, LogRecord
+from durable_agent_host.turn import event_names
+from durable_agent_host.turn_log.crash_points import reach
+from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.writer import TurnLogWriter
+
+
+@dataclass
+class RecordedTool:
+    """What the journal knows of a tool call.
+
+    Attributes:
+        starts: how often it has started.
+        finished: how it ended, or None.
+    """
+
+    starts: int = 0
+    finished: ToolFinished | None = None
+
+
+@dataclass
+class Recorded:
+    """What a turn log says of the turn so far.
+
+    Attributes:
+        responses: of finished model calls, by position.
+        continuations: of responses generated in the background, by position; None when there is nothing to fetch.
+        tools: started and finished tool calls.
+        outcome: what the activity returned, once it is done.
+        discard_from: offset of the first event of a model call without a response, or None.
+        asked: calls of which clients know that a person has to decide.
+        has_begun: whether clients know that the turn runs.
+        state_changes: changes of the session's state by finished steps, each with its offset, in order.
+        finished_at: offsets of finished model calls by position, and of finished tool calls by key.
+    """
+
+    responses: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    continuations: dict[int, Mapping[str, Any] | None] = field(default_factory=dict[int, Mapping[str, Any] | None])
+    tools: dict[ToolKey, RecordedTool] = field(default_factory=dict[ToolKey, RecordedTool])
+    outcome: Mapping[str, Any] | None = None
+    discard_from: int | None = None
+    asked: set[str] = field(default_factory=set[str])
+    has_begun: bool = False
+    state_changes: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list[tuple[int, Mapping[str, Any]]])
+    finished_at: dict[int | ToolKey, int] = field(default_factory=dict[int | ToolKey, int])
+
+    def note(self, record: LogRecord) -> None:
+        """Add the next record of the log."""
+        kind, data = record.entry.kind, record.entry.data
+        if kind == EVENT:
+            self._note_event(data, record.offset)
+            return
+        if kind == OUTCOME:
+            self.outcome = data
+        elif not self._note_step(record):
+            return
+        self.discard_from = None
+
+    def _note_step(self, record: LogRecord) -> bool:
+        """Add a step; tells whether the events before it are confirmed."""
+        step = decode_journal_entry(record.entry)
+        match step:
+            case ModelFinished():
+                self.responses[step.position] = step.response
+                self._note_end(step.position, step.state, record.offset)
+            case ToolStarted():
+                self.tools.setdefault(step.key, RecordedTool()).starts += 1
+            case ToolFinished():
+                self.tools.setdefault(step.key, RecordedTool()).finished = step
+                self._note_end(step.key, step.state, record.offset)
+            case ModelBegun():
+                self.continuations[step.position] = step.continuation
+                return False
+            case None:
+                return False
+        return True
+
+    def _note_end(self, step: int | ToolKey, state: Mapping[str, Any] | None, offset: int) -> None:
+        self.finished_at[step] = offset
+        if state:
+            self.state_changes.append((offset, state))
+
+    def _note_event(self, data: Mapping[str, Any], offset: int) -> None:
+        event = data["event"]
+        if event == event_names.APPROVAL_REQUESTED:
+            self.asked.add(data["data"]["call_id"])
+        elif event == event_names.TURN_STARTED:
+            self.has_begun = True
+        elif event == event_names.TURN_RESTARTED:
+            self.discard_from = None
+        elif self.discard_from is None and event_names.rule_of_stored(event).is_discardable:
+            self.discard_from = offset
+
+
+async def read_journal(log: TurnLog, log_id: str) -> Recorded:
+    """Read what all attempts of a turn have recorded.
+
+    Args:
+        log: the store.
+        log_id: which log; a missing one is empty.
+
+    Raises:
+        LogError: the store does not answer.
+    """
+    recorded = Recorded()
+    offset, more = 0, True
+    while more:
+        page = await log.read(log_id, offset)
+        for record in page.records:
+            recorded.note(record)
+        offset, more = page.next_offset, page.has_more
+    return recorded
+
+
+class Journal:
+    """The journal of one run.
+
+    Args:
+        recorded: what was recorded when the run began.
+        writer: appends for this attempt.
+        log_id: identifies the turn in the idempotency keys of its tool calls.
+    """
+
+    def __init__(self, recorded: Recorded, writer: TurnLogWriter, log_id: str) -> None:
+        self.recorded = recorded
+        self._writer = writer
+        self._log_id = log_id
+        self._calls = 0
+        self._seen: dict[tuple[int, str], int] = {}
+        self._intents: list[LogEntry] = []
+        self._intents_written: asyncio.Task[None] | None = None
+        self._has_ended = False
+
+    @property
+    def position(self) -> int:
+        """Position of the latest model call; -1 before the first."""
+        return self._calls - 1
+
+    def next_model_call(self) -> tuple[int, Mapping[str, Any] | None]:
+        """Begin a model call.
+
+        Returns:
+            Its position, and its response if it is finished.
+        """
+        self._calls += 1
+        return self.position, self.recorded.responses.get(self.position)
+
+    async def model_begun(self, position: int, continuation: Mapping[str, Any] | None) -> None:
+        """Append how to fetch a response that the service generates in the background; durable when this returns.
+
+        Args:
+            position: of the model call.
+            continuation: the chat client's continuation token; None when there is nothing to fetch.
+        """
+        self.recorded.continuations[position] = continuation
+        await self._writer.commit(encode_journal_entry(ModelBegun(position, continuation)))
+
+    async def model_finished(
+        self, position: int, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append a response and changes of the session's state; durable when this returns."""
+        reach("journal.model.before_append")
+        await self._writer.commit(encode_journal_entry(ModelFinished(position, response, state)))
+        reach("journal.model.after_append")
+
+    def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
+        """Begin a tool call; in the order in which the model asked for them.
+
+        Args:
+            call_id: as the model returned it.
+
+        Returns:
+            Its key, and what is known of it.
+        """
+        count = self._seen.get((self.position, call_id), 0)
+        self._seen[self.position, call_id] = count + 1
+        key = ToolKey(self.position, call_id, count)
+        return key, self.recorded.tools.get(key, RecordedTool())
+
+    def is_repeated(self, key: ToolKey) -> bool:
+        """Tell whether an earlier call of this turn has the same call id, so that the id alone is ambiguous."""
+        return key.occurrence > 0 or any(
+            call_id == key.call_id and position < key.position for position, call_id in self._seen
+        )
+
+    def idempotency_key(self, key: ToolKey) -> str:
+        """Return a key for the services that a tool calls: 32 hexadecimal digits, equal on every attempt."""
+        return derived_id("tool-call", self._log_id, str(key.position), key.call_id, str(key.occurrence))
+
+    async def tool_started(self, key: ToolKey, name: str, arguments: Mapping[str, Any]) -> None:
+        """Append an intent; durable when this returns. Calls that begin together share one write.
+
+        Raises:
+            FencedError: the turn has ended, so this leftover call must not run.
+        """
+        if self._has_ended:
+            raise FencedError("the turn has ended")
+        reach("journal.tool.before_intent")
+        self._intents.append(encode_journal_entry(ToolStarted(key, name, arguments)))
+        if self._intents_written is None:
+            self._intents_written = asyncio.create_task(self._write_intents())
+        await asyncio.shield(self._intents_written)
+        reach("journal.tool.after_intent")
+
+    async def _write_intents(self) -> None:
+        await asyncio.sleep(0)  # the other calls of the batch add theirs
+        intents, self._intents, self._intents_written = self._intents, [], None
+        await self._writer.commit(*intents)
+
+    async def tool_finished(
+        self, key: ToolKey, outcome: str, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append a result and changes of the session's state; durable when this returns."""
+        reach("journal.tool.after_run")
+        await self._writer.commit(encode_journal_entry(ToolFinished(key, outcome, result, state)))
+        reach("journal.tool.after_append")
+
+    async def close(self, outcome: Mapping[str, Any]) -> None:
+        """Append what the activity returns; durable when this returns."""
+        self._has_ended = True
+        reach("turn.before_outcome")
+        await self._writer.commit(LogEntry(OUTCOME, outcome))
+        reach("turn.after_outcome")

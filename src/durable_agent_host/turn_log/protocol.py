@@ -1,0 +1,142 @@
+"""The turn log's protocol. `sqlite`, `blob` and `redis` implement it; `stores` chooses one by the settings.
+
+`tests/contract` tests what is said here against every implementation.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Protocol
+
+from durable_agent_host.model.log_entry import LogEntry, LogPage
+
+CHECK_SECONDS: Final = 1.5
+"""How long `TurnLog.check` retries: enough for a connection that was cut."""
+
+MAX_PAGE_BYTES: Final = 1024 * 1024
+INTERVAL_SECONDS: Final = 0.025
+
+
+class TurnLog(Protocol):
+    """Append-only logs, one for each turn, in one store.
+
+    Guarantee: every method is callable from any event loop and thread of the process, and from any process that shares
+    the store. Readers see only durable entries, in the order of their offsets. The store retries lost connections,
+    throttling and server errors with backoff, up to its ``give_up_seconds``; a retried append is stored once.
+
+    Raises (every method): LogError: the store does not answer, or holds something that is not a log.
+
+    Attributes:
+        interval_seconds: between two durable writes of a turn's live events: `INTERVAL_SECONDS` where a write is a
+            request; shorter where commits are local, because clients wait for it.
+    """
+
+    interval_seconds: float
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt, and fence the writers of earlier ones.
+
+        Args:
+            log_id: 32 hexadecimal digits, see `durable_agent_host.model.ids.turn_log_id`; an unknown one creates a log.
+
+        Returns:
+            The attempt's number, from 1. The log has a new entry of kind ``attempt``.
+        """
+        ...
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries, all or none; durable when this returns.
+
+        Args:
+            log_id: an open log.
+            entries: at least one; of any total size.
+            attempt: the writer's, as returned by `open`.
+
+        Returns:
+            The offset of the first entry; the others follow without a gap.
+
+        Raises:
+            FencedError: a later attempt has begun, the attempt does not exist, or the log was deleted; nothing was
+                appended.
+        """
+        ...
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read what is there now.
+
+        Args:
+            log_id: which log; a missing one is empty.
+            from_offset: first offset wanted; truncated ones are skipped.
+            max_bytes: limit of the encoded entries; one entry is returned even if it is larger.
+
+        Returns:
+            A page.
+        """
+        ...
+
+    def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncIterator[LogPage]:
+        """Read what is there and what will be, until the caller stops.
+
+        Args:
+            log_id: which log; it may begin to exist later.
+            from_offset: as in `read`.
+            max_bytes: as in `read`.
+            idle_seconds: yields an empty page after so long without a record; None: never.
+            until: of the caller's loop; when it is done, nothing more is yielded, even if there is more to read.
+
+        Yields:
+            Pages with at least one record, except after a silence. A slow caller gets larger pages; memory per caller
+            is bounded.
+        """
+        ...
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Delete the entries before an offset. Offsets do not change; idempotent.
+
+        Args:
+            log_id: which log.
+            before_offset: the first offset to keep; an implementation may keep some before it.
+        """
+        ...
+
+    async def delete(self, log_id: str) -> None:
+        """Delete a log and its cancel mark, if they exist."""
+        ...
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete logs without an append for so long.
+
+        Args:
+            older_than_seconds: age of the last append.
+
+        Returns:
+            The number of deleted logs.
+        """
+        ...
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Mark the turn to be cancelled; idempotent, needs no attempt."""
+        ...
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Tell whether the turn is marked; cheap enough to ask twice a second."""
+        ...
+
+    async def check(self) -> None:
+        """Prove that the store is writable, by one small write that replaces the previous one.
+
+        Raises:
+            LogError: it is not; retried for at most `CHECK_SECONDS`, or as long as the store takes to answer.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections and threads, after pending appends are durable."""
+        ...

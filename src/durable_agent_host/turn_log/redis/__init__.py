@@ -1,0 +1,1 @@
+"""Turn logs in Redis Streams."""

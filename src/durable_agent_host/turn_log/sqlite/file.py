@@ -1,0 +1,222 @@
+"""The SQLite file of the turn logs: tables, connections, checkpoints, and errors that say what to do."""
+
+import logging
+import sqlite3
+import threading
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from durable_agent_host.errors import LogError
+
+_LOGGER = logging.getLogger(__name__)
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY, log_id TEXT NOT NULL UNIQUE, attempt INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+    appended_at REAL NOT NULL
+);
+CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
+"""
+_BUSY_SECONDS: Final = 5.0
+_BUSY_PAUSE_SECONDS: Final = 0.01
+_BYTES_BETWEEN_CHECKPOINTS: Final = 4 * 1024 * 1024
+_LONGEST_LOG_BYTES: Final = 32 * 1024 * 1024
+_CHECKPOINT_BUSY_SECONDS: Final = 0.1
+_PAGES_AT_ONCE: Final = 256
+_LARGEST_VACUUM_BYTES: Final = 256 * 1024 * 1024
+_DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+
+
+class SqliteFile:
+    """The database file of the turn logs.
+
+    Args:
+        path: of the file; the first connection creates it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wal = path.with_name(f"{path.name}-wal")
+        self._checkpoint_at = _BYTES_BETWEEN_CHECKPOINTS
+        self._checkpointing = threading.Lock()
+        self._identity: tuple[int, int] | None = None
+        self._connections: list[sqlite3.Connection] = []
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a connection; creates the file, its folder and its tables if they are missing."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LogError(
+                f"the folder of the turn logs {self._path} cannot be made ({error}): name another"
+            ) from error
+        with suppress(OSError):  # made closed to others, as its -wal file is then; SQLite tells of trouble
+            self._path.touch(mode=0o600, exist_ok=False)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            if not _pragma(connection, "user_version"):
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything else is in the file
+            _use_wal(connection)
+            for pragma in ("synchronous=NORMAL", "wal_autocheckpoint=20000", "cache_size=-8192"):
+                connection.execute(f"PRAGMA {pragma}")
+            self._make_tables(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connections.append(connection)
+        self._identity = self._identity or _identity(self._path)
+        return connection
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == _VERSION:  # another process was first
+                return
+            if version or connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+                raise LogError(
+                    f"{self._path} is a database of another program, or of another version of this one ({version}): "
+                    "move it away, or name another file for the turn logs"
+                )
+            for statement in _SCHEMA.split(";")[:-1]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={_VERSION}")
+        finally:
+            connection.execute("COMMIT")
+
+    def check_place(self) -> None:
+        """Check that the file is still the one that was opened: SQLite goes on writing to a deleted file.
+
+        Raises:
+            LogError: it was deleted or replaced.
+        """
+        if self._identity is not None and _identity(self._path) != self._identity:
+            raise LogError(
+                f"the file of the turn logs {self._path} was deleted or replaced while the host runs: what is written "
+                "now is lost. Put it back if you can, and start the host again"
+            ) from FileNotFoundError(str(self._path))
+
+    def is_checkpoint_due(self) -> bool:
+        """Tell whether the write-ahead log has grown enough for a checkpoint; cheap enough for every commit."""
+        return not self._checkpointing.locked() and self._wal_bytes() >= self._checkpoint_at
+
+    def is_checkpoint_overdue(self) -> bool:
+        """Tell whether the write-ahead log is so long that the writer has to wait for a checkpoint."""
+        return self._wal_bytes() >= max(self._checkpoint_at, _LONGEST_LOG_BYTES)
+
+    def _wal_bytes(self) -> int:
+        try:
+            return self._wal.stat().st_size
+        except OSError:
+            return 0
+
+    def checkpoint(self, *, waits: bool = False) -> None:
+        """Move the write-ahead log into the database and truncate it; called in a reader's thread.
+
+        Commits go on during the bulk, and wait briefly for the rest. An active reader prevents the truncation; the next
+        checkpoint tries again.
+
+        Args:
+            waits: for a running checkpoint; otherwise this one is skipped.
+        """
+        if not self._checkpointing.acquire(blocking=waits):
+            return
+        try:
+            with closing(self._connect_beside(_CHECKPOINT_BUSY_SECONDS)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            _LOGGER.warning("the write-ahead log of %s was not folded in: %s", self._path, error)
+        finally:
+            self._checkpoint_at = self._wal_bytes() + _BYTES_BETWEEN_CHECKPOINTS
+            self._checkpointing.release()
+
+    def shrink(self) -> None:
+        """Return the space of deleted logs to the disk, in a reader's thread and in small steps.
+
+        A file of an earlier version has to be rewritten once for that, which happens when it is mostly empty.
+        """
+        try:
+            with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
+                _use_incremental_vacuum(connection)
+                free = _pragma(connection, "freelist_count")
+                while free:
+                    connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+                    free, before = _pragma(connection, "freelist_count"), free
+                    if free >= before:
+                        break
+                    time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer in
+        except sqlite3.Error as error:
+            _LOGGER.warning("the file %s was not shrunk: %s", self._path, error)
+        self.checkpoint(waits=True)  # one under way began before the file was shrunk
+
+    def _connect_beside(self, busy_seconds: float) -> sqlite3.Connection:
+        """Open a temporary connection to an existing file; never creates one."""
+        url = f"{self._path.absolute().as_uri()}?mode=rw"
+        return sqlite3.connect(url, timeout=busy_seconds, isolation_level=None, uri=True)
+
+    def close(self) -> None:
+        """Close all connections."""
+        while self._connections:
+            self._connections.pop().close()
+
+    def explain(self, error: sqlite3.Error) -> LogError:
+        """Return an error that says what to do about a driver's error."""
+        name = getattr(error, "sqlite_errorname", "")
+        if any(name.startswith(damaged) for damaged in _DAMAGED):
+            return LogError(
+                f"the turn logs in {self._path} are damaged, or are no database ({error}): move the file away together "
+                "with its -wal file; turns that are under way begin again"
+            )
+        return LogError(
+            f"the turn logs in {self._path} cannot be used ({error}): see that the file can be read and written, "
+            "that no other program holds it locked, and that its disk has room"
+        )
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL; while another connection does so, SQLite fails at once instead of waiting."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY" or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _use_incremental_vacuum(connection: sqlite3.Connection) -> None:
+    """Enable shrinking for a file of an earlier version, if it is mostly empty and cheap to rewrite."""
+    if _pragma(connection, "auto_vacuum"):
+        return
+    pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
+    used_bytes = (pages - free) * _pragma(connection, "page_size")
+    if free > max(pages - free, _PAGES_AT_ONCE) and used_bytes <= _LARGEST_VACUUM_BYTES:
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("VACUUM")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def is_final(error: Exception) -> bool:
+    """Tell whether a retry cannot help."""
+    name = getattr(error, "sqlite_errorname", "")
+    return not isinstance(error, sqlite3.Error) or any(name.startswith(damaged) for damaged in _DAMAGED)

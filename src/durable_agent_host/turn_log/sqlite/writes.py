@@ -1,0 +1,153 @@
+"""Jobs of the thread that writes a SQLite file of turn logs, and how they are written."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from durable_agent_host.codec.log_entry import encode_log_entry
+from durable_agent_host.errors import FencedError
+from durable_agent_host.loops.waiters import Promise, wake_all
+from durable_agent_host.model.log_entry import LogEntry, LogRecord
+from durable_agent_host.turn_log.followers import Appended
+
+OFFSETS: Final = 1 << 32
+"""An entry's place is its log's id times this, plus its offset: one B-tree, each log contiguous."""
+_LARGE_BYTES: Final = 256 * 1024
+
+type Result = tuple[Any, Appended | None]
+type Work = Callable[[sqlite3.Connection], Result]
+
+
+class Job:
+    """A job for the writer's thread; created in the loop that waits for it.
+
+    Attributes:
+        size_bytes: of what is written, roughly.
+        promise: of the result.
+        result: for the promise, once written.
+        appended: for the followers, once written.
+        refusal: why it was not written, or None.
+        is_retried: whether it is retried while the file is not writable.
+    """
+
+    def __init__(self, size_bytes: int = 0, *, is_retried: bool = True) -> None:
+        self.size_bytes = size_bytes
+        self.promise = Promise()
+        self.result: Any = None
+        self.appended: Appended | None = None
+        self.refusal: Exception | None = None
+        self.is_retried = is_retried
+
+
+class Change(Job):
+    """Any change of the file.
+
+    Args:
+        change: called within a transaction; returns the result, and what was appended.
+        is_retried: whether it is retried while the file is not writable.
+    """
+
+    def __init__(self, change: Work, *, is_retried: bool = True) -> None:
+        super().__init__(is_retried=is_retried)
+        self._change = change
+
+    def do(self, connection: sqlite3.Connection) -> None:
+        """Make the change, within the open transaction."""
+        self.result, self.appended = self._change(connection)
+
+
+class Append(Job):
+    """Entries for one log.
+
+    Args:
+        log_id: which log.
+        entries: at least one.
+        attempt: the writer's.
+
+    Raises:
+        LogError: an entry cannot be stored.
+    """
+
+    def __init__(self, log_id: str, entries: Sequence[LogEntry], attempt: int) -> None:
+        self.lines = [encode_log_entry(entry) for entry in entries]
+        super().__init__(sum(map(len, self.lines)))
+        self.log_id = log_id
+        self.entries = entries
+        self.attempt = attempt
+
+    def place(self, known: "_Known | None") -> list[tuple[int, int, str]]:
+        """Return the rows for ``entries``; none, and a `refusal`, if the attempt may not write.
+
+        Args:
+            known: the log within the transaction, whose next offset advances; None if it does not exist.
+        """
+        self.refusal = None
+        if known is None or known.attempt != self.attempt:
+            self.refusal = FencedError(
+                f"attempt {self.attempt} of the turn log {self.log_id} may not write: another one has begun"
+            )
+            return []
+        first, known.next_offset = known.next_offset, known.next_offset + len(self.lines)
+        records = [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self.entries, first)]
+        self.result, self.appended = first, (self.log_id, records, self.size_bytes)
+        start = known.key * OFFSETS + first
+        return [(place, self.attempt, line) for place, line in enumerate(self.lines, start)]
+
+
+@dataclass
+class _Known:
+    """A row of ``logs``."""
+
+    key: int
+    attempt: int
+    next_offset: int
+
+
+def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> None:
+    """Append to many logs in three statements.
+
+    Each step of a statement releases the GIL, and waits to get it back while other threads are busy: one or two
+    statements per log would take a fifth of a second for 200 logs.
+
+    Args:
+        connection: within a transaction.
+        appends: in order; those that may not write are refused, the others are written.
+    """
+    names = json.dumps([append.log_id for append in appends])
+    [found] = connection.execute(
+        "SELECT json_group_array(json_array(log_id, id, attempt, next_offset)) FROM logs "
+        "WHERE log_id IN (SELECT value FROM json_each(?))",
+        (names,),
+    ).fetchone()
+    logs = {name: _Known(*row) for name, *row in json.loads(found)}
+    rows: list[tuple[int, int, str]] = []
+    changed: dict[int, _Known] = {}
+    for append in appends:
+        known = logs.get(append.log_id)
+        if not (own := append.place(known)) or known is None:
+            continue
+        changed[known.key] = known
+        if append.size_bytes > _LARGE_BYTES:
+            connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", own)
+        else:
+            rows += own
+    connection.execute(
+        "INSERT INTO entries SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
+        "json_extract(value, '$[2]') FROM json_each(?)",
+        (json.dumps(rows),),
+    )
+    connection.execute(
+        "UPDATE logs SET next_offset = json_extract(changed.value, '$[1]'), appended_at = ? "
+        "FROM json_each(?) AS changed WHERE logs.id = json_extract(changed.value, '$[0]')",
+        (time.time(), json.dumps([(log.key, log.next_offset) for log in changed.values()])),
+    )
+
+
+def settle_all(jobs: Sequence[Job]) -> None:
+    """Deliver results and refusals to the callers; callable from any thread."""
+    for job in jobs:
+        job.promise.keep(job.result, job.refusal)
+    wake_all(job.promise for job in jobs)

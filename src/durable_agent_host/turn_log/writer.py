@@ -1,0 +1,247 @@
+"""The writer of one attempt: live events in batches, finished steps immediately and in order."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from durable_agent_host.loops.ticks import ticks_of
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+from durable_agent_host.turn.event_names import check_appended, rule_of_stored
+from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
+
+BATCH_BYTES: Final = 16 * 1024
+WAITING_BYTES: Final = 1024 * 1024
+_ENTRY_BYTES: Final = 64
+
+
+class TurnLogWriter:
+    """Appends to a log in the order of the calls, which all come from one event loop.
+
+    The first event is written immediately, later ones at most once per interval, or earlier when a batch is full or
+    something is committed. Adjacent deltas of a batch are merged into one event. Memory is bounded: `put` waits while
+    the store is far behind.
+
+    Args:
+        log: the store.
+        log_id: which log.
+        attempt: as returned by ``log.open``.
+        interval_seconds: between the starts of two writes.
+        batch_bytes: a batch of this size, roughly, is written before the interval is over.
+        waiting_bytes: `put` waits while more than this is not durable.
+
+    Attributes:
+        next_offset: after the last entry that this writer has made durable; 0 before the first.
+    """
+
+    def __init__(
+        self,
+        log: TurnLog,
+        log_id: str,
+        attempt: int,
+        *,
+        interval_seconds: float = INTERVAL_SECONDS,
+        batch_bytes: int = BATCH_BYTES,
+        waiting_bytes: int = WAITING_BYTES,
+    ) -> None:
+        self.next_offset = 0
+        self._log = log
+        self._log_id = log_id
+        self._attempt = attempt
+        self._interval_seconds = interval_seconds
+        self._batch_bytes = batch_bytes
+        self._waiting_bytes = waiting_bytes
+        self._waiting: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
+        self._bytes = 0
+        self._is_urgent = False
+        self._loop = asyncio.get_running_loop()
+        self._ticks = ticks_of(self._loop)
+        self._written = asyncio.Event()
+        self._written_at = float("-inf")
+        self._is_writing = False
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: BaseException | None = None
+
+    async def put(self, event: str, data: Mapping[str, Any]) -> None:
+        """Append an event for clients: durable soon, and before anything committed later.
+
+        Args:
+            event: its name, of `durable_agent_host.turn.event_names`.
+            data: its JSON object; must not change afterwards.
+
+        Raises:
+            ValueError: the log takes no event of this name.
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: an earlier write failed finally; what was put since is lost.
+        """
+        check_appended(event)
+        self._add(LogEntry(EVENT, {"event": event, "data": data}), _size_of(data))
+        while self._bytes > self._waiting_bytes and self._error is None:
+            self._written.clear()
+            await self._written.wait()
+        self._check()
+
+    async def commit(self, *entries: LogEntry) -> int:
+        """Append entries; they, and everything put before, are durable when this returns.
+
+        Args:
+            entries: at least one; they stay adjacent.
+
+        Returns:
+            The offset of the first one.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: the store failed finally.
+        """
+        self._check()
+        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        first, *others = entries
+        self._waiting.append((first, durable))
+        self._waiting.extend((entry, None) for entry in others)
+        self._hurry()
+        return await durable
+
+    async def flush(self) -> None:
+        """Wait until everything put is durable.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: the store failed finally.
+        """
+        while self._error is None and (self._waiting or self._is_writing):
+            self._hurry()
+            if self._task is not None:
+                await asyncio.wait([self._task])
+        self._check()
+
+    async def close(self) -> None:
+        """Flush; the writer holds no resources."""
+        await self.flush()
+
+    def _add(self, entry: LogEntry, size_bytes: int) -> None:
+        self._check()
+        self._waiting.append((entry, None))
+        self._bytes += size_bytes
+        self._wake()
+
+    def _hurry(self) -> None:
+        self._is_urgent = True
+        self._wake()
+
+    def _wake(self) -> None:
+        """Start or schedule a write of what waits: now if it is urgent or large, else at the next tick."""
+        if self._is_writing or not self._waiting:
+            return
+        if self._is_urgent or self._bytes >= self._batch_bytes:
+            self._begin()
+        elif self._timer is None:
+            due = self._ticks.due(max(self._loop.time(), self._written_at + self._interval_seconds))
+            self._timer = self._loop.call_at(due, self._on_time, due)
+
+    def _on_time(self, due: float) -> None:
+        self._timer = None
+        if self._waiting and not self._is_writing:
+            self._ticks.passed(due, self._loop.time())
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_writing = True
+        self._task = self._loop.create_task(self._write_all(), name=f"turn-log {self._log_id}")
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _write_all(self) -> None:
+        """Write what waits, and go on while more is urgent. The first error of the store is final."""
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                size_bytes, self._is_urgent = self._bytes, False
+                self._written_at = self._loop.time()
+                await self._write(batch)
+                self._bytes = 0 if self._error else self._bytes - size_bytes
+                self._written.set()
+                if not self._is_urgent and self._bytes < self._batch_bytes:
+                    break
+        finally:
+            self._is_writing = False
+        self._wake()
+
+    async def _write(self, batch: Sequence[tuple[LogEntry, asyncio.Future[int] | None]]) -> None:
+        entries, promises = _merge(batch)
+        try:
+            first = await self._log.append(self._log_id, entries, attempt=self._attempt)
+        except BaseException as error:
+            self._fail(error, [durable for durable, _ in promises])
+            if not isinstance(error, Exception):  # the loop is being shut down
+                raise
+            return
+        self.next_offset = first + len(entries)
+        for durable, index in promises:
+            if not durable.done():
+                durable.set_result(first + index)
+
+    def _fail(self, error: BaseException, promised: Sequence[asyncio.Future[int]]) -> None:
+        self._error = error
+        later = [durable for _, durable in self._waiting if durable is not None]
+        self._waiting.clear()
+        self._written.set()
+        for durable in (*promised, *later):
+            if durable.done():
+                continue
+            if isinstance(error, Exception):
+                durable.set_exception(error)
+            else:
+                durable.cancel()
+
+
+def _merge(
+    batch: Sequence[tuple[LogEntry, asyncio.Future[int] | None]],
+) -> tuple[list[LogEntry], list[tuple[asyncio.Future[int], int]]]:
+    """Merge adjacent deltas of the same item; returns the entries, and for each promise the index of its entry."""
+    if len(batch) == 1:
+        [(entry, durable)] = batch
+        return [entry], [] if durable is None else [(durable, 0)]
+    entries: list[LogEntry] = []
+    promises: list[tuple[asyncio.Future[int], int]] = []
+    texts: list[str] = []
+    open_delta: tuple[str, dict[str, Any]] | None = None
+
+    def close_delta() -> None:
+        if open_delta is not None:
+            name, others = open_delta
+            entries.append(LogEntry(EVENT, {"event": name, "data": others | {"text": "".join(texts)}}))
+            texts.clear()
+
+    for entry, durable in batch:
+        delta = _delta_of(entry) if durable is None else None
+        if delta is None or open_delta is None or delta[:2] != open_delta:
+            close_delta()
+            open_delta = delta[:2] if delta else None
+        if delta:
+            texts.append(delta[2])
+        else:
+            if durable is not None:
+                promises.append((durable, len(entries)))
+            entries.append(entry)
+    close_delta()
+    return entries, promises
+
+
+def _delta_of(entry: LogEntry) -> tuple[str, dict[str, Any], str] | None:
+    """Return a delta's event name, its data without the text, and its text; None for other entries."""
+    if entry.kind != EVENT or not rule_of_stored(entry.data["event"]).is_delta:
+        return None
+    data = entry.data["data"]
+    text = data.get("text")
+    others = {key: value for key, value in data.items() if key != "text"}
+    return (entry.data["event"], others, text) if isinstance(text, str) else None
+
+
+def _size_of(data: Mapping[str, Any]) -> int:
+    return _ENTRY_BYTES + sum(len(value) if isinstance(value, str) else _ENTRY_BYTES for value in data.values())

@@ -1,1 +1,0 @@
-"""Decisions about a turn, as pure functions."""

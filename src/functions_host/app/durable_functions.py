@@ -1,0 +1,108 @@
+"""The engine's port to the app: orchestrators, activities and entities by name."""
+
+from collections.abc import Iterable, Mapping
+
+from functions_host.app.cached_orchestrators import OrchestratorCache, is_supported
+from functions_host.app.client_binding import ClientAddresses
+from functions_host.app.function import AppFunction
+from functions_host.app.invoker import Datum, Invoker, client_inputs
+from functions_host.engine.call_http import run_http_activity
+from functions_host.engine.decision import Catalog
+from functions_host.engine.durable_functions import Raised, Returned
+from functions_host.engine.sdk_wire import HTTP_ACTIVITY
+
+
+class AppDurableFunctions:
+    """The engine's view of an app: its durable functions by name.
+
+    Args:
+        functions: of the app; those without a durable trigger are ignored.
+        invoker: calls them.
+        addresses: for the durable clients of activities.
+        always_replay: cache no orchestrators.
+    """
+
+    def __init__(
+        self,
+        functions: Iterable[AppFunction],
+        invoker: Invoker,
+        *,
+        addresses: ClientAddresses,
+        always_replay: bool = False,
+    ) -> None:
+        self._invoker = invoker
+        self._addresses = addresses
+        self._by_trigger: dict[str, dict[str, AppFunction]] = {}
+        for function in functions:
+            if function.durable_name is not None:
+                self._by_trigger.setdefault(function.trigger, {})[function.durable_name.lower()] = function
+        self.catalog = Catalog(
+            orchestrators=frozenset(self._named("orchestrationTrigger")),
+            activities=frozenset(self._named("activityTrigger")),
+            entities=frozenset(self._named("entityTrigger")),
+        )
+        self._cache = None if always_replay else self._make_cache()
+
+    def _make_cache(self) -> OrchestratorCache | None:
+        orchestrators = self._named("orchestrationTrigger").values()
+        if not orchestrators or not is_supported():
+            return None
+        cache = OrchestratorCache()
+        for function in orchestrators:
+            self._invoker.wrap_handle(function, cache.wrap)
+        return cache
+
+    async def run_orchestrator(
+        self, name: str, context_json: str, *, keep: bool
+    ) -> tuple[Returned | Raised, str | None]:
+        """Call an orchestrator with its whole history; returns its answer, and its token when cached."""
+        cache = self._cache
+        if cache is None or not keep:
+            return await self._run("orchestrationTrigger", name, context_json), None
+        token, text = cache.open(context_json)
+        return await self._run_cached(name, token, text)
+
+    async def resume_orchestrator(
+        self, name: str, token: str, events_json: str
+    ) -> tuple[Returned | Raised, str | None] | None:
+        """Resume a cached orchestrator with new events; None when it is no longer cached."""
+        text = self._cache.take(token, events_json) if self._cache is not None else None
+        return None if text is None else await self._run_cached(name, token, text)
+
+    def release_orchestrator(self, token: str) -> None:
+        """Remove an orchestrator from the cache."""
+        if self._cache is not None:
+            self._cache.release(token)
+
+    async def _run_cached(self, name: str, token: str, text: str) -> tuple[Returned | Raised, str | None]:
+        cache = self._cache
+        assert cache is not None
+        keep = False
+        try:
+            result = await self._run("orchestrationTrigger", name, text)
+            keep = isinstance(result, Returned)
+        finally:
+            is_kept = cache.put_back(token, keep=keep)
+        return result, token if is_kept else None
+
+    async def run_entity(self, name: str, batch_json: str) -> Returned | Raised:
+        """Call an entity's ``handle``."""
+        return await self._run("entityTrigger", name, batch_json)
+
+    async def run_activity(self, name: str, input_json: str) -> Returned | Raised:
+        """Call an activity; the HTTP activity is built in."""
+        if name == HTTP_ACTIVITY:
+            return await run_http_activity(input_json)
+        return await self._run("activityTrigger", name, input_json)
+
+    def _named(self, trigger: str) -> Mapping[str, AppFunction]:
+        return self._by_trigger.get(trigger, {})
+
+    async def _run(self, trigger: str, name: str, text: str) -> Returned | Raised:
+        function = self._named(trigger).get(name.lower())
+        if function is None:
+            kind = trigger.removesuffix("Trigger")
+            return Raised("LookupError", f"The app has no {kind} function named '{name}'.")
+        clients = client_inputs(function, self._addresses)
+        result = await self._invoker.invoke(function, [(function.parameter, Datum(text, "string")), *clients])
+        return result.raised or Returned(str(result.returned.value))

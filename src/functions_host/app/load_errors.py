@@ -1,0 +1,163 @@
+"""Explains why an app cannot be loaded, and how to fix it.
+
+Source: the messages of ``azure-functions-runtime`` 1.3 and ``azure-functions`` 1.25.
+"""
+
+import re
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+_FIXES: tuple[tuple[str, str], ...] = (
+    ("does not have a unique function name", "rename one of them, or give it another @app.function_name"),
+    ("does not have a trigger", "add a decorator with a trigger, such as @app.route or @app.activity_trigger"),
+    ("A trigger was already registered", "make it two functions, each with one trigger"),
+    ("More than one", "keep one, and make the others func.Blueprint() that it registers with app.register_functions"),
+    (
+        "Could not find top level function app",
+        "create one at the top of that file, e.g. app = func.FunctionApp(), and register blueprints with it",
+    ),
+    ("can not be type of FunctionRegister", "make what is registered a func.Blueprint(), not another FunctionApp"),
+    (
+        'the "context" parameter is expected',
+        "take context: func.Context, and give a durable context the name 'context'",
+    ),
+    ("declared in Python but not in the function definition", "remove them, or add the bindings they belong to"),
+    ("declared as bindings but are not present in Python", "add parameters with these names, or correct the decorator"),
+    ("has invalid non-type return annotation", "return func.HttpResponse or str"),
+    (
+        "Python return annotation",
+        "return func.HttpResponse or str, or a response of the streaming extension",
+    ),
+    ('"httpTrigger"', "annotate it as func.HttpRequest, or with the streaming extension as its Request"),
+    ('"timerTrigger"', "annotate the timer as func.TimerRequest"),
+    ('"mcpToolTrigger"', "annotate the parameter as str, dict, or func.MCPToolContext"),
+    ("has invalid non-type annotation", "use a plain class such as dict, list or str, without parameters or None"),
+    ("do not match the corresponding function parameter", "correct the annotation, or leave it out"),
+    ("does not match its Python annotation", "correct the annotation, or leave it out"),
+)
+_SHARED = {"azure", "google", "azurefunctions", "opentelemetry"}
+"""Namespaces shared by many distributions: a missing module does not identify the distribution."""
+_SPECIAL = {
+    "azure.durable_functions": "azure-functions-durable",
+    "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
+    "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "google.oauth2": "google-auth",
+    "google.protobuf": "protobuf",
+    "opentelemetry.trace": "opentelemetry-api",
+    "opentelemetry.metrics": "opentelemetry-api",
+}
+_GROUPS = (
+    "ai",
+    "communication",
+    "data",
+    "health",
+    "iot",
+    "keyvault",
+    "messaging",
+    "mgmt",
+    "monitor",
+    "search",
+    "storage",
+)
+_DEPTHS = {
+    **dict.fromkeys((f"azure.{group}" for group in _GROUPS), 3),
+    **dict.fromkeys(("google.ads", "google.cloud", "opentelemetry.exporter", "opentelemetry.instrumentation"), 3),
+    "azurefunctions.extensions": 4,
+}
+"""Number of a module name's parts in the distribution's name, where it is not two."""
+_LOAD_ERROR = re.compile(r"cannot load the (\S+) function: (.*)", re.DOTALL)
+_PREFIX = re.compile(r"[Ff]unction (\S+) (does not have .*?)\.(?: |$)", re.DOTALL)
+
+
+def explain_refusal(error: Exception) -> str:
+    """Explain in one sentence which function the worker refused, why, and the fix."""
+    text = " ".join(str(error).split())
+    fix = next((advice for part, advice in _FIXES if part in text), "")
+    if loaded := _LOAD_ERROR.match(text):
+        text = f"Function {loaded[1]!r} cannot be loaded: {loaded[2].strip()}"
+    elif named := _PREFIX.match(text):
+        text = f"Function {named[1]!r} {named[2]}"
+    elif isinstance(error, NameError):
+        text = f"Function {_function_in(error.__traceback__)!r} cannot be loaded: an annotation is not known: {text}"
+        fix = "import the name where the function is, outside of TYPE_CHECKING"
+    else:
+        text = f"The app's functions cannot be loaded: {text}"
+    return f"{text.rstrip('. ')}; {fix}." if fix else f"{text.rstrip('. ')}."
+
+
+def _function_in(trace: TracebackType | None) -> str:
+    while trace is not None:
+        if "func_name" in trace.tb_frame.f_locals:
+            return str(trace.tb_frame.f_locals["func_name"])
+        trace = trace.tb_next
+    return "?"
+
+
+def explain_import(error: Exception, app_dir: Path) -> str:
+    """Explain in one sentence why and where the import failed; names the package to install if one is missing."""
+    place = _find_place(error, app_dir)
+    if isinstance(error, ImportError) and (package := _find_package(error, app_dir)):
+        fix = f"; install {package}, where the host runs, and list it in requirements.txt"
+    elif isinstance(error, ValueError | TypeError) and (advice := _advice_for(str(error))):
+        fix = f"; {advice}"
+    else:
+        fix = ""
+    message = str(error).rstrip(".")
+    return f"The app cannot be imported: {type(error).__name__}: {message} ({place}){fix}."
+
+
+def explain_missing_script(app_dir: Path, script: str) -> str:
+    """Explain a folder without the app's script."""
+    described = sorted(path.relative_to(app_dir) for path in app_dir.glob("*/function.json"))
+    if described:
+        return (
+            f"{app_dir} is an app of the v1 programming model, with {described[0]} and no {script}, which this host "
+            "does not run; move its functions to the v2 model, with decorators in that file, or run it with func start."
+        )
+    return f"There is no {script} in {app_dir}; start in the app's folder or pass --app DIR."
+
+
+def _find_package(error: ImportError, app_dir: Path) -> str | None:
+    """Name the package to install; in shared namespaces, by its distribution name."""
+    name = error.name or ""
+    if isinstance(error, ModuleNotFoundError):
+        line = next((frame.line for frame in reversed(_own_frames(error, app_dir)) if name in (frame.line or "")), "")
+        found = re.search(rf"{re.escape(name)}[\w.]*", line or "")
+        name = found[0].rstrip(".") if found else name
+    elif error.name_from and name in _SHARED:  # from azure import cosmos
+        name = f"{name}.{error.name_from}"
+    else:
+        return None
+    root = name.partition(".")[0]
+    if root not in _SHARED:
+        return f"the package that has {root!r}"
+    distribution = name_distribution(name)
+    return f"{distribution}, which has {name!r}" if distribution else f"the package that has {name!r}"
+
+
+def name_distribution(module: str) -> str | None:
+    """Return the distribution of a module in a shared namespace; None when the module's name is too short."""
+    for prefix, distribution in _SPECIAL.items():
+        if module == prefix or module.startswith(f"{prefix}."):
+            return distribution
+    parts = module.split(".")
+    count = next((n for prefix, n in _DEPTHS.items() if module == prefix or module.startswith(f"{prefix}.")), 2)
+    return "-".join(parts[:count]).replace("_", "-") if len(parts) >= count else None
+
+
+def _own_frames(error: BaseException, app_dir: Path) -> list[traceback.FrameSummary]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if Path(frame.filename).is_relative_to(app_dir)]
+
+
+def _advice_for(text: str) -> str:
+    return next((advice for part, advice in _FIXES if part in text), "")
+
+
+def _find_place(error: Exception, app_dir: Path) -> str:
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    last = (_own_frames(error, app_dir) or frames)[-1]
+    return f"{last.filename}:{last.lineno}"

@@ -1,0 +1,112 @@
+"""Strict parsing of what clients send to the host's own routes.
+
+Malformed input raises ``BadRequestError``, a 400, before anything is changed.
+
+Guarantee: pure.
+"""
+
+import json
+from typing import Final
+
+from functions_host.engine.sdk_wire import parse_time
+from functions_host.engine.task_hub import BadRequestError
+
+MAX_DEPTH: Final = 500
+"""Maximum nesting of lists and objects, far below the limit of Python's JSON parser in the app's functions."""
+
+_MAX_NUMBER: Final = 2**63 - 1
+_OPENING, _CLOSING = frozenset(b"[{"), frozenset(b"]}")
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+
+
+def read_text(body: bytes) -> str:
+    """Read a body as UTF-8, without a byte order mark.
+
+    Raises:
+        BadRequestError: the body is not UTF-8.
+    """
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRequestError(f"The body is not UTF-8: {error}. Send JSON as UTF-8.") from None
+
+
+def read_json(body: bytes) -> str | None:
+    """Read a body as the text of one JSON value; None when it is empty.
+
+    Raises:
+        BadRequestError: the body is not JSON, or nested too deeply.
+    """
+    if not body.strip():
+        return None
+    text = read_text(body)
+    if _is_deep(body):
+        raise BadRequestError(f"The body is nested deeper than {MAX_DEPTH} lists and objects; send it as a text.")
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"The body is not valid JSON: {error}") from None
+    return text
+
+
+def _is_deep(body: bytes) -> bool:
+    if sum(map(body.count, (b"[", b"{"))) <= MAX_DEPTH:
+        return False
+    depth, in_text, is_escaped = 0, False, False
+    for byte in body:
+        if in_text:
+            in_text = is_escaped or byte != _QUOTE
+            is_escaped = byte == _BACKSLASH and not is_escaped
+        elif byte == _QUOTE:
+            in_text = True
+        elif byte in _OPENING:
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif byte in _CLOSING:
+            depth -= 1
+    return False
+
+
+def read_number(name: str, text: str | None, default: int) -> int:
+    """Read a whole number within the store's range; the default when absent.
+
+    Raises:
+        BadRequestError: it is none.
+    """
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_MAX_NUMBER)) or int(text) > _MAX_NUMBER:
+        raise BadRequestError(f"{name} is {text[:50]!r}: it has to be a whole number from 0 to {_MAX_NUMBER}.")
+    return int(text)
+
+
+def read_seconds(name: str, text: str | None, default: float) -> float:
+    """Read a number of seconds, 0 or more; the default when absent.
+
+    Raises:
+        BadRequestError: the text is not such a number.
+    """
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _MAX_NUMBER:
+        raise BadRequestError(f"{name} is {text[:50]!r}: it has to be a number of seconds, 0 or more.")
+    return seconds
+
+
+def read_time(name: str, text: str | None) -> float | None:
+    """Read an ISO 8601 time as POSIX seconds; None when absent.
+
+    Raises:
+        BadRequestError: it is none.
+    """
+    if not text:
+        return None
+    try:
+        return parse_time(text)
+    except (ValueError, OverflowError):
+        raise BadRequestError(f"{name} is {text[:50]!r}: it has to be a time in ISO 8601.") from None

@@ -1,0 +1,99 @@
+"""Generations in memory: the state that episodes need, read once and kept up to date."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from functions_host.engine.decision import RetriedAction
+from functions_host.engine.events import Event
+from functions_host.engine.ledger import Ledger
+from functions_host.engine.sdk_wire import decode_event, is_replayed
+from functions_host.engine.sqlite_store import SqliteStore
+from functions_host.engine.store_records import InstanceRecord
+
+_CAPACITY = 1000
+
+
+@dataclass(slots=True)
+class Run:
+    """A generation: its row, the fold of its history, and the events that the SDK replays.
+
+    ``busy`` while an episode runs; ``closed`` after a change from outside, which invalidates the running episode.
+    While the orchestrator is cached, ``token`` names it, ``shown`` counts the events of ``replay`` that it has seen,
+    and ``replayed_length`` is the history's length at the last full replay.
+    """
+
+    record: InstanceRecord
+    suspended: bool
+    ledger: Ledger = field(default_factory=Ledger)
+    replay: list[str] = field(default_factory=list[str])
+    retried: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
+    length: int = 0
+    busy: bool = False
+    closed: bool = False
+    token: str | None = None
+    shown: int = 0
+    replayed_length: int = 0
+
+    @property
+    def is_replay_due(self) -> bool:
+        """Return whether the next episode must be a full replay although the orchestrator is cached.
+
+        A replay is due whenever the history has doubled: this detects nondeterministic orchestrators, at the cost of
+        two passes over the history in all.
+        """
+        return self.length >= 2 * self.replayed_length
+
+    def append(self, event: Event, text: str) -> None:
+        """Append one committed event of the history."""
+        self.ledger.apply(event)
+        if is_replayed(event):
+            self.replay.append(text)
+        self.length += 1
+
+
+class RunCache:
+    """The most recently used generations; the store is authoritative.
+
+    Args:
+        store: where generations are read from.
+        release: called with the token of each cached orchestrator whose generation is dropped.
+    """
+
+    def __init__(self, store: SqliteStore, release: Callable[[str], None]) -> None:
+        self._store = store
+        self._release = release
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+
+    def load(self, instance_id: str) -> Run | None:
+        """Load the generation of an instance; None when it is unknown or has ended."""
+        run = self._runs.get(instance_id)
+        if run is not None:
+            self._runs.move_to_end(instance_id)
+            return run
+        record = self._store.find_instance(instance_id)
+        if record is None or record.is_terminal:
+            return None
+        run = Run(record, record.suspended)
+        for text in self._store.read_history(record.key):
+            run.append(decode_event(text), text)
+        self._make_room()
+        self._runs[instance_id] = run
+        return run
+
+    def find(self, instance_id: str) -> Run | None:
+        """Find the generation in memory."""
+        return self._runs.get(instance_id)
+
+    def drop(self, instance_id: str) -> Run | None:
+        """Drop a generation; returns it if it was in memory."""
+        run = self._runs.pop(instance_id, None)
+        if run is not None and run.token is not None:
+            self._release(run.token)
+        return run
+
+    def _make_room(self) -> None:
+        if len(self._runs) >= _CAPACITY:
+            idle = next((key for key, run in self._runs.items() if not run.busy), None)
+            if idle is not None:
+                self.drop(idle)

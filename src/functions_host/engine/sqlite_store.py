@@ -1,0 +1,327 @@
+"""The engine's state in SQLite: schema, reads, and the transactions that commit work items."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from functions_host.engine.database import Database
+from functions_host.engine.decision import ActivityWork
+from functions_host.engine.events import Caller, Operation, Status
+from functions_host.engine.store_records import (
+    ActivityItem,
+    Arrival,
+    EntityCommit,
+    EntityRecord,
+    EpisodeCommit,
+    InstanceRecord,
+    NewInstance,
+    Parent,
+    QueuedOperation,
+    RewindCommit,
+)
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE instances(
+  key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, version TEXT NOT NULL,
+  execution_id TEXT NOT NULL, status TEXT NOT NULL, suspended INTEGER NOT NULL DEFAULT 0,
+  input TEXT, output TEXT, custom_status TEXT, parent_id TEXT, parent_execution TEXT, parent_task INTEGER,
+  created_at REAL NOT NULL, updated_at REAL NOT NULL);
+CREATE INDEX live_instances ON instances(key) WHERE status IN ('Pending', 'Running');
+CREATE INDEX created_instances ON instances(created_at);
+CREATE TABLE history(
+  instance INTEGER NOT NULL, seq INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY(instance, seq)) WITHOUT ROWID;
+CREATE TABLE arrivals(
+  seq INTEGER PRIMARY KEY, instance INTEGER NOT NULL, due_at REAL, task INTEGER,
+  event TEXT NOT NULL);
+CREATE INDEX arrivals_of_instance ON arrivals(instance);
+CREATE TABLE activities(
+  seq INTEGER PRIMARY KEY, instance INTEGER NOT NULL, execution_id TEXT NOT NULL, task INTEGER NOT NULL,
+  name TEXT NOT NULL, input TEXT NOT NULL);
+CREATE TABLE entities(id TEXT PRIMARY KEY, present INTEGER NOT NULL, state TEXT, updated_at REAL NOT NULL);
+CREATE TABLE operations(
+  seq INTEGER PRIMARY KEY, entity TEXT NOT NULL, name TEXT NOT NULL, input TEXT,
+  caller_id TEXT, caller_execution TEXT, caller_task INTEGER, request_id TEXT);
+CREATE INDEX operations_of_entity ON operations(entity, seq);
+"""
+INSTANCE_COLUMNS = (
+    "key, id, name, version, execution_id, status, suspended, input, output, custom_status,"
+    " parent_id, parent_execution, parent_task, created_at, updated_at"
+)
+_ADD_ARRIVAL = (
+    "INSERT INTO arrivals(instance, task, event) SELECT key, ?, ? FROM instances"
+    " WHERE id = ? AND execution_id = ? AND status IN ('Pending', 'Running')"
+)
+_ADD_OPERATION = (
+    "INSERT INTO operations(entity, name, input, caller_id, caller_execution, caller_task, request_id)"
+    " VALUES(?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def read_instance(row: tuple[Any, ...]) -> InstanceRecord:
+    """Read a row of ``INSTANCE_COLUMNS``."""
+    parent = None if row[10] is None else Parent(row[10], row[11], row[12])
+    key, instance_id, name, version, execution_id, status, suspended, input_json, output_json, custom_status = row[:10]
+    return InstanceRecord(
+        key=key,
+        instance_id=instance_id,
+        name=name,
+        version=version,
+        execution_id=execution_id,
+        status=status,
+        suspended=bool(suspended),
+        input_json=input_json,
+        output_json=output_json,
+        custom_status_json=custom_status,
+        parent=parent,
+        created_at=row[13],
+        updated_at=row[14],
+    )
+
+
+class SqliteStore:
+    """The engine's state in one file.
+
+    Guarantee: every public method that writes is one transaction.
+    """
+
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
+        self._db = Database(path, _SCHEMA, SCHEMA_VERSION, max_bytes)
+        self.read = self._db.read
+        self.check_files, self.check_room, self.prove = self._db.check_files, self._db.check_room, self._db.prove
+        self._transaction = self._db.transaction
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    # --- instances ---------------------------------------------------------------------------
+
+    def find_instance(self, instance_id: str) -> InstanceRecord | None:
+        """Read one instance."""
+        sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE id = ?"  # noqa: S608 - a constant
+        rows = self.read(sql, (instance_id,))
+        return read_instance(rows[0]) if rows else None
+
+    def create_instance(self, new: NewInstance, at: float) -> None:
+        """Create an instance, in the place of one with the same id."""
+        with self._transaction("start") as db:
+            _replace_instance(db, new, at)
+
+    def set_suspended(self, key: int, suspended: bool, at: float) -> None:
+        """Suspend or resume an instance."""
+        sql = "UPDATE instances SET suspended = ?, updated_at = ? WHERE key = ?"
+        with self._transaction("suspend") as db:
+            db.execute(sql, (int(suspended), at, key))
+
+    def end_instance(
+        self, key: int, status: Status, output_json: str | None, at: float, reply: tuple[Parent, str] | None
+    ) -> None:
+        """End an instance from outside; drops what it waited for and notifies its parent."""
+        with self._transaction("end") as db:
+            sql = "UPDATE instances SET status = ?, suspended = 0, output = ?, updated_at = ? WHERE key = ?"
+            db.execute(sql, (status, output_json, at, key))
+            db.execute("DELETE FROM arrivals WHERE instance = ?", (key,))
+            db.execute("DELETE FROM activities WHERE instance = ?", (key,))
+            if reply is not None:
+                db.execute(_ADD_ARRIVAL, (reply[0].task_id, reply[1], reply[0].instance_id, reply[0].execution_id))
+
+    def rewind_instances(self, rewinds: Iterable[RewindCommit], at: float) -> None:
+        """Rewind failed instances to an earlier point of their history, all or none."""
+        with self._transaction("rewind") as db:
+            for rewind in rewinds:
+                db.execute("DELETE FROM history WHERE instance = ? AND seq >= ?", (rewind.key, rewind.length))
+                db.execute("DELETE FROM arrivals WHERE instance = ?", (rewind.key,))
+                db.execute("DELETE FROM activities WHERE instance = ?", (rewind.key,))
+                sql = "INSERT INTO arrivals(instance, task, event) VALUES(?, ?, ?)"
+                db.executemany(sql, ((rewind.key, task_id, text) for task_id, text in rewind.arrivals))
+                sql = "UPDATE instances SET status = ?, output = NULL, updated_at = ? WHERE key = ?"
+                db.execute(sql, ("Running" if rewind.length else "Pending", at, rewind.key))
+
+    def purge_instances(self, keys: Iterable[int]) -> None:
+        """Delete instances and all their rows."""
+        with self._transaction("purge") as db:
+            for key in keys:
+                _delete_instance(db, key)
+
+    def read_history(self, key: int) -> list[str]:
+        """Read the history of an instance, oldest event first."""
+        sql = "SELECT event FROM history WHERE instance = ? ORDER BY seq"
+        return [row[0] for row in self.read(sql, (key,))]
+
+    def live_instance_ids(self) -> list[str]:
+        """List the instances that have not ended."""
+        sql = "SELECT id FROM instances WHERE status IN ('Pending', 'Running') ORDER BY key"
+        return [row[0] for row in self.read(sql)]
+
+    # --- arrivals ----------------------------------------------------------------------------
+
+    def read_arrivals(self, key: int, now: float) -> list[Arrival]:
+        """Read the due arrivals of an instance, oldest first."""
+        sql = "SELECT seq, event FROM arrivals WHERE instance = ? AND (due_at IS NULL OR due_at <= ?) ORDER BY seq"
+        return [Arrival(*row) for row in self.read(sql, (key, now))]
+
+    def add_arrival(self, key: int, text: str) -> None:
+        """Store an external event for an instance."""
+        with self._transaction("event") as db:
+            db.execute("INSERT INTO arrivals(instance, event) VALUES(?, ?)", (key, text))
+
+    def drop_arrivals(self, seqs: Iterable[int]) -> None:
+        """Delete arrivals that nothing waits for."""
+        with self._transaction("drop") as db:
+            db.executemany("DELETE FROM arrivals WHERE seq = ?", ((seq,) for seq in seqs))
+
+    def pending_timers(self) -> list[tuple[float, str]]:
+        """List the stored timers as due times and instance ids."""
+        sql = "SELECT due_at, id FROM arrivals JOIN instances ON key = instance WHERE due_at IS NOT NULL"
+        return [(due_at, instance_id) for due_at, instance_id in self.read(sql)]
+
+    # --- work items --------------------------------------------------------------------------
+
+    def commit_episode(self, commit: EpisodeCommit) -> list[ActivityItem]:
+        """Commit one orchestration episode; returns the activities to run."""
+        with self._transaction("episode") as db:
+            db.executemany("DELETE FROM arrivals WHERE seq = ?", ((seq,) for seq in commit.consumed))
+            for task_id in commit.cancelled_timers:
+                db.execute("DELETE FROM arrivals WHERE instance = ? AND task = ?", (commit.key, task_id))
+            items = _insert_work(db, commit)
+            if commit.renewal is None:
+                _append_history(db, commit)
+            else:
+                _renew_instance(db, commit, *commit.renewal)
+            if commit.parent_reply is not None:
+                parent = commit.parent_reply.parent
+                row = (parent.task_id, commit.parent_reply.text, parent.instance_id, parent.execution_id)
+                db.execute(_ADD_ARRIVAL, row)
+        return items
+
+    def commit_activity(self, item: ActivityItem, text: str) -> str | None:
+        """Commit the answer of an activity; returns the instance to wake, None when it no longer waits."""
+        with self._transaction("answer") as db:
+            db.execute("DELETE FROM activities WHERE seq = ?", (item.seq,))
+            sql = "SELECT id FROM instances WHERE key = ? AND execution_id = ? AND status IN ('Pending', 'Running')"
+            row = db.execute(sql, (item.instance_key, item.execution_id)).fetchone()
+            if row is not None:
+                sql = "INSERT INTO arrivals(instance, task, event) VALUES(?, ?, ?)"
+                db.execute(sql, (item.instance_key, item.work.task_id, text))
+        return None if row is None else row[0]
+
+    def pending_activities(self) -> list[ActivityItem]:
+        """List the activities without an answer, oldest first."""
+        sql = "SELECT seq, instance, execution_id, task, name, input FROM activities ORDER BY seq"
+        rows = self.read(sql)
+        return [
+            ActivityItem(seq, key, execution_id, ActivityWork(task_id, name, input_json))
+            for seq, key, execution_id, task_id, name, input_json in rows
+        ]
+
+    # --- entities ----------------------------------------------------------------------------
+
+    def find_entity(self, entity_id: str) -> EntityRecord | None:
+        """Read one entity."""
+        sql = "SELECT id, present, state, updated_at FROM entities WHERE id = ?"
+        rows = self.read(sql, (entity_id,))
+        return EntityRecord(rows[0][0], bool(rows[0][1]), rows[0][2], rows[0][3]) if rows else None
+
+    def add_operation(self, entity_id: str, operation: Operation) -> None:
+        """Queue an operation for an entity."""
+        with self._transaction("operation") as db:
+            db.execute(_ADD_OPERATION, _operation_row(entity_id, operation))
+
+    def read_operations(self, entity_id: str, limit: int) -> list[QueuedOperation]:
+        """Read the head of an entity's queue, oldest first."""
+        sql = (
+            "SELECT seq, name, input, caller_id, caller_execution, caller_task, request_id FROM operations"
+            " WHERE entity = ? ORDER BY seq LIMIT ?"
+        )
+        return [
+            QueuedOperation(row[0], Operation(row[1], row[2], None if row[3] is None else Caller(*row[3:])))
+            for row in self.read(sql, (entity_id, limit))
+        ]
+
+    def pending_entity_ids(self) -> list[str]:
+        """List the entities with queued operations."""
+        return [row[0] for row in self.read("SELECT DISTINCT entity FROM operations")]
+
+    def commit_entity(self, commit: EntityCommit) -> None:
+        """Commit one entity batch: state, replies, and the removal of its operations."""
+        with self._transaction("batch") as db:
+            db.execute("DELETE FROM operations WHERE entity = ? AND seq <= ?", (commit.entity_id, commit.last_seq))
+            if not commit.keep_state:
+                sql = "INSERT OR REPLACE INTO entities(id, present, state, updated_at) VALUES(?, ?, ?, ?)"
+                db.execute(sql, (commit.entity_id, int(commit.exists), commit.state_json, commit.at))
+            for reply, text in commit.replies:
+                caller = reply.caller
+                db.execute(_ADD_ARRIVAL, (caller.task_id, text, caller.instance_id, caller.execution_id))
+
+
+def _operation_row(entity_id: str, operation: Operation) -> Sequence[Any]:
+    caller = operation.caller
+    sender = (
+        (None,) * 4 if caller is None else (caller.instance_id, caller.execution_id, caller.task_id, caller.request_id)
+    )
+    return (entity_id, operation.name, operation.input_json, *sender)
+
+
+def _delete_instance(db: sqlite3.Connection, key: int) -> None:
+    for sql in (
+        "DELETE FROM history WHERE instance = ?",
+        "DELETE FROM arrivals WHERE instance = ?",
+        "DELETE FROM activities WHERE instance = ?",
+        "DELETE FROM instances WHERE key = ?",
+    ):
+        db.execute(sql, (key,))
+
+
+def _replace_instance(db: sqlite3.Connection, new: NewInstance, at: float) -> None:
+    row = db.execute("SELECT key FROM instances WHERE id = ?", (new.instance_id,)).fetchone()
+    if row is not None:
+        _delete_instance(db, row[0])
+    parent = new.parent
+    sender = (None,) * 3 if parent is None else (parent.instance_id, parent.execution_id, parent.task_id)
+    db.execute(
+        "INSERT INTO instances(id, name, version, execution_id, status, input, created_at, updated_at,"
+        " parent_id, parent_execution, parent_task) VALUES(?, ?, ?, ?, 'Pending', ?, ?, ?, ?, ?, ?)",
+        (new.instance_id, new.name, new.version, new.execution_id, new.input_json, at, at, *sender),
+    )
+
+
+def _insert_work(db: sqlite3.Connection, commit: EpisodeCommit) -> list[ActivityItem]:
+    for arrival in commit.own_arrivals:
+        sql = "INSERT INTO arrivals(instance, due_at, task, event) VALUES(?, ?, ?, ?)"
+        db.execute(sql, (commit.key, arrival.due_at, arrival.task_id, arrival.text))
+    for child in commit.children:
+        _replace_instance(db, child, commit.at)
+    for work in commit.operations:
+        db.execute(_ADD_OPERATION, _operation_row(work.entity_id, work.operation))
+    items: list[ActivityItem] = []
+    for work in commit.activities:
+        sql = (
+            "INSERT INTO activities(instance, execution_id, task, name, input)"
+            " SELECT key, execution_id, ?, ?, ? FROM instances WHERE key = ? RETURNING seq, execution_id"
+        )
+        seq, execution_id = db.execute(sql, (work.task_id, work.name, work.input_json, commit.key)).fetchone()
+        items.append(ActivityItem(seq, commit.key, execution_id, work))
+    return items
+
+
+def _append_history(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
+    rows = ((commit.key, seq, text) for seq, text in enumerate(commit.history, commit.first_seq))
+    db.executemany("INSERT INTO history(instance, seq, event) VALUES(?, ?, ?)", rows)
+    db.execute(
+        "UPDATE instances SET status = ?, custom_status = ?, output = ?, updated_at = ? WHERE key = ?",
+        (commit.status, commit.custom_status_json, commit.output_json, commit.at, commit.key),
+    )
+    if commit.status in {"Completed", "Failed"}:
+        db.execute("DELETE FROM arrivals WHERE instance = ?", (commit.key,))
+
+
+def _renew_instance(db: sqlite3.Connection, commit: EpisodeCommit, execution_id: str, input_json: str) -> None:
+    # External events that no wait has taken are carried over; answers to the old generation are not.
+    db.execute("DELETE FROM history WHERE instance = ?", (commit.key,))
+    db.execute("DELETE FROM arrivals WHERE instance = ? AND task IS NOT NULL", (commit.key,))
+    db.execute(
+        "UPDATE instances SET execution_id = ?, input = ?, status = 'Running', updated_at = ? WHERE key = ?",
+        (execution_id, input_json, commit.at, commit.key),
+    )

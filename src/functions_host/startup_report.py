@@ -1,0 +1,74 @@
+"""What ``start`` prints about an app: functions and routes, keys, and warnings."""
+
+from collections.abc import Iterable
+
+from functions_host.app.bindings import list_unserved
+from functions_host.app.client_binding import MCP_PATH
+from functions_host.app.function import AppFunction
+from functions_host.web.keys import Keys
+
+_ASYNC_ADVICE = {
+    "orchestrationTrigger": (
+        "Orchestrator function '{}' is async, so all its instances will fail; write it with 'def', and wait for tasks "
+        "with 'yield'."
+    ),
+    "entityTrigger": (
+        "Entity function '{}' is async, so none of its operations will do anything; write it with 'def', and leave "
+        "what has to be awaited to an activity."
+    ),
+}
+
+
+def list_functions(functions: Iterable[AppFunction], origin: str, route_prefix: str) -> str:
+    """Return one line per function: HTTP functions first, with methods and URL, then the others with their trigger."""
+    ordered = sorted(functions, key=lambda function: (function.http is None, function.trigger, function.name.lower()))
+    return "\n".join(f"    {function.name}: {_describe(function, origin, route_prefix)}" for function in ordered)
+
+
+def _describe(function: AppFunction, origin: str, route_prefix: str) -> str:
+    if function.http is not None:
+        methods = ",".join(sorted(function.http.methods)) or "all methods"
+        path = f"{route_prefix}/{function.http.route.lstrip('/')}".lstrip("/")
+        return f"[{methods}] {origin}/{path}"
+    if function.trigger == "timerTrigger":
+        return f"timerTrigger {function.binding.get('schedule')}"
+    if function.trigger == "mcpToolTrigger":
+        return f"mcpToolTrigger {function.binding.get('toolName')} at {origin}{MCP_PATH}"
+    if function.durable_name not in {None, function.name}:
+        return f"{function.trigger} {function.durable_name}"
+    return function.trigger if function.is_served else f"{function.trigger} (not served by this host)"
+
+
+def list_keys(keys: Keys) -> str:
+    """Return the keys for callers, one per line."""
+    return (
+        f"    master key (everything): {keys.master}\n"
+        f"    host key (functions of level FUNCTION): {keys.function}\n"
+        f"    system key (Durable Task and MCP endpoints): {keys.system}"
+    )
+
+
+def list_oddities(functions: Iterable[AppFunction]) -> list[str]:
+    """Return a warning for each definition that loads, but cannot be intended."""
+    functions = list(functions)
+    oddities: list[str] = (
+        [] if functions else ["The app has no functions: nothing is registered with it, or all are off."]
+    )
+    if unserved := [f"{function.name} ({function.trigger})" for function in functions if not function.is_served]:
+        oddities.append(f"This host does not serve: {', '.join(unserved)}.")
+    for function in functions:
+        oddities += list_unserved(function.name, function.bindings) if function.is_served else []
+    seen: dict[tuple[str, str], AppFunction] = {}
+    for function in functions:
+        if function.cannot_be_awaited:
+            oddities.append(_ASYNC_ADVICE[function.trigger].format(function.name))
+        if function.durable_name is not None:
+            key = function.trigger, function.durable_name.lower()
+            if other := seen.get(key):
+                oddities.append(
+                    f"Functions {other.name!r} and {function.name!r} are both {function.trigger}s with the name "
+                    f"{function.durable_name!r}, in which case does not count; only {function.name!r} is called. "
+                    "Rename one of them."
+                )
+            seen[key] = function
+    return oddities

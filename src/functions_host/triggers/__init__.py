@@ -1,0 +1,1 @@
+"""What starts a function: HTTP requests, timers, MCP tool calls."""

@@ -1,0 +1,178 @@
+"""HTTP triggers: converts requests and responses as the Functions host does.
+
+Source: azure-functions-host, and the HTTP converters of azure-functions 1.25.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+from http.cookies import Morsel, SimpleCookie
+from typing import Any, cast
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from functions_host.app.bindings import UNSERVED_KIND
+from functions_host.app.invoker import Datum
+from functions_host.engine.durable_functions import Raised
+
+_LOWEST_STATUS, _HIGHEST_STATUS = 200, 999
+_BODILESS = {204, 205, 304}
+_FRAMING = {"content-length", "transfer-encoding"}
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+class ResponseError(ValueError):
+    """An invalid response; the message names the error."""
+
+
+def full_url(request: Request) -> str:
+    """Return the URL of a request as sent, escapes included."""
+    return f"{request.url.scheme}://{request.url.netloc}{path_and_query(request)}"
+
+
+def path_and_query(request: Request) -> str:
+    """Return path and query of a request as sent, escapes included."""
+    path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return f"{path}{'?' if query else ''}{query}"
+
+
+def read_request(request: Request, route_values: Mapping[str, str], body: bytes) -> Datum:
+    """Encode a request as the value of an HTTP trigger's parameter."""
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    query: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if value:
+            query[name] = f"{query[name]},{value}" if name in query else value
+    value = {
+        "method": Datum(request.method, "string"),
+        "url": Datum(full_url(request), "string"),
+        "headers": _texts(headers),
+        "query": _texts(query),
+        "params": _texts(route_values),
+        "body": Datum(body, "bytes"),
+    }
+    return Datum(value, "http")
+
+
+def _texts(values: Mapping[str, str]) -> dict[str, Datum]:
+    return {name: Datum(value, "string") for name, value in values.items()}
+
+
+def write_failure(raised: Raised) -> Response:
+    """Return the response of a failed function: shows the host's own refusal, but no exception of the app."""
+    if raised.kind == UNSERVED_KIND:
+        return Response(f"{raised.message}\n", 500, media_type="text/plain")
+    return Response(status_code=500)
+
+
+def write_response(returned: Any) -> Response:
+    """Convert a value encoded by the worker library to a response.
+
+    Raises:
+        ResponseError: the value is not a valid HTTP response.
+    """
+    if returned is None or returned.value is None:
+        return Response(status_code=204)
+    if returned.type != "http":
+        return _write_text(str(returned.value))
+    value = returned.value
+    headers = {str(name): str(header.value) for name, header in value["headers"].items()}
+    response = _make(_body_bytes(value["body"].value), str(value["status_code"].value), headers)
+    for cookie in cast("list[SimpleCookie]", value.get("cookies") or []):
+        for morsel in cookie.values():
+            response.raw_headers.append((b"set-cookie", _write_cookie(morsel).encode("latin-1")))
+    return response
+
+
+def _make(body: bytes, status_text: str, headers: Mapping[str, str]) -> Response:
+    """Reject values that the server cannot send, and header injection."""
+    status = int(status_text) if status_text.isascii() and status_text.isdigit() else 0
+    if not _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
+        raise ResponseError(f"the response has the status {status_text!r}, which is not within 200 to 999")
+    response = Response(b"" if status in _BODILESS else body, status)
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ResponseError(f"the response has the header name {name!r}, which HTTP does not allow")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise ResponseError(
+                f"the response's header {name!r} has a character that HTTP does not allow: line breaks and other "
+                "controls, and what is not Latin-1"
+            )
+        if name.lower() not in _FRAMING:
+            response.headers[name] = value.strip()
+    return response
+
+
+def _write_cookie(morsel: Morsel[str]) -> str:
+    """Format a cookie as the Functions host does, which parses and rewrites it.
+
+    Source: ``datumdef.parse_to_rpc_http_cookie_list`` of the worker library, and ASP.NET Core's ``Set-Cookie``.
+    """
+    parts = [f"{quote(morsel.key, safe='')}={quote(morsel.value, safe='')}"]
+    if morsel["expires"]:
+        parts.append(f"expires={format_datetime(_read_expires(morsel['expires']), usegmt=True)}")
+    if morsel["max-age"]:
+        parts.append(f"max-age={_read_max_age(morsel['max-age'])}")
+    parts += [f"domain={morsel['domain']}", f"path={morsel['path']}"]
+    if morsel["secure"]:
+        parts.append("secure")
+    if (same_site := str(morsel["samesite"]).lower()) in {"lax", "strict", "none"}:
+        parts.append(f"samesite={same_site}")
+    if morsel["httponly"]:
+        parts.append("httponly")
+    text = "; ".join(parts)
+    if not _HEADER_VALUE.fullmatch(text):
+        raise ResponseError(f"the cookie {morsel.key!r} has a character that HTTP does not allow")
+    return text
+
+
+def _read_expires(text: str) -> datetime:
+    try:
+        read = parsedate_to_datetime(text)
+        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    except ValueError:
+        raise ResponseError(f"the cookie's Expires is no date: {text!r}") from None
+
+
+def _read_max_age(text: str) -> int:
+    try:
+        return int(float(text))
+    except (ValueError, OverflowError):
+        raise ResponseError(f"the cookie's Max-Age is no number of seconds: {text!r}") from None
+
+
+def _body_bytes(body: Any) -> bytes:
+    return body.encode() if isinstance(body, str) else bytes(body or b"")
+
+
+def _write_text(text: str) -> Response:
+    """Convert a returned string: a JSON object with a ``body`` describes a whole response."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        parsed = None
+    described = (
+        {name.lower(): value for name, value in cast("dict[str, Any]", parsed).items()} if _is_object(parsed) else {}
+    )
+    if "body" not in described:
+        return Response(text, media_type="text/plain")
+    body = described["body"]
+    given = described.get("headers")
+    headers = {name: str(value) for name, value in cast("dict[str, Any]", given).items()} if _is_object(given) else {}
+    is_text = isinstance(body, str)
+    if "content-type" not in {name.lower() for name in headers}:
+        headers["content-type"] = "text/plain; charset=utf-8" if is_text else "application/json"
+    content = (body if is_text else json.dumps(body)).encode()
+    return _make(content, str(described.get("statuscode") or described.get("status") or 200), headers)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)

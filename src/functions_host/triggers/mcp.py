@@ -1,0 +1,170 @@
+"""The MCP endpoint of apps with tool triggers: stateless streamable HTTP, one answer per request.
+
+Source: azure-functions-mcp-extension.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from functions_host.app.client_binding import ClientAddresses
+from functions_host.app.function import AppFunction
+from functions_host.app.invoker import Datum, Invoker, client_inputs
+from functions_host.engine.client_input import read_json
+from functions_host.engine.task_hub import BadRequestError
+from functions_host.host_json import McpSettings
+
+_PROTOCOL_VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
+_PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS = -32700, -32600, -32601, -32602
+_SESSION_HEADER = "mcp-session-id"
+
+
+class _RpcError(Exception):
+    """An error with a JSON-RPC code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class McpEndpoint:
+    """Serves the app's tools over MCP."""
+
+    def __init__(
+        self, functions: Iterable[AppFunction], invoker: Invoker, addresses: ClientAddresses, settings: McpSettings
+    ) -> None:
+        self._tools = {
+            str(function.binding.get("toolName") or function.name): function
+            for function in functions
+            if function.trigger == "mcpToolTrigger"
+        }
+        self._invoker = invoker
+        self._addresses = addresses
+        self._settings = settings
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one HTTP request."""
+        if request.method != "POST":
+            return Response(status_code=405, headers={"allow": "POST"})
+        accepted = request.headers.get("accept", "")
+        if "application/json" not in accepted or "text/event-stream" not in accepted:
+            return Response("Accept has to list application/json and text/event-stream.", 406)
+        try:
+            message = json.loads(read_json(await request.body()) or "null")
+        except BadRequestError as error:
+            return _event(_failure(None, _RpcError(_PARSE_ERROR, str(error))), {})
+        if not isinstance(message, dict):
+            return _event(_failure(None, _RpcError(_INVALID_REQUEST, "One message per request is taken.")), {})
+        call = cast("dict[str, Any]", message)
+        if "id" not in call or "method" not in call:
+            return Response(status_code=202)
+        session = request.headers.get(_SESSION_HEADER)
+        if call["method"] == "initialize":
+            session = uuid.uuid4().hex
+        try:
+            result = await self._run(str(call["method"]), _object(call.get("params")), request, session)
+        except _RpcError as error:
+            return _event(_failure(call["id"], error), {})
+        body = {"jsonrpc": "2.0", "id": call["id"], "result": result}
+        return _event(body, {_SESSION_HEADER: session} if session else {})
+
+    async def _run(self, method: str, params: Mapping[str, Any], request: Request, session: str | None) -> Any:
+        if method == "initialize":
+            return self._introduce(str(params.get("protocolVersion")))
+        if method == "ping":
+            return {}
+        if method == "tools/list":
+            return {"tools": [_describe_tool(name, function) for name, function in self._tools.items()]}
+        if method == "tools/call":
+            return await self._call(params, request, session)
+        raise _RpcError(_NO_METHOD, f"Method {method!r} is not available.")
+
+    def _introduce(self, wanted_version: str) -> dict[str, Any]:
+        version = wanted_version if wanted_version in _PROTOCOL_VERSIONS else _PROTOCOL_VERSIONS[0]
+        about: dict[str, Any] = {
+            "protocolVersion": version,
+            "capabilities": {"tools": {"listChanged": False}},
+            "serverInfo": {"name": self._settings.server_name, "version": self._settings.server_version},
+        }
+        return about | ({"instructions": self._settings.instructions} if self._settings.instructions else {})
+
+    async def _call(self, params: Mapping[str, Any], request: Request, session: str | None) -> dict[str, Any]:
+        name = str(params.get("name"))
+        function = self._tools.get(name)
+        if function is None:
+            raise _RpcError(_INVALID_PARAMS, f"Unknown tool: {name!r}.")
+        arguments = _object(params.get("arguments"))
+        schema = _input_schema(function)
+        missing = [key for key in schema["required"] if arguments.get(key) is None]
+        if missing:
+            raise _RpcError(_INVALID_PARAMS, f"Tool {name!r} needs a value for {', '.join(missing)}.")
+        headers = {key: value for key, value in request.headers.items() if key != "x-functions-key"}
+        value = {
+            "name": name,
+            "arguments": arguments,
+            "sessionid": session,
+            "clientinfo": None,
+            "transport": {"name": "http-streamable", "sessionId": session, "properties": {"headers": headers}},
+        }
+        clients = client_inputs(function, self._addresses.seen_by(request))
+        result = await self._invoker.invoke(
+            function, [(function.parameter, Datum(json.dumps(value), "string")), *clients]
+        )
+        if result.raised is not None:
+            return {"content": [_text(f"Tool {name!r} failed: {result.raised.text}")], "isError": True}
+        returned = "" if result.returned is None else result.returned.value
+        text = returned.decode(errors="replace") if isinstance(returned, bytes) else str(returned)
+        return _unpack(text) if function.binding.get("useResultSchema") is True else {"content": [_text(text)]}
+
+
+def _describe_tool(name: str, function: AppFunction) -> dict[str, Any]:
+    description = str(function.binding.get("description") or "")
+    return {"name": name, "description": description, "inputSchema": _input_schema(function)}
+
+
+def _input_schema(function: AppFunction) -> dict[str, Any]:
+    given: Any = function.binding.get("toolProperties") or "[]"
+    listed = cast("list[dict[str, Any]]", json.loads(given) if isinstance(given, str) else given)
+    properties: dict[str, Any] = {}
+    for item in listed:
+        kind = {"type": str(item.get("propertyType", "string"))}
+        about = {"description": str(item.get("description") or "")}
+        is_array = item.get("isArray") is True
+        properties[str(item["propertyName"])] = ({"type": "array", "items": kind} if is_array else kind) | about
+    required = [str(item["propertyName"]) for item in listed if item.get("isRequired") is True]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _unpack(text: str) -> dict[str, Any]:
+    """Decode a result that describes its own content blocks."""
+    try:
+        described = cast("dict[str, Any]", json.loads(text))
+        content = described["content"]
+    except (ValueError, TypeError, KeyError):
+        return {"content": [_text(text)]}
+    blocks: Any = json.loads(content) if isinstance(content, str) else content
+    result: dict[str, Any] = {"content": blocks if isinstance(blocks, list) else [blocks]}
+    structured = described.get("structuredContent")
+    if structured is not None:
+        result["structuredContent"] = json.loads(structured) if isinstance(structured, str) else structured
+    return result
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _failure(call_id: Any, error: _RpcError) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": call_id, "error": {"code": error.code, "message": str(error)}}
+
+
+def _event(body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+    return Response(f"event: message\ndata: {json.dumps(body)}\n\n", 200, headers, media_type="text/event-stream")

@@ -1,0 +1,120 @@
+"""The HTTP server of the host."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Generator
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from functions_host.errors import StartupError
+from functions_host.web.connection import HttpConnection
+from functions_host.web.connection_limits import ConnectionLimits, Connections
+from functions_host.web.problems import problem
+
+_logger = logging.getLogger("functions_host.http_server")  # log names outlive the file's name
+_server_logger = logging.getLogger("uvicorn.error")
+_GRACE_SECONDS = 1
+_LAST_PORT = 65535
+_BACKLOG = 2048
+_ACCEPTED_AT_ONCE = 64
+_DEFAULT_LIMITS = ConnectionLimits()
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """Bind the port, before the app is loaded.
+
+    Raises:
+        StartupError: the address cannot be bound.
+    """
+    if not 0 <= port <= _LAST_PORT:
+        raise StartupError(f"Port {port} does not exist; pass a --port from 1 to {_LAST_PORT}, or 0 for a free one.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named, the protocol lets asyncio turn Nagle's algorithm off: it costs 40 ms per answer otherwise.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartupError(
+            f"Port {port} on {host} cannot be used ({error.strerror}); stop what is using it, or pass another --port "
+            "(0 takes a free one)."
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _answer_when_stopped(app: ASGIApp) -> ASGIApp:
+    """Answer requests with 503 that are cancelled before their answer begins."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        is_begun = False
+
+        async def watch(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        try:
+            await app(scope, receive, watch)
+        except asyncio.CancelledError:
+            if not is_begun:
+                stopped = problem(HTTPStatus.SERVICE_UNAVAILABLE, "The host was stopped; try again once it runs.")
+                await stopped(scope, receive, send)
+
+    return answer
+
+
+class HostServer(uvicorn.Server):
+    """uvicorn with the host's signal handling and a short grace period for open connections."""
+
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None], limits: ConnectionLimits = _DEFAULT_LIMITS) -> None:
+        self._on_ready = on_ready
+        connection: Any = partial(HttpConnection, limits=limits, connections=Connections())
+        super().__init__(
+            uvicorn.Config(
+                _answer_when_stopped(app),
+                lifespan="off",
+                http=connection,
+                backlog=_ACCEPTED_AT_ONCE,
+                h11_max_incomplete_event_size=limits.line_bytes + limits.header_bytes,
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+                timeout_keep_alive=75,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; requests that exceed the grace period are cancelled, without uvicorn's tracebacks."""
+        level = _server_logger.level
+        _server_logger.setLevel(logging.CRITICAL)
+        try:
+            await super().shutdown(sockets)
+            if cut_off := list(self.server_state.tasks):
+                _logger.info("The stop cut off %d requests.", len(cut_off))
+                await asyncio.wait(cut_off, timeout=_GRACE_SECONDS)
+        finally:
+            _server_logger.setLevel(level)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to the host."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start listening, then call ``on_ready``."""
+        await super().startup(sockets=sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # who waits to be accepted is not turned away
+        self._on_ready()

@@ -1,0 +1,304 @@
+"""HTTP functions with a web framework's own request, through an ``azurefunctions-extensions-http-*`` package.
+
+On Azure the worker runs a web server with a catch-all route, the host forwards each raw request to it, and the
+invocation adds the route parameters. Here that web app is called directly: its ASGI messages cross
+between the server's event loop and the app's. Buffers are small, so a slow reader slows the function's generator, and
+the generator notices a disconnected caller.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from functions_host.app.bindings import refuse_call, refuse_outputs
+from functions_host.app.current_invocation import remember
+from functions_host.app.function import AppFunction
+from functions_host.app.invoker import Datum
+
+_logger = logging.getLogger("functions_host.http_streaming")  # log names outlive the file's name
+_CALL = "functions_host.call"
+_AHEAD_BYTES = 64 * 1024
+INACTIVITY_SECONDS = 240.0  # the limit of the Functions host
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingCall:
+    """An invocation's data besides the request: route parameters and durable clients."""
+
+    function: AppFunction
+    route_values: Mapping[str, str]
+    clients: Sequence[tuple[str, Datum]]
+
+
+def is_streaming_app() -> bool:
+    """Return whether the loaded app has imported an HTTP streaming extension."""
+    http_v2: Any = importlib.import_module("azure_functions_runtime.http_v2")
+    return bool(http_v2.HttpV2Registry.http_v2_enabled())
+
+
+def make_web_app() -> ASGIApp:
+    """Make the extension's web app; its one route invokes the function in the ASGI scope."""
+    http_v2: Any = importlib.import_module("azure_functions_runtime.http_v2")
+    base = http_v2.HttpV2Registry.ext_base()
+    extension: Any = importlib.import_module(base.ModuleTrackerMeta.get_module())
+    synchronizer = base.RequestTrackerMeta.get_synchronizer()
+
+    async def catch_all(request: Any) -> Any:
+        call: StreamingCall = request.scope[_CALL]
+        synchronizer.sync_route_params(request, call.route_values)
+        return await _invoke(call, request)
+
+    # The framework reads its own request class off the annotation; the return value is left to it.
+    catch_all.__annotations__ = {"request": base.RequestTrackerMeta.get_request_type()}
+    web_app = extension.WebApp()
+    web_app.route(catch_all)
+    return web_app.get_app()
+
+
+async def _invoke(call: StreamingCall, request: Any) -> Any:
+    """Call the function as the worker library's ``invocation_request`` does; exceptions of the function propagate."""
+    function = call.function
+    if refusal := refuse_call(function.name, function.bindings):
+        return _refuse(refusal)
+    native: Any = importlib.import_module("azure_functions_runtime.native_invocation")
+    found = native._functions.get_function(function.function_id)  # noqa: SLF001 - the runtime's registry
+    invocation_id = request.headers["x-ms-invocation-id"]
+    arguments = native._decode_inputs(found, call.clients, {})  # noqa: SLF001 - the classic path's own steps
+    context = native._prepare_context(found, invocation_id, arguments)  # noqa: SLF001
+    arguments[function.parameter] = request
+    with remember(invocation_id, function.name):
+        answer = await _call(found, invocation_id, context, arguments)
+    outputs = {name: arguments[name].get() for name in found.output_types}
+    is_set = {name for name, value in outputs.items() if value is not None}
+    if refusal := refuse_outputs(function.name, function.bindings, is_set):
+        return _refuse(refusal)
+    return outputs.get(function.bindings.http_output or "", answer)
+
+
+async def _call(found: Any, invocation_id: str, context: Any, arguments: dict[str, Any]) -> Any:
+    executor: Any = importlib.import_module("azure_functions_runtime.utils.executor")
+    if not found.is_async:
+        threads: Any = importlib.import_module("azure_functions_runtime.utils.threadpool").get_threadpool_executor()
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(threads, executor.run_sync_func, invocation_id, context, found.func, arguments)
+    context.thread_local_storage.invocation_id = invocation_id
+    token = executor.invocation_id_cv.set(invocation_id)
+    try:
+        return await found.func(**arguments)
+    finally:
+        executor.invocation_id_cv.reset(token)
+
+
+def _refuse(sentence: str) -> Response:
+    _logger.error("%s", sentence)
+    return PlainTextResponse(f"{sentence}\n", 500)
+
+
+class LoopBridge:
+    """Runs an ASGI app on another event loop, for requests of this one.
+
+    Args:
+        app: called on ``loop`` only.
+        loop: runs in another thread.
+        inactivity_seconds: timeout of a request without any progress: 504, or a closed connection.
+    """
+
+    def __init__(
+        self, app: ASGIApp, loop: asyncio.AbstractEventLoop, inactivity_seconds: float = INACTIVITY_SECONDS
+    ) -> None:
+        self._app = app
+        self._loop = loop
+        self._limit = inactivity_seconds
+        self._post = _Post(loop)
+
+    async def forward(self, call: StreamingCall, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward one request to the app, and stream its response back."""
+        exchange = _Exchange(self._post, receive, send)
+        marked = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
+        running = asyncio.run_coroutine_threadsafe(self._run(call, marked, exchange), self._loop)
+        answered = asyncio.wrap_future(running)
+        try:
+            while (left := exchange.last_moved + self._limit - time.monotonic()) > 0:
+                if (await asyncio.wait({answered}, timeout=left))[0]:
+                    return
+        finally:
+            exchange.close()
+            running.cancel()  # nothing, when it is done
+        _logger.error("Function %r moved nothing for %g s; its request is given up.", call.function.name, self._limit)
+        if not exchange.started:
+            await send({"type": "http.response.start", "status": 504, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+
+    async def _run(self, call: StreamingCall, scope: Scope, exchange: "_Exchange") -> None:
+        try:
+            try:
+                await self._app(scope, exchange.receive, exchange.send)
+            finally:
+                await exchange.drain()
+        except Exception:  # the edge: the caller has its 500, or a cut connection; the log has the reason
+            _logger.exception("Function %r failed", call.function.name)
+
+
+class _Post:
+    """Carries messages of all responses from the app's loop to the server's, batched per loop iteration."""
+
+    def __init__(self, app_loop: asyncio.AbstractEventLoop) -> None:
+        self.app_loop = app_loop
+        self._outgoing: dict[asyncio.AbstractEventLoop, set[_Exchange]] = {}
+
+    def send(self, exchange: "_Exchange") -> None:
+        """Schedule an exchange's new messages for sending; called on the app's loop."""
+        if not self._outgoing:
+            self.app_loop.call_soon(self._hand_over)
+        self._outgoing.setdefault(exchange.loop, set()).add(exchange)
+
+    def _hand_over(self) -> None:
+        outgoing, self._outgoing = self._outgoing, {}
+        for loop, exchanges in outgoing.items():
+            loop.call_soon_threadsafe(self._deliver, exchanges)
+
+    def _deliver(self, exchanges: "Iterable[_Exchange]") -> None:
+        """Send queued messages, on the server's loop; then wake the senders that wait for room."""
+        for exchange in exchanges:
+            exchange.deliver()
+        self.wake([exchange for exchange in exchanges if exchange.has_room])
+
+    def wake(self, senders: "Sequence[_Exchange]") -> None:
+        """Wake waiting senders; called on the server's loop."""
+        if senders:
+            with contextlib.suppress(RuntimeError):  # the app's loop has ended
+                self.app_loop.call_soon_threadsafe(_go_on, senders)
+
+
+def _go_on(senders: "Sequence[_Exchange]") -> None:
+    for exchange in senders:
+        exchange.go_on()
+
+
+class _Exchange:
+    """One request's messages between two loops, and the time of the last one.
+
+    A function may be ahead of its caller by `_AHEAD_BYTES`; then it waits. Messages of one loop iteration are batched.
+    """
+
+    def __init__(self, post: _Post, receive: Receive, send: Send) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.started = False
+        self.last_moved = time.monotonic()
+        self._post = post
+        self._receive = receive
+        self._send = send
+        self._messages: deque[Message] = deque()
+        self._put = 0  # counted on the app's loop, as `_size_of` counts
+        self._sent = 0  # counted on the server's loop
+        self._sending: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._allowed = 0
+        self._is_closed = False
+
+    async def receive(self) -> Message:
+        """Return the next message of the request; called on the app's loop."""
+
+        async def step() -> Message:
+            return await self._receive()
+
+        message = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), self.loop))
+        self.last_moved = time.monotonic()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Queue a message of the response; called on the app's loop."""
+        self.started = True
+        self._put += _size_of(message)
+        self._messages.append(message)
+        self._post.send(self)
+        if self._put - self._sent > _AHEAD_BYTES or self._error is not None:
+            await self._wait(_AHEAD_BYTES)
+
+    async def drain(self) -> None:
+        """Wait until all messages are sent; called on the app's loop."""
+        await self._wait(0)
+
+    async def _wait(self, allowed: int) -> None:
+        self._allowed = allowed
+        while self._error is None and not self._is_closed and self._put - self._sent > allowed:
+            self._waiter = self._post.app_loop.create_future()
+            if self.has_room:  # since the first look
+                break
+            await self._waiter
+        self._waiter = None
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the sender waits and may continue."""
+        done = self._error is not None or self._is_closed or self._put - self._sent <= self._allowed
+        return self._waiter is not None and done
+
+    def go_on(self) -> None:
+        """Wake the sender; called on the app's loop."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def deliver(self) -> None:
+        """Send queued messages until the caller's connection is full; called on the server's loop."""
+        while self._sending is None and self._messages and not self._is_closed:
+            message, size = self._next()
+            step = asyncio.Task(self._step(message, size), loop=self.loop, eager_start=True)
+            if not step.done():
+                self._sending = step
+                step.add_done_callback(self._resume)
+
+    def close(self) -> None:
+        """Stop sending and release the sender; called on the server's loop."""
+        self._is_closed = True
+        if self._sending is not None:
+            self._sending.cancel()
+        self._post.wake([self])
+
+    def _next(self) -> tuple[Message, int]:
+        """Return the next message; joins consecutive bodies."""
+        message = self._messages.popleft()
+        size = _size_of(message)
+        bodies = [message.get("body", b"")]
+        while message.get("more_body") and self._messages:
+            message = self._messages.popleft()
+            size += _size_of(message)
+            bodies.append(message.get("body", b""))
+        return message if len(bodies) == 1 else {**message, "body": b"".join(bodies)}, size
+
+    async def _step(self, message: Message, size: int) -> None:
+        try:
+            await self._send(message)
+        except Exception as error:  # noqa: BLE001 - the sender gets it
+            self._error = error
+        self._sent += size
+        self.last_moved = time.monotonic()
+
+    def _resume(self, step: asyncio.Task[None]) -> None:
+        self._sending = None
+        if step.cancelled():
+            return
+        self.deliver()
+        if self.has_room:
+            self._post.wake([self])
+
+
+def _size_of(message: Message) -> int:
+    return 1 + len(message.get("body", b""))
+
+
+def _invocation_header() -> tuple[bytes, bytes]:
+    return b"x-ms-invocation-id", str(uuid.uuid4()).encode()

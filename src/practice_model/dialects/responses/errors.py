@@ -1,0 +1,23 @@
+"""Errors of the Responses API."""
+
+from dataclasses import dataclass
+
+from practice_model.dialects.responses.items import Json
+
+
+@dataclass(frozen=True)
+class HttpError:
+    """An HTTP error instead of an answer; `retry_after` is in seconds."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    kind: str = "invalid_request_error"
+    retry_after: float | None = None
+
+    @property
+    def body(self) -> Json:
+        """The error body of the API."""
+        shown = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": shown}

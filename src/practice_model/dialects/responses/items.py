@@ -1,0 +1,95 @@
+"""Final output items, as in `response.output_item.done`.
+
+Source: recorded OpenAI and Azure Responses streams.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from practice_model.dialects.responses import sealed
+from practice_model.dialects.responses.ids import IdMint
+
+Json = dict[str, Any]
+
+_PIXEL_BYTES = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+PIXEL = f"data:image/png;base64,{_PIXEL_BYTES}"
+"""A complete one-pixel PNG, for image outputs."""
+
+SANDBOX = "sandbox:/mnt/data/"
+
+
+def message(mint: IdMint, text: str, annotations: Sequence[Json] = (), phase: str | None = None) -> Json:
+    """Return an assistant message with one text part.
+
+    Args:
+        mint: generates the id.
+        text: of the message.
+        annotations: in order of `start_index`; offsets count characters of `text`.
+        phase: `commentary` or `final_answer`; None omits the field, as older models do.
+    """
+    part = {"type": "output_text", "annotations": list(annotations), "logprobs": [], "text": text}
+    item: Json = {"id": mint.new("msg_"), "type": "message", "status": "completed", "content": [part]}
+    item |= {"phase": phase} if phase else {}
+    return item | {"role": "assistant"}
+
+
+def reasoning(mint: IdMint, text: str, *, encrypted: bool, summary: bool = True) -> Json:
+    """Return a reasoning item; with `encrypted`, it has a value that this server recognises on replay."""
+    item_id = mint.new("rs_")
+    parts = [{"type": "summary_text", "text": text}] if summary and text else []
+    item: Json = {"id": item_id, "type": "reasoning", "summary": parts}
+    return item | ({"encrypted_content": sealed.seal(item_id, text)} if encrypted else {})
+
+
+def function_call(mint: IdMint, name: str, arguments: Mapping[str, Any] | str) -> Json:
+    """Return a call of a function tool; arguments in a string stay unchanged."""
+    exact = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {
+        "id": mint.new("fc_"),
+        "type": "function_call",
+        "status": "completed",
+        "arguments": exact,
+        "call_id": mint.new("call_"),
+        "name": name,
+    }
+
+
+def code_call(
+    mint: IdMint, code: str, container_id: str, *, logs: str | None, image: bool = False, include_outputs: bool
+) -> Json:
+    """Return a hosted code run; without `include_outputs` its outputs are null, as on the live API."""
+    outputs: list[Json] = [{"type": "logs", "logs": logs}] if logs else []
+    outputs += [{"type": "image", "url": PIXEL}] if image else []
+    return {
+        "id": mint.new("ci_"),
+        "type": "code_interpreter_call",
+        "status": "completed",
+        "code": code,
+        "container_id": container_id,
+        "outputs": outputs if include_outputs else None,
+    }
+
+
+def cite_files(mint: IdMint, text: str, container_id: str, filenames: Sequence[str]) -> tuple[str, list[Json]]:
+    """Return the text with a sandbox link per file, and the citations of the links in order.
+
+    Files without a link in the text get one appended.
+    """
+    for name in filenames:
+        if SANDBOX + name not in text:
+            text += f"\n- [{name}]({SANDBOX}{name})"
+    citations: list[Json] = []
+    for name in filenames:
+        start = text.index(SANDBOX + name)
+        citations.append(
+            {
+                "type": "container_file_citation",
+                "container_id": container_id,
+                "end_index": start + len(SANDBOX + name),
+                "file_id": mint.new("cfile_"),
+                "filename": name,
+                "start_index": start,
+            }
+        )
+    return text, sorted(citations, key=lambda citation: int(citation["start_index"]))

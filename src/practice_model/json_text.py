@@ -1,0 +1,28 @@
+"""JSON in UTF-8; escapes lone surrogates, which UTF-8 cannot encode."""
+
+import json
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON.
+
+    Guarantee: pure.
+
+    Args:
+        value: a JSON value; texts may have lone surrogates.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+class JsonAnswer(JSONResponse):
+    """A JSON response; texts may have lone surrogates."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return encode_json(content)

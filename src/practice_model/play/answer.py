@@ -1,0 +1,47 @@
+"""The model's answer: items to stream, a recording to replay, or a failure to simulate."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from practice_model.dialects.responses import event_grammar
+from practice_model.dialects.responses.items import Json
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How an answer is sent; the defaults are a complete, fast stream.
+
+    Args:
+        chunk_characters: length of text, code and argument deltas.
+        delay_milliseconds: pause before every event; 0 for none.
+        break_after_events: the connection closes after this many events; None for never.
+        clock: whether the request log records the time of each delta, to measure delays.
+    """
+
+    chunk_characters: int = event_grammar.DEFAULT_CHUNK_CHARACTERS
+    delay_milliseconds: int = 0
+    break_after_events: int | None = None
+    clock: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One model call's answer.
+
+    Args:
+        items: final output items.
+        failure: `code` and `message` of an error event that ends the stream.
+        incomplete: the reason of an incomplete response.
+        usage: token counts that override the computed ones.
+        recorded_response: a recorded response object, sent unchanged; `items` are then its items.
+        recorded_events: the recorded stream of that response; None if only its body was recorded.
+    """
+
+    items: list[Json] = field(default_factory=list[Json])
+    delivery: Delivery = field(default_factory=Delivery)
+    failure: Mapping[str, Any] | None = None
+    incomplete: str | None = None
+    usage: Mapping[str, Any] | None = None
+    recorded_response: Json | None = None
+    recorded_events: list[Json] | None = None

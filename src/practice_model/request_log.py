@@ -1,0 +1,68 @@
+"""The log of requests with answers and durations, read by tests and appended to a file."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from practice_model.dialects.responses.items import Json
+
+_SECRET_HEADERS = frozenset({"authorization", "api-key", "cookie"})
+
+
+@dataclass
+class RequestLog:
+    """Requests in order of arrival; an entry is complete once its response has been sent.
+
+    Args:
+        file: receives complete entries as JSON lines; None for memory only.
+    """
+
+    file: Path | None = None
+    entries: list[Json] = field(default_factory=list[Json])
+    count: int = 0
+
+    def open(self, *, at: str, method: str, path: str, headers: Mapping[str, str], body: Any) -> Json:
+        """Record a request; return its entry.
+
+        Args:
+            at: UTC, ISO-8601.
+            method: of HTTP.
+            path: without the query.
+            headers: of the request; the entry omits those with keys.
+            body: parsed JSON, or None if it is not JSON.
+        """
+        self.count += 1
+        entry: Json = {
+            "n": self.count,
+            "at": at,
+            "method": method,
+            "path": path,
+            "headers": {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS},
+            "body": body,
+            "status": None,
+            "error": None,
+            "response_id": None,
+            "output": None,
+            "events": None,
+            "ended": None,
+            "milliseconds_streaming": None,
+        }
+        self.entries.append(entry)
+        return entry
+
+    def close(self, entry: Json, *, ended: str, milliseconds: float, **seen: Any) -> None:
+        """Complete an entry.
+
+        Args:
+            entry: what `open` returned.
+            ended: `complete`, `refused`, `broken` by a plan, or `disconnected` by the client.
+            milliseconds: from the arrival of the request to the last byte.
+            seen: `status`, `error`, `response_id`, `output` (the final items), `events`, and
+                `sent_at` of each delta where a plan asks for the clock.
+        """
+        entry.update(seen, ended=ended, milliseconds_streaming=round(milliseconds, 3))
+        if self.file:
+            with self.file.open("a") as file:
+                file.write(json.dumps(entry) + "\n")

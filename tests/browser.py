@@ -1,0 +1,70 @@
+"""A headless Chromium for tests, told what to do over the DevTools protocol."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.processes import Process
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Page:
+    """A page of a headless browser, told what to do over the DevTools protocol."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+
+    async def evaluate(self, expression: str) -> Any:
+        """Give the value of an expression."""
+        number = next(self._numbers)
+        parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        await self._socket.send_json({"id": number, "method": "Runtime.evaluate", "params": parameters})
+        while (message := await self._socket.receive_json()).get("id") != number:
+            pass
+        return message["result"]["result"].get("value")
+
+    async def text(self, name: str) -> str:
+        """Give the text of an element; nothing before the page is there."""
+        return await self.evaluate(f"document.getElementById({json.dumps(name)})?.textContent ?? ''")
+
+    async def until(self, name: str, wanted: Any) -> list[str]:
+        """Look at an element until its text is wanted; gives the texts seen, each once."""
+        seen = [await self.text(name)]
+        async with asyncio.timeout(60):
+            while not wanted(seen[-1]):
+                await asyncio.sleep(0.02)
+                if (now := await self.text(name)) != seen[-1]:
+                    seen.append(now)
+        return seen
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, folder: Path, *more: str) -> AsyncIterator[Page]:
+    """A browser that shows a page; ``more`` are options of its command line."""
+    assert CHROMIUM is not None
+    options = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--remote-debugging-port=0",
+    ]
+    with Process(CHROMIUM, *options, *more, f"--user-data-dir={folder}", url):
+        async with asyncio.timeout(60), aiohttp.ClientSession() as http:
+            said = folder / "DevToolsActivePort"
+            while not (port := said.read_text().partition("\n")[0] if said.exists() else ""):
+                await asyncio.sleep(0.05)
+            async with http.get(f"http://127.0.0.1:{port}/json") as answer:
+                (page,) = [one for one in await answer.json() if one["type"] == "page"]
+            socket = await http.ws_connect(page["webSocketDebuggerUrl"])
+            async with socket:
+                yield Page(socket)

@@ -1,0 +1,239 @@
+"""Histories in the framework's Cosmos DB provider, wrapped: folded, and stored once."""
+
+import contextlib
+import json
+import uuid
+
+import httpx2
+import openai
+import pytest
+from agent_framework import Agent, AgentSession, Content, HistoryProvider, Message
+from agent_framework_azure_cosmos import CosmosHistoryProvider
+from agent_framework_openai import OpenAIChatClient
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.cosmos.aio import CosmosClient
+
+from durable_agent_host import CoalescingHistoryProvider
+from durable_agent_host.agent.coalescing_history import PLACE
+from durable_agent_host.agent.history import DurableSession
+from tests.kit import start_model
+from tests.kit_services import cosmos
+
+KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+"""The emulator's published key."""
+SCRIPT = "".join(f"value_{n} = {n}\nprint(value_{n})\n" for n in range(70))
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    """A Cosmos DB emulator."""
+    with cosmos(tmp_path_factory.mktemp("cosmos")) as port:
+        yield port
+
+
+class ForEmulator(AioHttpTransport):
+    """Says the partition key in every operation of a batch: the emulator looks there, the service in the header."""
+
+    async def send(self, request, **kwargs):
+        """Send a request, a batch in the emulator's form."""
+        if "x-ms-cosmos-is-batch-request" in request.headers:
+            key = request.headers["x-ms-documentdb-partitionkey"]
+            body = json.dumps([operation | {"partitionKey": key} for operation in json.loads(request.data)])
+            request.data = body
+            request.headers["Content-Length"] = str(len(body.encode()))
+        return await super().send(request, **kwargs)
+
+
+@pytest.fixture
+async def client(port):
+    """A client of the emulator. It would call the endpoints that the emulator names, which are not without TLS."""
+    options = {"enable_endpoint_discovery": False, "transport": ForEmulator()}
+    async with CosmosClient(f"http://127.0.0.1:{port}", KEY, **options) as client:
+        yield client
+
+
+@pytest.fixture
+async def real(client):
+    """The framework's provider, on an empty container."""
+    name = f"db-{uuid.uuid4().hex[:8]}"
+    await client.create_database(name)
+    return CosmosHistoryProvider(cosmos_client=client, database_name=name, container_name="history")
+
+
+@contextlib.asynccontextmanager
+async def agent_with(real, *steps):
+    """An agent whose history is the wrapped provider, before a practice model that answers as planned."""
+    model = start_model()
+    try:
+        model.plan(*steps)
+        async with httpx2.AsyncClient() as http:
+            sdk = openai.AsyncOpenAI(api_key="practice", base_url=model.url, http_client=http, max_retries=0)
+            client = OpenAIChatClient(model="practice", async_client=sdk)
+            history = CoalescingHistoryProvider(real)
+            yield Agent(client, context_providers=[history], default_options={"store": False})
+    finally:
+        model.stop()
+
+
+async def documents(real, session_id):
+    """Read the stored documents of a session, in order."""
+    query = "SELECT * FROM c WHERE c.session_id = @id ORDER BY c.sort_key ASC"
+    parameters = [{"name": "@id", "value": session_id}]
+    found = real._container_proxy.query_items(query=query, parameters=parameters, partition_key=session_id)
+    messages = [item["message"] async for item in found]
+    return sorted(messages, key=lambda message: message["additional_properties"].get(PLACE, 0))
+
+
+def chunked(script=SCRIPT, length=6):
+    """Give an answer as older clients stored a streamed code run: hundreds of chunks, and the script again."""
+    texts = [script[n : n + length] for n in range(0, len(script), length)]
+    calls = [
+        Content.from_code_interpreter_tool_call(
+            call_id="ci_1",
+            inputs=[Content.from_text(text, additional_properties={"sequence_number": number})],
+            additional_properties={"sequence_number": number, "item_id": "ci_1"},
+        )
+        for number, text in enumerate([*texts, script])
+    ]
+    result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[])
+    return Message("assistant", [result, *calls, Content.from_text("Done")], message_id="answer-1")
+
+
+def scripts(contents):
+    """Give the scripts of stored contents."""
+    return ["".join(part["text"] for part in one.get("inputs") or []) for one in contents if "call_id" in one]
+
+
+async def test_hundreds_of_chunks_are_one_item(real):
+    """A streamed script that the framework's provider stores as hundreds of chunks is one call, whole."""
+    await real.save_messages("bare", [chunked()])
+    (bare,) = await documents(real, "bare")
+    assert len(bare["contents"]) > 300
+    wrapped = CoalescingHistoryProvider(real)
+    await wrapped.save_messages("wrapped", [chunked()])
+    (stored,) = await documents(real, "wrapped")
+    kinds = [content["type"] for content in stored["contents"]]
+    assert kinds == ["code_interpreter_tool_call", "code_interpreter_tool_result", "text"]
+    assert scripts(stored["contents"])[0] == SCRIPT
+    assert len(json.dumps(stored)) * 10 < len(json.dumps(bare))
+
+
+async def test_a_real_streamed_code_run_is_one_item(real):
+    """An agent's streamed code run goes through the wrapped provider into Cosmos DB as one call with the script."""
+    async with agent_with(real, {"code": SCRIPT, "logs": "69\n"}, {"text": "Done."}) as agent:
+        stream = agent.run("compute", stream=True, session=AgentSession(session_id="live"))
+        updates = [update async for update in stream]
+        await stream.get_final_response()
+    assert len(updates) > 300
+    stored = [content for message in await documents(real, "live") for content in message["contents"]]
+    assert scripts([one for one in stored if one["type"] == "code_interpreter_tool_call"]) == [SCRIPT]
+
+
+async def test_an_old_session_is_loaded_folded_and_shrinks_on_its_next_save(real):
+    """What was stored chunk by chunk is loaded folded; the next save writes the session anew, in order."""
+    before = [
+        Message("user", ["compute"]),
+        chunked(),
+        *(Message("user", [f"{n}"], message_id=f"m{n}") for n in range(15)),
+    ]
+    await save_as_before(real, "old", before)
+    wrapped = CoalescingHistoryProvider(real)
+    loaded = await wrapped.get_messages("old")
+    assert [len(message.contents) for message in loaded] == [1, 3, *[1] * 15]
+    assert len((await documents(real, "old"))[1]["contents"]) > 300
+    await wrapped.save_messages("old", [Message("user", ["again"])])
+    stored = await documents(real, "old")
+    assert [len(message["contents"]) for message in stored] == [1, 3, *[1] * 15, 1]
+    assert [message.text for message in await wrapped.get_messages("old")][-2:] == ["14", "again"]
+    assert await documents(real, "old.durable-agent-host-copy") == []
+    await wrapped.save_messages("old", [Message("user", ["more"])])
+    assert len(await documents(real, "old")) == 19
+
+
+async def save_as_before(real, session_id, messages):
+    """Save as older hosts did, one message a time: the emulator cannot order what is saved together."""
+    for message in messages:
+        await real.save_messages(session_id, [message])
+
+
+class Dies(HistoryProvider):
+    """Stops working after a number of writes, as a process that is killed does."""
+
+    def __init__(self, real, writes):
+        super().__init__(real.source_id)
+        self.real, self.writes = real, writes
+
+    def _write(self):
+        self.writes -= 1
+        if self.writes < 0:
+            raise ConnectionError("killed")
+
+    async def get_messages(self, session_id, **kwargs):
+        """Read."""
+        return await self.real.get_messages(session_id, **kwargs)
+
+    async def save_messages(self, session_id, messages, **kwargs):
+        """Write, or die."""
+        self._write()
+        await self.real.save_messages(session_id, messages, **kwargs)
+
+    async def clear(self, session_id):
+        """Clear, or die."""
+        self._write()
+        await self.real.clear(session_id)
+
+
+@pytest.mark.parametrize("writes", range(12))
+async def test_a_rewriting_that_dies_loses_nothing(real, writes):
+    """Wherever the process dies while it writes an old session anew, the next one finds every message once."""
+    before = [chunked(), *(Message("user", [f"{n}"], message_id=f"m{n}") for n in range(8))]
+    await save_as_before(real, "s", before)
+    new = Message("user", ["again"], message_id="new")
+    try:
+        await CoalescingHistoryProvider(Dies(real, writes), max_batch=4).save_messages("s", [new])
+    except ConnectionError:
+        texts = [message.text for message in await CoalescingHistoryProvider(real).get_messages("s")]
+        assert texts[:9] == ["Done", *(f"{n}" for n in range(8))]
+        await CoalescingHistoryProvider(real).save_messages("s", [new])
+    texts = [message.text for message in await CoalescingHistoryProvider(real).get_messages("s")]
+    assert texts == ["Done", *(f"{n}" for n in range(8)), "again"]
+    assert len(await documents(real, "s")) == 10
+
+
+async def test_the_same_words_twice_are_stored_twice(real):
+    """Two turns that say the same are two turns, and the same objects saved again are not stored again."""
+    wrapped = CoalescingHistoryProvider(real)
+    turns = [[Message("user", ["yes"]), Message("assistant", ["ok"])] for _ in range(3)]
+    for messages in turns:
+        await wrapped.save_messages("same", messages)
+    await wrapped.save_messages("same", turns[2])
+    assert [message.text for message in await wrapped.get_messages("same")] == ["yes", "ok"] * 3
+
+
+async def test_a_retried_turn_is_stored_once(real):
+    """A turn of this host that is tried again, with another answer of the model, is stored as it was at first."""
+    for turn, answers in (("turn-1", ["first", "second"]), ("turn-2", ["third"])):
+        for answer in answers:
+            await run_turn(real, turn, answer)
+    stored = await CoalescingHistoryProvider(real).get_messages("retried")
+    assert [message.text for message in stored] == ["hello", "first", "hello", "third"]
+
+
+async def run_turn(real, turn_id, answer):
+    """Run an agent for a turn in a session object of its own, as each try of a turn does."""
+    async with agent_with(real, {"text": answer}) as agent:
+        session = DurableSession(session_id="retried")
+        session.turn_id = turn_id
+        await agent.run("hello", session=session)
+
+
+async def test_more_messages_than_one_batch_are_finished_by_a_second_try(real):
+    """150 messages of which the first batch was written before the connection broke are there once after a retry."""
+    messages = [Message("user", [f"{n}"]) for n in range(150)]
+    with pytest.raises(ConnectionError):
+        await CoalescingHistoryProvider(Dies(real, 1)).save_messages("many", messages)
+    assert len(await documents(real, "many")) == 100
+    await CoalescingHistoryProvider(real).save_messages("many", messages)
+    stored = await CoalescingHistoryProvider(real).get_messages("many")
+    assert [message.text for message in stored] == [f"{n}" for n in range(150)]
+    assert len(await documents(real, "many")) == 150

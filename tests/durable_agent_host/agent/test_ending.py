@@ -1,0 +1,23 @@
+"""How a run stops: what each error means for the attempt."""
+
+import pytest
+
+from durable_agent_host.agent.ending import Cancelled, Failed, LogLost, RunStoppedError, Stop, Superseded, stop_of
+from durable_agent_host.errors import FencedError, LogError, LogUnavailableError, TurnError
+
+LOG, UNAVAILABLE, TURN = LogError("gone"), LogUnavailableError("away"), TurnError("no")
+
+
+@pytest.mark.parametrize(
+    ("error", "stop"),
+    [
+        (RunStoppedError(Cancelled()), Cancelled()),
+        (FencedError("later"), Superseded()),
+        (LOG, LogLost(LOG)),
+        (UNAVAILABLE, LogLost(UNAVAILABLE)),
+        (TURN, Failed(TURN)),
+    ],
+)
+def test_an_error_of_a_run_has_one_meaning(error: BaseException, stop: Stop):
+    """The nearest class decides; an exception that unwinds a run brings its own."""
+    assert stop_of(error) == stop

@@ -1,0 +1,134 @@
+"""Observers of a turn: what they are told, in which order, and that they cannot touch the turn."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_framework import Agent, tool
+from agent_framework_openai import OpenAIChatClient
+
+from durable_agent_host.agent.ending import Completed, Waiting
+from durable_agent_host.agent.observer import (
+    AttemptEnded,
+    ModelCallFinished,
+    Moment,
+    ToolCallBegan,
+    UpdateCame,
+    WatchedTurn,
+)
+from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from tests.kit import PracticeModel
+
+REQUEST = TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")
+
+
+class Recorder:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.moments: list[Moment] = []
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Keep a moment."""
+        assert turn.request is REQUEST
+        self.moments.append(moment)
+
+    def names(self) -> list[str]:
+        """The moments but the updates, replayed ones marked."""
+        told = [one for one in self.moments if not isinstance(one, UpdateCame)]
+        return [type(one).__name__ + (" again" if one.replayed else "") for one in told]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The moments of one class."""
+        return [one for one in self.moments if isinstance(one, kind)]
+
+
+class Broken:
+    """An observer that always fails."""
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Fail."""
+        raise ValueError(f"cannot watch {type(moment).__name__}")
+
+
+@tool
+def say(text: str) -> str:
+    """Say it."""
+    return text
+
+
+@tool(approval_mode="always_require")
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def attempts(
+    folder: Path, model: PracticeModel, observers: list[Any], answers: list[dict[str, Any] | None]
+) -> list[TurnOutcome]:
+    """Run a turn in as many attempts as there are answers; each call that waits is answered by its name."""
+
+    async def played() -> list[TurnOutcome]:
+        log = SqliteTurnLog(folder / "log.db")
+        client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
+        agent = Agent(client, "Work.", name="Agent", tools=[say, pay], default_options={"store": False})
+        runner = AgentRunner("Agent", agent, provider_for, observers=observers, open_log=lambda: log)
+        outcomes: list[TurnOutcome] = []
+        try:
+            for answer in answers:
+                calls = outcomes[-1].pending if outcomes else ()
+                given = {call["call_id"]: answer for call in calls if answer}
+                outcomes.append(await runner.run(Session(), REQUEST, given))
+            return outcomes
+        finally:
+            await log.close()
+            await client.client.close()
+
+    return asyncio.run(played())
+
+
+def test_observers_are_told_each_step_and_whether_it_is_replayed(tmp_path: Path, model: PracticeModel):
+    """The second attempt replays what the first has done, and says so; tokens come with the call that cost them."""
+    calls = [{"name": "say", "arguments": {"text": "hello"}}, {"name": "pay", "arguments": {}}]
+    model.plan({"calls": calls}, {"text": "Done."})
+    recorder = Recorder()
+    first, second = attempts(tmp_path, model, [recorder], [None, {"approved": True}])
+    assert (first.status, second.text) == ("suspended", "Done.")
+    names = recorder.names()
+    half = names.index("AttemptEnded") + 1
+    assert names[:3] == ["AttemptBegan", "RunBegan", "ModelCallBegan"]
+    assert sorted(names[3 : half - 1]) == ["ApprovalAwaited", "ModelCallFinished", "ToolCallBegan", "ToolCallFinished"]
+    begun = ["AttemptBegan again", "RunBegan again", "ModelCallBegan again", "ModelCallFinished again"]
+    assert names[half : half + 4] == begun
+    calls_again = ["ToolCallBegan", "ToolCallBegan again", "ToolCallFinished", "ToolCallFinished again"]
+    assert sorted(names[half + 4 : half + 8]) == calls_again
+    assert names[half + 8 :] == ["ModelCallBegan", "ModelCallFinished", "AgentAnswered", "AttemptEnded"]
+    assert [type(one.ending) for one in recorder.of(AttemptEnded)] == [Waiting, Completed]
+    assert recorder.of(AttemptEnded)[-1].outcome == second
+    counted, again, last = recorder.of(ModelCallFinished)
+    assert counted.usage["total_token_count"] == again.usage["total_token_count"] > 0
+    assert (counted.position, again.position, last.position) == (0, 0, 1)
+    assert [one.name for one in recorder.of(ToolCallBegan) if not one.replayed] == ["say", "pay"]
+
+
+def test_an_observer_that_fails_is_logged_once_and_does_not_touch_the_turn(
+    tmp_path: Path, model: PracticeModel, caplog: pytest.LogCaptureFixture
+):
+    """The observers after it are told all the same."""
+    model.plan({"text": "Done."})
+    recorder = Recorder()
+    with caplog.at_level(logging.WARNING):
+        (outcome,) = attempts(tmp_path, model, [Broken(), recorder], [None])
+    assert outcome.text == "Done."
+    assert recorder.names()[-1] == "AttemptEnded"
+    (line,) = (record.getMessage() for record in caplog.records if "observer" in record.getMessage())
+    assert line == (
+        "turn turn: observer Broken failed at AttemptBegan, further failures in this attempt are not logged: "
+        "ValueError: cannot watch AttemptBegan"
+    )

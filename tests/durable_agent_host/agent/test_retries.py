@@ -1,0 +1,159 @@
+"""Which failed model calls are made again, and when."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace
+
+import httpx2 as httpx
+import openai
+import pytest
+from agent_framework.exceptions import ChatClientException
+
+from durable_agent_host.agent.retries import RetryPolicy
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.openai.errors import explain_error
+
+POLICY = RetryPolicy(retries=3, first_seconds=1, most_seconds=10)
+REQUEST = httpx.Request("POST", "http://model")
+
+
+def status_error(status: int, **headers: str) -> openai.APIStatusError:
+    """An error of the SDK."""
+    response = httpx.Response(status, request=REQUEST, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    return openai.APIStatusError("refused", response=response, body=None)
+
+
+class OfAnotherSdkError(Exception):
+    """What SDKs of other providers raise has a status and a response, too."""
+
+    def __init__(self, status: int, **headers: str) -> None:
+        super().__init__("refused")
+        self.status_code = status
+        self.response = httpx.Response(status, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+class OfGoogleError(Exception):
+    """The errors of google.genai and google.api_core have a ``code``, and waits in their details."""
+
+    def __init__(self, code: int, wait: str = "") -> None:
+        super().__init__("refused")
+        self.code = code
+        self.details = {"error": {"details": [{"@type": "RetryInfo", "retryDelay": wait}] if wait else []}}
+
+
+class OfAwsError(Exception):
+    """The errors of botocore have a dictionary as their response."""
+
+    def __init__(self, status: int, code: str = "", **headers: str) -> None:
+        super().__init__("refused")
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.response = {"Error": {"Code": code}}
+        self.response["ResponseMetadata"] = {"HTTPStatusCode": status, "HTTPHeaders": named}
+
+
+class OfGrpcError(Exception):
+    """The errors of grpc have a method ``code``."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("refused")
+        self.name = name
+
+    def code(self) -> SimpleNamespace:
+        """Give an enumeration's member."""
+        return SimpleNamespace(name=self.name)
+
+
+class ServiceRequestError(Exception):
+    """What azure.core raises when a connection cannot be made."""
+
+
+class OfAnthropicStreamError(Exception):
+    """What Anthropic's SDK raises in the middle of a stream that began with 200."""
+
+    status_code = 200
+
+    def __init__(self, kind: str) -> None:
+        super().__init__("refused")
+        self.body = {"type": "error", "error": {"type": kind, "message": "no"}}
+
+
+def in_seconds(seconds: float) -> str:
+    """Write a date as HTTP does."""
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+def caused(by: BaseException) -> Exception:
+    """The framework's own error around another."""
+    error = RuntimeError("service failed")
+    error.__cause__ = by
+    return error
+
+
+def service_failed(by: Exception) -> ChatClientException:
+    """What the framework's client makes of whatever happens while it reads a stream."""
+    error = ChatClientException("service failed", inner_exception=by)
+    error.__cause__ = by
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (status_error(429), 1),
+        (status_error(429, retry_after="7"), 7),
+        (status_error(429, retry_after="11"), None),
+        (status_error(500), 1),
+        (status_error(503), 1),
+        *((status_error(status), None) for status in (400, 401, 403, 404, 422)),
+        (caused(status_error(502)), 1),
+        (openai.APIConnectionError(request=REQUEST), 1),
+        (caused(httpx.RemoteProtocolError("peer closed connection")), 1),
+        (ConnectionResetError(), 1),
+        (TimeoutError(), 1),
+        (ProviderError("cut off", retryable=True), 1),
+        (ProviderError("no", retryable=False), None),
+        (OfAnotherSdkError(529), 1),
+        (OfAnotherSdkError(429, retry_after="5"), 5),
+        (OfAnotherSdkError(404), None),
+        (status_error(429, retry_after_ms="2500"), 2.5),
+        (status_error(429, x_ms_retry_after_ms="3000"), 3),
+        (status_error(429, retry_after=in_seconds(600)), None),
+        (status_error(429, retry_after=in_seconds(-5)), 1),
+        (status_error(429, retry_after="soon"), 1),
+        (status_error(429, x_should_retry="false"), None),
+        (status_error(400, x_should_retry="true"), 1),
+        (status_error(307, location="https://elsewhere"), None),
+        (OfGoogleError(429), 1),
+        (OfGoogleError(503, "7.5s"), 7.5),
+        (OfGoogleError(429, "41s"), None),
+        (OfGoogleError(400), None),
+        (caused(OfGoogleError(500)), 1),
+        (OfAwsError(429), 1),
+        (OfAwsError(503, retry_after="4"), 4),
+        (OfAwsError(400, "ThrottlingException"), 1),
+        (OfAwsError(400, "ValidationException"), None),
+        (OfGrpcError("UNAVAILABLE"), 1),
+        (OfGrpcError("INVALID_ARGUMENT"), None),
+        (ServiceRequestError("cannot connect"), 1),
+        (caused(OfAnthropicStreamError("overloaded_error")), 1),
+        (caused(OfAnthropicStreamError("invalid_request_error")), None),
+        (httpx.TooManyRedirects("20"), None),
+        (TypeError("stream is no argument"), None),
+        (ValueError("429"), None),
+        (service_failed(ProviderError("cut off", retryable=True)), 1),
+        (service_failed(json.JSONDecodeError("Expecting value", "{", 1)), 1),
+        (json.JSONDecodeError("Expecting value", "{", 1), None),
+    ],
+)
+def test_what_can_pass_is_retried(error, seconds):
+    """Throttling, server errors and broken connections are retried, as late as the service asks; nothing else is."""
+    assert POLICY.wait_before(0, error, explain_error, 1.0) == seconds
+
+
+def test_waits_grow_and_end():
+    """Each wait is twice the one before, up to the longest, and half of it is chance; then it is enough."""
+    policy = RetryPolicy(retries=5, first_seconds=1, most_seconds=5)
+    error = ConnectionResetError()
+    assert [policy.wait_before(n, error, explain_error, 1.0) for n in range(6)] == [1, 2, 4, 5, 5, None]
+    assert [policy.wait_before(n, error, explain_error, 0.0) for n in range(3)] == [0.5, 1, 2]

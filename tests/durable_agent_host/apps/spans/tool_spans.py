@@ -1,0 +1,32 @@
+"""The exercise "a span around tool calls": this class is all that is written for it."""
+
+import json
+import time
+from pathlib import Path
+
+from durable_agent_host.agent.observer import Moment, ToolCallBegan, ToolCallFinished, WatchedTurn
+
+
+class ToolSpans:
+    """Writes a line of JSON for each span of a tool call.
+
+    Args:
+        file: to append to.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._began: dict[tuple[str, str], float] = {}
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Measure tool calls."""
+        match moment:
+            case ToolCallBegan(call_id):
+                self._began[turn.request.turn_id, call_id] = time.perf_counter()
+            case ToolCallFinished(call_id, name, outcome, replayed):
+                began = self._began.pop((turn.request.turn_id, call_id))
+                span = {"tool": name, "outcome": outcome, "replayed": replayed, "attempt": turn.attempt}
+                with self._file.open("a") as file:
+                    file.write(json.dumps(span | {"seconds": time.perf_counter() - began}) + "\n")
+            case _:
+                pass

@@ -1,0 +1,113 @@
+"""Agents that are workflows of several agents, each built by a function; TEAM names one that is given as it is."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import (
+    Agent,
+    AgentExecutor,
+    Executor,
+    Message,
+    WorkflowBuilder,
+    WorkflowContext,
+    handler,
+    response_handler,
+)
+from agent_framework_orchestrations import ConcurrentBuilder, GroupChatBuilder, HandoffBuilder, SequentialBuilder
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+client = chat_client_from_environment()
+
+
+def member(name: str, **more) -> Agent:
+    """Make a member of a team; the model knows it by its name."""
+    return Agent(client, f"You are {name}.", name=name, **more)
+
+
+def line():
+    """Make two agents that work one after the other."""
+    return SequentialBuilder(participants=[member("writer"), member("reviewer")]).build().as_agent("Line")
+
+
+def crowd():
+    """Make two agents that work at the same time."""
+    return ConcurrentBuilder(participants=[member("left"), member("right")]).build().as_agent("Crowd")
+
+
+def chat():
+    """Make a chat in which two agents take turns."""
+    members = [member("first"), member("second")]
+
+    def choose(state) -> str:
+        return members[state.current_round % 2].name
+
+    def has_ended(conversation) -> bool:
+        return conversation[-1].author_name == "second"
+
+    built = GroupChatBuilder(participants=members, selection_func=choose, termination_condition=has_ended).build()
+    return built.as_agent("Chat")
+
+
+def desk():
+    """Make a desk that hands its customer to another agent, and asks the customer on."""
+    keep = {"require_per_service_call_history_persistence": True}
+    front, refunds = member("front", **keep), member("refunds", **keep)
+    built = HandoffBuilder(name="desk", participants=[front, refunds]).with_start_agent(front).build()
+    return built.as_agent("Desk")
+
+
+class Counter(Executor):
+    """Counts what it was told, and asks for a number."""
+
+    def __init__(self, told: list | None = None) -> None:
+        super().__init__(id="counter")
+        self.told = [] if told is None else told
+
+    @handler
+    async def take(self, messages: list[Message], ctx: WorkflowContext[None, str]) -> None:
+        """Take a message."""
+        self.told.append(messages[-1].text)
+        if messages[-1].text == "odd":
+            self.told.append(object())
+        await ctx.yield_output(f"told {len(self.told)}")
+        if messages[-1].text == "ask":
+            await ctx.request_info("How many?", int)
+
+    @response_handler
+    async def answered(self, asked: str, number: int, ctx: WorkflowContext[None, str]) -> None:
+        """Take the number."""
+        await ctx.yield_output(f"{asked} {number + 1}")
+
+    async def on_checkpoint_save(self) -> dict:
+        """Give what it keeps."""
+        if "cannot" in self.told:
+            raise OSError("cannot be saved")
+        return {"told": lambda: 1} if "strange" in self.told else {"told": list(self.told)}
+
+    async def on_checkpoint_restore(self, state: dict) -> None:
+        """Take what it kept."""
+        self.told = state["told"]
+
+
+def counting():
+    """Make a workflow with an executor of the app."""
+    return WorkflowBuilder(name="counting", start_executor=Counter()).build().as_agent("Counting")
+
+
+one = Counter()
+shared_executor = AgentExecutor(member("shared"))
+built = line()
+TEAMS = {
+    "": [line, crowd, chat, desk, counting, member("Alone")],
+    "instance": [built],
+    "tool": [member("Outer", tools=[built.as_tool()])],
+    "same": [lambda: built],
+    "executor": [lambda: WorkflowBuilder(name="x", start_executor=one).build().as_agent("X")],
+    "nothing": [lambda: None],
+}
+app = DurableAgentApp(agents=TEAMS[os.environ.get("TEAM", "")])

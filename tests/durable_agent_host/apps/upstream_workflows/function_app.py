@@ -1,0 +1,362 @@
+"""What upstream's samples 09 to 13 do, in one app: workflows with shared state, without, in parallel, with a person."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Never
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import (
+    Agent,
+    AgentExecutorRequest,
+    AgentExecutorResponse,
+    Executor,
+    Message,
+    WorkflowBuilder,
+    WorkflowContext,
+    WorkflowExecutor,
+    executor,
+    handler,
+    response_handler,
+)
+from agent_framework_azurefunctions import WorkflowHitlContext
+from agent_framework_openai import OpenAIChatClient
+from pydantic import BaseModel
+
+if os.environ.get("HOST_CLASS") == "upstream":
+    from agent_framework_azurefunctions import AgentFunctionApp
+else:
+    from durable_agent_host import DurableAgentApp as AgentFunctionApp
+
+
+class Verdict(BaseModel):
+    """What the guard says of a letter."""
+
+    is_spam: bool
+    reason: str
+
+
+class Draft(BaseModel):
+    """What the assistant hands in."""
+
+    response: str
+
+
+@dataclass
+class Sorted:
+    """A letter that was judged; its text is in the shared state."""
+
+    is_spam: bool
+    reason: str
+    letter: str
+
+
+@dataclass
+class Counted:
+    """What a counter found."""
+
+    name: str
+    count: int
+    text: str
+
+
+@dataclass
+class Submission:
+    """Something to be published."""
+
+    content_id: str
+    body: str
+
+
+@dataclass
+class Question:
+    """What a person is asked."""
+
+    content_id: str
+    prompt: str
+
+
+class Decision(BaseModel):
+    """What a person answers."""
+
+    approved: bool
+    notes: str = ""
+
+
+@dataclass
+class Decided:
+    """The end of a review."""
+
+    content_id: str
+    approved: bool
+    notes: str
+
+
+@dataclass
+class Notice:
+    """Tells the notifier which question waits."""
+
+    request_id: str
+
+
+def ask(text: str) -> AgentExecutorRequest:
+    """Ask an agent."""
+    return AgentExecutorRequest(messages=[Message("user", [text])], should_respond=True)
+
+
+client = OpenAIChatClient(
+    model=os.environ["OPENAI_MODEL"], api_key=os.environ["OPENAI_API_KEY"], base_url=os.environ["OPENAI_BASE_URL"]
+)
+
+
+def guard() -> Agent:
+    """Make an agent that judges."""
+    return Agent(client, "You detect spam.", name="guard", default_options={"response_format": Verdict})
+
+
+def assistant() -> Agent:
+    """Make an agent that answers letters."""
+    return Agent(client, "You answer letters.", name="assistant", default_options={"response_format": Draft})
+
+
+@executor(id="store")
+async def store(letter: str, ctx: WorkflowContext[AgentExecutorRequest]) -> None:
+    """Keep the letter in the shared state, and have it judged."""
+    ctx.set_state("letter:1", letter)
+    await ctx.send_message(ask(letter))
+
+
+@executor(id="judge")
+async def judge(response: AgentExecutorResponse, ctx: WorkflowContext[Sorted]) -> None:
+    """Read the verdict."""
+    verdict = Verdict.model_validate_json(response.agent_response.text)
+    await ctx.send_message(Sorted(verdict.is_spam, verdict.reason, "1"))
+
+
+@executor(id="forward")
+async def forward(found: Sorted, ctx: WorkflowContext[AgentExecutorRequest]) -> None:
+    """Take the letter out of the shared state, and have it answered."""
+    await ctx.send_message(ask("Answer this: " + str(ctx.get_state(f"letter:{found.letter}"))))
+
+
+@executor(id="send")
+async def send(response: AgentExecutorResponse, ctx: WorkflowContext[Never, str]) -> None:
+    """Send the answer."""
+    await ctx.yield_output(f"Email sent: {Draft.model_validate_json(response.agent_response.text).response}")
+
+
+@executor(id="file")
+async def file(found: Sorted, ctx: WorkflowContext[Never, str]) -> None:
+    """File a letter as spam."""
+    await ctx.yield_output(f"Email marked as spam: {found.reason}")
+
+
+def is_spam(expected: bool) -> Any:
+    """Make a condition of an edge."""
+    return lambda message: not isinstance(message, Sorted) or message.is_spam == expected
+
+
+first_guard, first_assistant = guard(), assistant()
+shared_state = (
+    WorkflowBuilder(name="shared_state", start_executor=store)
+    .add_edge(store, first_guard)
+    .add_edge(first_guard, judge)
+    .add_edge(judge, forward, condition=is_spam(False))
+    .add_edge(judge, file, condition=is_spam(True))
+    .add_edge(forward, first_assistant)
+    .add_edge(first_assistant, send)
+    .build()
+)
+
+
+def says_spam(message: Any) -> bool:
+    """Judge an agent's answer on the edge itself."""
+    return Verdict.model_validate_json(message.agent_response.text).is_spam
+
+
+@executor(id="file_agents")
+async def file_agents(response: AgentExecutorResponse, ctx: WorkflowContext[Never, str]) -> None:
+    """File a letter as spam, from the agent's own answer."""
+    await ctx.yield_output(f"Email marked as spam: {Verdict.model_validate_json(response.agent_response.text).reason}")
+
+
+second_guard, second_assistant = guard(), assistant()
+agents_only = (
+    WorkflowBuilder(name="agents_only", start_executor=second_guard)
+    .add_edge(second_guard, second_assistant, condition=lambda message: not says_spam(message))
+    .add_edge(second_guard, file_agents, condition=says_spam)
+    .add_edge(second_assistant, send)
+    .build()
+)
+
+
+@executor(id="route")
+async def route(text: str, ctx: WorkflowContext[str]) -> None:
+    """Give the text to all counters."""
+    await ctx.send_message(text)
+
+
+@executor(id="words")
+async def words(text: str, ctx: WorkflowContext[Counted]) -> None:
+    """Count words."""
+    await ctx.send_message(Counted("words", len(text.split()), text))
+
+
+@executor(id="letters")
+async def letters(text: str, ctx: WorkflowContext[Counted]) -> None:
+    """Count letters."""
+    await ctx.send_message(Counted("letters", len(text), text))
+
+
+@executor(id="gather")
+async def gather(counted: list[Counted], ctx: WorkflowContext[str]) -> None:
+    """Wait for all counters, and ask the agents."""
+    found = ", ".join(f"{one.name} {one.count}" for one in sorted(counted, key=lambda one: one.name))
+    await ctx.send_message(f"{counted[0].text} ({found})")
+
+
+@executor(id="combine")
+async def combine(analyses: list[AgentExecutorResponse], ctx: WorkflowContext[str]) -> None:
+    """Put the agents' answers together."""
+    said = {one.executor_id: one.agent_response.text for one in analyses}
+    await ctx.send_message(" | ".join(f"{name}: {text}" for name, text in sorted(said.items())))
+
+
+@executor(id="statistics")
+async def statistics(text: str, ctx: WorkflowContext[Counted]) -> None:
+    """Count what the agents said, beside the agent that sums it up."""
+    await ctx.send_message(Counted("statistics", len(text), text))
+
+
+class Report(Executor):
+    """Takes answers of agents and counters alike."""
+
+    @handler
+    async def write(self, analyses: list[AgentExecutorResponse | Counted], ctx: WorkflowContext[Never, str]) -> None:
+        """Write the report."""
+        lines = [
+            f"{one.executor_id}: {one.agent_response.text}"
+            if isinstance(one, AgentExecutorResponse)
+            else f"{one.name}: {one.text}"
+            for one in analyses
+        ]
+        await ctx.yield_output("\n".join(sorted(lines)))
+
+
+mood = Agent(client, "You feel moods.", name="mood")
+keywords = Agent(client, "You find keywords.", name="keywords")
+summary = Agent(client, "You sum up.", name="summary")
+report = Report(id="report")
+parallel = (
+    WorkflowBuilder(name="parallel", start_executor=route)
+    .add_fan_out_edges(route, [words, letters])
+    .add_fan_in_edges([words, letters], gather)
+    .add_fan_out_edges(gather, [mood, keywords])
+    .add_fan_in_edges([mood, keywords], combine)
+    .add_fan_out_edges(combine, [summary, statistics])
+    .add_fan_in_edges([summary, statistics], report)
+    .build()
+)
+
+
+class Analyse(Executor):
+    """Has an agent look at a submission before a person does."""
+
+    @handler
+    async def start(self, submission: Submission, ctx: WorkflowContext[AgentExecutorRequest]) -> None:
+        """Keep the submission, and ask the agent."""
+        ctx.set_state("submission", submission)
+        await ctx.send_message(ask(submission.body))
+
+
+class Review(Executor):
+    """Waits for a person's decision on what the agent said."""
+
+    @handler
+    async def review(self, response: AgentExecutorResponse, ctx: WorkflowContext[Never, str]) -> None:
+        """Ask."""
+        submission = ctx.get_state("submission")
+        await ctx.request_info(Question(submission.content_id, response.agent_response.text), Decision)
+
+    @response_handler
+    async def decided(self, asked: Question, answer: Decision, ctx: WorkflowContext[Never, str]) -> None:
+        """Say what was decided."""
+        verb = "APPROVED" if answer.approved else "REJECTED"
+        await ctx.yield_output(f"{asked.content_id} {verb}: {answer.notes}")
+
+
+analyse, critic, review = Analyse(id="analyse"), Agent(client, "You moderate.", name="critic"), Review(id="review")
+moderation = (
+    WorkflowBuilder(name="moderation", start_executor=analyse)
+    .add_edge(analyse, critic)
+    .add_edge(critic, review)
+    .build()
+)
+
+
+class Gate(Executor):
+    """The inner workflow's question."""
+
+    @handler
+    async def ask(self, submission: Submission, ctx: WorkflowContext[Notice]) -> None:
+        """Tell the notifier, and ask under the id that it was told."""
+        request_id = f"ask-{submission.content_id}"
+        await ctx.send_message(Notice(request_id), target_id="notify")
+        await ctx.request_info(Question(submission.content_id, submission.body), Decision, request_id=request_id)
+
+    @response_handler
+    async def decided(self, asked: Question, answer: Decision, ctx: WorkflowContext[Never, Decided]) -> None:
+        """Give the decision to the outer workflow."""
+        await ctx.yield_output(Decided(asked.content_id, answer.approved, answer.notes))
+
+
+class Notify(Executor):
+    """Writes down where to answer."""
+
+    @handler
+    async def notify(self, notice: Notice, ctx: WorkflowContext) -> None:
+        """Build the URL, as an e-mail would have it."""
+        where = WorkflowHitlContext.from_context(ctx)
+        url = where.build_respond_url(notice.request_id) if where else "nowhere"
+        Path(os.environ["LEDGER"]).write_text(url)
+
+
+class Intake(Executor):
+    """The outer workflow's beginning."""
+
+    @handler
+    async def take(self, submission: Submission, ctx: WorkflowContext[Submission]) -> None:
+        """Pass it on."""
+        await ctx.send_message(submission)
+
+
+class Publish(Executor):
+    """The outer workflow's end."""
+
+    @handler
+    async def publish(self, decided: Decided, ctx: WorkflowContext[Never, str]) -> None:
+        """Say what became of it."""
+        await ctx.yield_output(
+            f"{decided.content_id} {'PUBLISHED' if decided.approved else 'DROPPED'}: {decided.notes}"
+        )
+
+
+gate, notify = Gate(id="gate"), Notify(id="notify")
+human_review = WorkflowBuilder(name="human_review", start_executor=gate).add_edge(gate, notify).build()
+intake, review_sub, publish = (
+    Intake(id="intake"),
+    WorkflowExecutor(human_review, id="review_sub"),
+    Publish(id="publish"),
+)
+composed = (
+    WorkflowBuilder(name="composed", start_executor=intake)
+    .add_edge(intake, review_sub)
+    .add_edge(review_sub, publish)
+    .build()
+)
+
+app = AgentFunctionApp(
+    workflow=shared_state, workflows=[agents_only, parallel, moderation, composed], enable_health_check=True
+)

@@ -1,0 +1,55 @@
+"""Journal entries as they are stored."""
+
+import pytest
+
+from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.model.journal_entry import ModelBegun, ModelFinished, ToolFinished, ToolKey, ToolStarted
+from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogEntry
+
+KEY = ToolKey(1, "call_a", 0)
+CALL = '"position":1,"call_id":"call_a","occurrence":0'
+
+
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        (ModelBegun(0, {"token": "t"}), '{"kind":"model_begun","data":{"position":0,"continuation":{"token":"t"}}}'),
+        (ModelBegun(0, None), '{"kind":"model_begun","data":{"position":0,"continuation":null}}'),
+        (
+            ModelFinished(2, {"messages": []}),
+            '{"kind":"model_finished","data":{"position":2,"response":{"messages":[]}}}',
+        ),
+        (
+            ModelFinished(2, {}, {"set": {"n": 1}}),
+            '{"kind":"model_finished","data":{"position":2,"response":{},"state":{"set":{"n":1}}}}',
+        ),
+        (
+            ToolStarted(KEY, "add", {"n": 1}),
+            f'{{"kind":"tool_started","data":{{{CALL},"name":"add","arguments":{{"n":1}}}}}}',
+        ),
+        (
+            ToolFinished(KEY, "success", {"items": []}),
+            f'{{"kind":"tool_finished","data":{{{CALL},"outcome":"success","result":{{"items":[]}}}}}}',
+        ),
+        (
+            ToolFinished(KEY, "error", {}, {"removed": ["n"]}),
+            f'{{"kind":"tool_finished","data":{{{CALL},"outcome":"error","result":{{}},"state":{{"removed":["n"]}}}}}}',
+        ),
+    ],
+)
+def test_steps_are_stored_in_this_form(step, line):
+    """Each step has one form, byte for byte, and is read back from it."""
+    assert encode_log_entry(encode_journal_entry(step)) == line
+    assert decode_journal_entry(decode_log_entry(line)) == step
+
+
+def test_a_state_without_a_change_is_not_stored():
+    """An empty change leaves no key."""
+    assert "state" not in encode_journal_entry(ModelFinished(0, {}, {})).data
+
+
+@pytest.mark.parametrize("kind", [EVENT, OUTCOME, "of a newer program"])
+def test_other_entries_are_no_steps(kind):
+    """What is not a step of the journal is left to whoever knows it."""
+    assert decode_journal_entry(LogEntry(kind, {})) is None

@@ -1,0 +1,53 @@
+"""The schema of a session: what is read has no fault, and what has none is read."""
+
+import json
+
+import pytest
+
+from durable_agent_host.codec.fields import FIELDS
+from durable_agent_host.codec.schema import CONTENT_FIELDS, document_faults
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.errors import StateError
+from durable_agent_host.providers.openai.provider import RESPONSES
+from durable_agent_host.session.repair import mend_document, repair_document
+from durable_agent_host.session.transcript import replay_messages
+from tests.durable_agent_host.golden import WIRE, golden
+from tests.durable_agent_host.mutations import mutations
+
+SESSIONS = sorted(path.stem for path in WIRE.glob("session-*.json"))
+
+
+def test_every_field_of_the_frameworks_contents_has_a_shape():
+    """A field that a new framework brings fails here, instead of being let through unseen."""
+    assert set(CONTENT_FIELDS) == FIELDS
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_documents_of_released_versions_have_no_fault(name):
+    """Nothing is found in a golden document, with its unknown parts, and mending leaves it as it is."""
+    assert document_faults(golden(name)) == []
+    assert mend_document(golden(name)) == (golden(name), [])
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_what_has_no_fault_is_read_and_what_has_is_mended(name):
+    """Of a changed document either nothing is said, and it is read, or it is mended, and then it is read."""
+    for change, changed in mutations(golden(name), 120, seed=f"codec {name}"):
+        before = json.dumps(changed)
+        try:
+            mended, changes = mend_document(changed)
+        except StateError:
+            with pytest.raises(StateError):
+                repair_document(changed, RESPONSES.repair_rules)
+            continue
+        assert json.dumps(changed) == before
+        assert document_faults(mended) == [], change
+        assert changes or mended == changed, change
+        session = decode_session(mended)
+        known = [one for one in session.entries if one["$type"] in ("request", "response")]
+        replay_messages(known)
+        list(session.receipts)
+        assert decode_session(encode_session(session)).entries == session.entries, change
+        assert repair_document(repair_document(changed, RESPONSES.repair_rules)[0], RESPONSES.repair_rules)[1] == [], (
+            change
+        )

@@ -1,0 +1,171 @@
+"""A model's endpoint over raw sockets: it sends exactly the bytes that a test gives it, and notes what it was sent."""
+
+import contextlib
+import json
+import socketserver
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Send = Callable[[Callable[[bytes], None]], None]
+"""Writes an answer piece by piece; it may raise when the client has gone."""
+
+
+@dataclass
+class Received:
+    """One request as it came over the wire."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class HostileModel:
+    """Answers in the order of its scripts, and with its fallback when there are none left.
+
+    Attributes:
+        url: where it listens.
+        scripts: bytes of whole answers with their heads, or what writes them.
+        fallback: for requests after the last script.
+        received: oldest first.
+    """
+
+    url: str
+    scripts: list[bytes | Send] = field(default_factory=list)
+    fallback: bytes | Send = b""
+    received: list[Received] = field(default_factory=list)
+
+    def play(self, *scripts: bytes | Send, fallback: bytes | Send | None = None) -> None:
+        """Forget everything, and answer with these from now on."""
+        self.received.clear()
+        self.scripts[:] = scripts
+        self.fallback = fallback if fallback is not None else answer(b'{"error":{"message":"no script"}}', status=400)
+
+
+@contextlib.contextmanager
+def hostile_model() -> Iterator[HostileModel]:
+    """Serve for as long as the context lasts."""
+    model = HostileModel("")
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            request = _read(self.rfile)
+            if request is None:
+                return
+            model.received.append(request)
+            script = model.scripts.pop(0) if model.scripts else model.fallback
+            with contextlib.suppress(OSError):
+                if callable(script):
+                    script(self.wfile.write)
+                else:
+                    self.wfile.write(script)
+
+    class Server(socketserver.ThreadingTCPServer):
+        allow_reuse_address = True
+        daemon_threads = True
+        block_on_close = False
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        model.url = f"http://127.0.0.1:{server.server_address[1]}"
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        try:
+            yield model
+        finally:
+            server.shutdown()
+
+
+def _read(stream: Any) -> Received | None:
+    line = stream.readline().decode("latin-1").split()
+    if len(line) < 2:
+        return None
+    headers: dict[str, str] = {}
+    while header := stream.readline().decode("latin-1").strip():
+        name, _, value = header.partition(":")
+        headers[name.lower()] = value.strip()
+    return Received(line[0], line[1], headers, stream.read(int(headers.get("content-length", "0"))))
+
+
+def answer(body: bytes, *, status: int = 200, kind: str = "application/json", **headers: str) -> bytes:
+    """Give an answer with a length, after which the connection is closed."""
+    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    head = f"HTTP/1.1 {status} Status\r\ncontent-type: {kind}\r\nconnection: close\r\n{more}"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def stream(body: bytes = b"", **headers: str) -> bytes:
+    """Give an event stream that ends when the connection is closed in good order."""
+    return answer(body, kind="text/event-stream", **headers)
+
+
+def events(*data: Any, named: bool = True) -> bytes:
+    """Write server-sent events; with the name that their type gives them."""
+    written = b""
+    for one in data:
+        name = f"event: {one['type']}\n" if named and isinstance(one, dict) and "type" in one else ""
+        shown = one if isinstance(one, str) else json.dumps(one)
+        written += f"{name}data: {shown}\n\n".encode()
+    return written
+
+
+def chat_chunk(text: str | None = None, finish: str | None = None) -> dict[str, Any]:
+    """Write a chunk of Chat Completions."""
+    choice = {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": finish}
+    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+def response_events(text: str, response_id: str = "resp_1") -> list[dict[str, Any]]:
+    """Write the stream of a response of the Responses API that says a text."""
+    item = {"id": f"msg_{response_id}", "type": "message", "role": "assistant", "status": "completed"}
+    part = {"type": "output_text", "text": text, "annotations": []}
+    whole = {
+        "id": response_id,
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": "completed",
+        "tools": [],
+        "output": [item | {"content": [part]}],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+    }
+    begun = whole | {"output": [], "status": "in_progress"}
+    place = {"output_index": 0, "item_id": item["id"], "content_index": 0}
+    made: list[dict[str, Any]] = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
+        {"type": "response.content_part.added", **place, "part": part | {"text": ""}},
+        *({"type": "response.output_text.delta", **place, "delta": char, "logprobs": []} for char in text),
+        {"type": "response.output_text.done", **place, "text": text, "logprobs": []},
+        {"type": "response.output_item.done", "output_index": 0, "item": whole["output"][0]},
+        {"type": "response.completed", "response": whole},
+    ]
+    return [event | {"sequence_number": number} for number, event in enumerate(made)]
+
+
+def messages_events(text: str) -> list[dict[str, Any]]:
+    """Write the stream of an answer of Anthropic's Messages API that says a text."""
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": []}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return [
+        {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None, "usage": usage}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+
+
+def pieces(parts: Iterable[bytes], **headers: str) -> Send:
+    """Write an event stream without a length, part by part, until the client has gone or the parts are over."""
+
+    def send(write: Callable[[bytes], None]) -> None:
+        more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        write(f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n{more}\r\n".encode())
+        for part in parts:
+            write(part)
+
+    return send

@@ -1,0 +1,72 @@
+"""When the turns of a process write: each soon, many together, and less often when there is too much to do."""
+
+import asyncio
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.loops.ticks import LONGEST_TICK_SECONDS, SHORTEST_TICK_SECONDS, Ticks
+from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.writer import TurnLogWriter
+
+TURNS = 40
+_STEPS = st.lists(st.tuples(st.floats(0, 0.05), st.floats(0, 0.05), st.floats(0, 0.5)), max_size=60)
+
+
+@given(_STEPS)
+def test_nobody_writes_too_early_or_waits_longer_than_a_tick(steps: list[tuple[float, float, float]]) -> None:
+    ticks, now = Ticks(), 0.0
+    for pause, interval, late in steps:
+        now += pause
+        due = ticks.due(now + interval)
+        assert now + interval <= due + 1e-9
+        assert due <= now + interval + LONGEST_TICK_SECONDS
+        ticks.passed(due, due + late)
+        now = max(now, due)
+
+
+def test_a_lone_writer_does_not_wait() -> None:
+    ticks = Ticks()
+    for number in range(20):
+        at = number * 2 * SHORTEST_TICK_SECONDS
+        assert ticks.due(at) == at
+        ticks.passed(at, at)
+
+
+def test_writers_that_come_close_together_share_a_tick() -> None:
+    ticks = Ticks()
+    ticks.passed(ticks.due(1.0), 1.0)
+    shared = {ticks.due(1.0 + fraction * SHORTEST_TICK_SECONDS / 10) for fraction in range(1, 10)}
+    assert len(shared) == 1
+
+
+def test_a_loop_that_is_late_has_longer_ticks_until_it_is_not() -> None:
+    ticks, at = Ticks(), 0.0
+
+    def length() -> float:
+        return ticks.due(at + 1e-6) - at
+
+    for _ in range(30):
+        at = ticks.due(at + 1e-6)
+        ticks.passed(at, at + 1.0)
+    assert abs(length() - LONGEST_TICK_SECONDS) < SHORTEST_TICK_SECONDS
+    for _ in range(60):
+        at = ticks.due(at + 1e-6)
+        ticks.passed(at, at)
+    assert length() < 2 * SHORTEST_TICK_SECONDS
+
+
+async def test_turns_that_write_at_the_same_moment_share_a_commit(tmp_path: Path) -> None:
+    log = SqliteTurnLog(tmp_path / "turns.db")
+    names = [f"{number:032x}" for number in range(TURNS)]
+    writers = [TurnLogWriter(log, name, await log.open(name)) for name in names]
+    before = log.durable_writes
+    for writer in writers:
+        await writer.put("message.delta", {"text": "together"})
+    await asyncio.gather(*(writer.flush() for writer in writers))
+    assert log.durable_writes - before <= 2
+    for name in names:
+        page = await log.read(name)
+        assert [record.entry.data["data"] for record in page.records[1:]] == [{"text": "together"}]
+    await log.close()

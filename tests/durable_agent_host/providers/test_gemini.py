@@ -1,0 +1,79 @@
+"""Gemini's parts beside the neutral contents: what is kept of them, and what a store can have done to them."""
+
+import base64
+import json
+
+import pytest
+from agent_framework import Content, Message
+from agent_framework_gemini import GeminiChatClient
+from agent_framework_openai import OpenAIChatClient
+from google.genai import types
+
+from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.providers.gemini.parts import PART, stored_part
+from durable_agent_host.providers.gemini.provider import GEMINI
+from durable_agent_host.providers.openai.provider import RESPONSES
+from durable_agent_host.providers.registry import provider_for
+
+SEAL = base64.urlsafe_b64encode(b"\xff\xfe sealed").decode()
+CALL = {"toolCall": {"id": "t1", "toolType": "FILE_SEARCH", "args": {"q": "x"}}, "thoughtSignature": SEAL}
+ANSWER = {"toolResponse": {"id": "t1", "toolType": "FILE_SEARCH", "response": {"a": [1]}}, "thoughtSignature": SEAL}
+LOOK = {"functionCall": {"id": "f1", "name": "f", "args": {"w": 1}}, "thoughtSignature": SEAL}
+
+
+def client():
+    return GEMINI.adapt(GeminiChatClient(model="m", api_key="practice"))
+
+
+def parsed(*parts):
+    return client()._parse_parts([types.Part.model_validate(part) for part in parts])
+
+
+def sent(contents):
+    """The parts that a client of a new process sends of contents."""
+    _, said = client()._prepare_gemini_messages([Message("user", ["x"]), Message("assistant", contents)])
+    return [json.loads(part.model_dump_json(exclude_none=True, by_alias=True)) for part in said[1].parts]
+
+
+def stored(contents):
+    return decode_message(json.loads(json.dumps(encode_message(Message("assistant", contents), created_at=None))))
+
+
+def test_parts_come_back_from_a_store():
+    """The parts of hosted tools, of functions and of texts are the ones that were given."""
+    given = [CALL, ANSWER, LOOK, {"text": "done"}]
+    assert sent(stored(parsed(*given)).contents) == sent(parsed(*given)) == given
+
+
+def test_a_part_has_nothing_that_its_content_has():
+    """Arguments, answers, ids, and the signature of a function's call are stored once."""
+    call, answer, reasoning, look = parsed(CALL, ANSWER, LOOK)
+    assert call.additional_properties[PART] == {"tool_call": {"tool_type": "FILE_SEARCH"}, "thought_signature": SEAL}
+    assert answer.additional_properties[PART].keys() == {"tool_response", "thought_signature"}
+    assert "response" not in answer.additional_properties[PART]["tool_response"]
+    assert (PART in reasoning.additional_properties, PART in look.additional_properties) == (False, False)
+
+
+@pytest.mark.parametrize("damaged", ["x", {}, {"tool_response": 7}, {"tool_response": {"no": "field"}}, {"a": 1}, None])
+def test_a_damaged_part_is_left_out(damaged):
+    """What is no part any more does not fail the turn: the content goes without it, as other clients' do."""
+    answer = Content.from_function_result("t1", result='{"a": [1]}', additional_properties={PART: damaged})
+    assert sent([Content.from_text("x"), answer]) == [{"text": "x"}]
+    call = Content.from_function_call("f1", "f", arguments={"w": 1}, additional_properties={PART: damaged})
+    assert sent([call])[0]["functionCall"] == LOOK["functionCall"]
+
+
+def test_a_part_of_a_call_is_not_taken_for_its_results():
+    """The framework copies the properties of a call to its result."""
+    (call,) = parsed(CALL)
+    result = Content.from_function_result("t1", result="x", additional_properties=call.additional_properties)
+    assert stored_part(result) is None
+
+
+def test_clients_of_others_are_left_as_they_are():
+    """Each provider's adapter takes its own clients; the app's own is not changed, and one that is adapted stays."""
+    brought, other = GeminiChatClient(model="m", api_key="practice"), object()
+    adapted = provider_for(brought).adapt(brought)
+    assert (type(brought), provider_for(adapted), GEMINI.adapt(adapted)) == (GeminiChatClient, GEMINI, adapted)
+    assert provider_for(other).adapt(other) is other
+    assert provider_for(OpenAIChatClient(model="m", api_key="practice")) is RESPONSES

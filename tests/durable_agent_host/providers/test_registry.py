@@ -1,0 +1,130 @@
+"""Which provider looks after an agent's chat client."""
+
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+from agent_framework import Agent, AgentResponseUpdate, BaseChatClient, Content, Message, RawAgent
+from agent_framework_gemini import GeminiChatClient
+from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
+
+from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import STAMP, ItemPart
+from durable_agent_host.providers import registry
+from durable_agent_host.providers.gemini.provider import GEMINI
+from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
+from durable_agent_host.providers.registry import provider_for, register_provider
+from durable_agent_host.providers.unseen import UnseenProvider
+
+
+class Mine(BaseChatClient):
+    """A client that no provider is known for."""
+
+    def _inner_get_response(self, **kwargs):
+        raise NotImplementedError
+
+
+class Derived(Mine):
+    """A client of the same kind."""
+
+
+class Reader(NeutralProvider):
+    """Knows what no other provider does."""
+
+    def read_item(self, update, /):
+        """Know one update."""
+        return ItemPart(7) if update.raw_representation == "mine" else None
+
+    def explain(self, error, /):
+        """Know one error."""
+        return ProviderError("mine", retryable=False) if isinstance(error, ZeroDivisionError) else None
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    """A provider that is registered for one test."""
+    one = Reader()
+    register_provider(Mine, one)
+    yield one
+    del registry._REGISTERED[Mine]
+    registry._unseen.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("client", "provider"),
+    [
+        (OpenAIChatClient(model="m", api_key="k"), RESPONSES),
+        (OpenAIChatClient(model="m", api_key="k", azure_endpoint="https://x.openai.azure.com"), RESPONSES),
+        (RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k")), RESPONSES),
+        (OpenAIChatCompletionClient(model="m", api_key="k"), OPENAI),
+        (GeminiChatClient(model="m", api_key="practice"), GEMINI),
+    ],
+)
+def test_a_client_has_the_provider_of_its_class(client, provider):
+    """Azure's clients are OpenAI's, and a hosted copy keeps its provider."""
+    assert provider_for(client) is provider
+
+
+def test_the_nearest_class_decides(reader):
+    """A registered provider looks after derived classes, too, until one of them has its own."""
+    assert provider_for(Derived()) is provider_for(Mine()) is reader
+
+    class Own(OpenAIChatClient):
+        """A client of the app's that wants another provider than its base."""
+
+    register_provider(Own, reader)
+    try:
+        assert provider_for(Own(model="m", api_key="k")) is reader
+    finally:
+        del registry._REGISTERED[Own]
+        registry._unseen.cache_clear()
+
+
+def test_a_client_that_nobody_knows_gets_the_neutral_provider():
+    """It is used as it is, and its contents are what is kept."""
+    client = Mine()
+    neutral = provider_for(client)
+    assert isinstance(neutral, NeutralProvider)
+    assert neutral not in (OPENAI, RESPONSES, GEMINI)
+    assert neutral.adapt(client) is client
+    contents = [Content.from_text("hi"), Content.from_text("", additional_properties={STAMP: {"provider": "other"}})]
+    (message,) = neutral.replay([Message("assistant", contents)], session_id="one")
+    assert [content.text for content in message.contents] == ["hi"]
+
+
+def test_errors_of_a_known_sdk_are_explained_whoever_uses_it():
+    """A client of the app's own may call OpenAI's SDK; what went wrong is said as for OpenAI's client."""
+    error = openai.APITimeoutError(httpx.Request("POST", "http://model"))
+    explained = provider_for(Mine()).explain(error)
+    assert explained is not None
+    assert (str(explained), explained.retryable) == ("the model did not answer in time; try again", True)
+    assert NeutralProvider().explain(error) is None
+
+
+def test_agents_whose_clients_are_not_seen_ask_every_provider(reader):
+    """An update or an error of an agent of the app's own class is of any provider, registered ones included."""
+
+    class Custom:
+        """An agent of no framework class."""
+
+        client = OpenAIChatClient(model="m", api_key="k")
+
+    unseen = HostedAgent(Custom(), provider_for).provider
+    assert isinstance(unseen, UnseenProvider)
+    assert unseen.read_item(AgentResponseUpdate(raw_representation="mine")) == ItemPart(7)
+    assert unseen.read_item(AgentResponseUpdate(raw_representation="other")) is None
+    explained = unseen.explain(ZeroDivisionError())
+    assert explained is not None
+    assert str(explained) == "mine"
+    assert unseen.repair_rules == NeutralProvider().repair_rules
+
+
+def test_every_agent_of_an_app_has_its_own_provider():
+    """Two agents with clients of two providers are looked after by two."""
+    clients = OpenAIChatClient(model="m", api_key="k"), GeminiChatClient(model="m", api_key="practice")
+    hosted = [HostedAgent(Agent(client, name="A"), provider_for) for client in clients]
+    assert [one.provider for one in hosted] == [RESPONSES, GEMINI]
+    assert all(isinstance(one.agent, RawAgent) for one in hosted)

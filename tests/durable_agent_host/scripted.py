@@ -1,0 +1,122 @@
+"""A model's service that plays what a test says, for clients of Anthropic, Gemini and Chat Completions, over HTTP."""
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class ScriptedService:
+    """Answers each request with the next stream of events; its requests are kept.
+
+    Attributes:
+        bodies: of the requests, in order.
+        url: where it listens.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.bodies: list[Json] = []
+        self.url = f"http://127.0.0.1:{port}"
+        self._answers: list[list[Any]] = []
+        self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Forget what was asked and what was scripted."""
+        self.bodies.clear()
+        self._answers.clear()
+
+    def play(self, *answers: Iterable[Any]) -> None:
+        """Script the next answers, each a list of events: dictionaries, or a text that is sent as it is."""
+        self._answers += [list(events) for events in answers]
+
+    def answer(self, body: Json) -> bytes | None:
+        """Note a request, and give the stream that answers it; None when nothing is scripted."""
+        with self._lock:
+            self.bodies.append(body)
+            return b"".join(map(_frame, self._answers.pop(0))) if self._answers else None
+
+
+def _frame(event: Any) -> bytes:
+    if isinstance(event, str):
+        return f"data: {event}\n\n".encode()
+    name = f"event: {event['type']}\n" if isinstance(event.get("type"), str) else ""
+    return f"{name}data: {json.dumps(event)}\n\n".encode()
+
+
+@contextmanager
+def scripted_service() -> Iterator[ScriptedService]:
+    """Serve for as long as the context lasts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            stream = service.answer(body)
+            self.send_response(500 if stream is None else 200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(stream or b"")))
+            self.end_headers()
+            self.wfile.write(stream or b"")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        service = ScriptedService(server.server_port)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield service
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def anthropic_answer(*blocks: Json | tuple[Json, list[Json]], stop: str = "end_turn") -> list[Json]:
+    """The events of a message: blocks that come whole, or opened, with the deltas that follow."""
+    message = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude-served-1", "content": []}
+    events: list[Json] = [
+        {"type": "message_start", "message": message | {"stop_reason": None, "usage": _tokens(input_tokens=3)}}
+    ]
+    for index, block in enumerate(blocks):
+        opened, deltas = block if isinstance(block, tuple) else (block, [])
+        events.append({"type": "content_block_start", "index": index, "content_block": opened})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    ended = {"stop_reason": stop, "stop_sequence": None}
+    return [*events, {"type": "message_delta", "delta": ended, "usage": _tokens()}, {"type": "message_stop"}]
+
+
+def _tokens(**more: int) -> Json:
+    return {"output_tokens": 2} | more
+
+
+def anthropic_call(call_id: str, name: str, *pieces: str, kind: str = "tool_use") -> tuple[Json, list[Json]]:
+    """A block of a call as Anthropic streams it: opened with an empty input, then JSON in pieces, the first empty."""
+    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)]
+    return {"type": kind, "id": call_id, "name": name, "input": {}}, deltas
+
+
+def anthropic_text(text: str) -> tuple[Json, list[Json]]:
+    """A block of text."""
+    return {"type": "text", "text": ""}, [{"type": "text_delta", "text": text}]
+
+
+def gemini_answer(*parts: Mapping[str, Any]) -> list[Json]:
+    """The chunks of a response, one for each part."""
+    chunks: list[Json] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
+    usage = {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5}
+    last: Json = {"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}]}
+    return [chunk | {"modelVersion": "gemini-served-1"} for chunk in (*chunks, last | {"usageMetadata": usage})]
+
+
+def chat_answer(*deltas: Json, finish: str = "stop", **fields: Any) -> list[Any]:
+    """The chunks of a chat completion."""
+    base = {"id": "cc_1", "object": "chat.completion.chunk", "created": 1, "model": "chat-served-1"} | fields
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in ({"role": "assistant"}, *deltas)]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    return [*(base | {"choices": [choice]} for choice in choices), base | {"choices": [], "usage": usage}, "[DONE]"]

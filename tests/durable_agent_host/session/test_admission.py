@@ -1,0 +1,361 @@
+"""Who may run: one turn of a session at a time, each once, first come first served."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from durable_agent_host.errors import TurnRejectedError
+from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.turn import TurnOutcome
+from durable_agent_host.session.admission import (
+    ReceiptWindow,
+    commit_outcome,
+    decide_admission,
+    leave_session,
+    queue_request,
+    reset_session,
+)
+from durable_agent_host.session.receipts import response_of
+
+WINDOW = ReceiptWindow(5)
+TURNS = [f"turn-{number}" for number in range(6)]
+
+
+def entries(turn_id):
+    return (
+        {"$type": "request", "correlationId": turn_id},
+        {"$type": "response", "correlationId": turn_id},
+    )
+
+
+def completed(turn_id):
+    return TurnOutcome(turn_id, "completed", entries=entries(turn_id), agent_session={"after": turn_id})
+
+
+def admit(session, turn_id, policy="queue", limit=50):
+    return decide_admission(session, turn_id, policy, max_queued_turns=limit, window=ReceiptWindow(50))
+
+
+class SessionOfTurns(RuleBasedStateMachine):
+    """Any order of asking, ending, leaving and asking again, as at-least-once delivery brings it about."""
+
+    def __init__(self):
+        super().__init__()
+        self.session = Session()
+        self.arrived: list[str] = []
+        self.granted: list[str] = []
+        self.ended: list[str] = []
+        self.left: list[str] = []
+        self.cancelled: list[str] = []
+
+    @rule(
+        turn_id=st.sampled_from(TURNS),
+        policy=st.sampled_from(["queue", "reject", "interrupt"]),
+        limit=st.sampled_from([1, 50]),
+    )
+    def ask(self, turn_id, policy, limit):
+        """A turn asks, for the first time or again; what it is told is always the same while nothing else happens."""
+        before = self.session
+        self.session, answer = admit(before, turn_id, policy, limit)
+        again, same = admit(self.session, turn_id, policy, limit)
+        assert (again, same) == (self.session, replace(answer, dropped=None))
+        assert answer.dropped in (None, before.interrupting)
+        self.cancelled += [answer.dropped] if answer.dropped else []
+        match answer.status:
+            case "granted":
+                if before.running != turn_id:
+                    assert before.running is None
+                    assert turn_id not in self.ended
+                    self.granted.append(turn_id)
+            case "queued":
+                if turn_id not in before.queue and policy == "queue":
+                    self.arrived.append(turn_id)
+            case "ended":
+                assert turn_id in (*self.ended, *self.cancelled)
+            case status:
+                assert self.session == before
+                assert policy == "reject" if status == "rejected" else len(before.queue) >= limit
+
+    @precondition(lambda self: self.session.running)
+    @rule(failed=st.booleans(), times=st.integers(1, 3))
+    def end(self, failed, times):
+        """The running turn ends; its commit is delivered up to three times."""
+        turn_id = self.session.running
+        outcome = TurnOutcome(turn_id, "failed", error={"type": "X"}) if failed else completed(turn_id)
+        before = self.session
+        for _ in range(times):
+            self.session, following = commit_outcome(self.session, outcome, window=ReceiptWindow(50))
+            assert following == (before.queue[0] if before.queue else None)
+        assert self.session.entries == (before.entries if failed else before.entries + entries(turn_id))
+        self.ended.append(turn_id)
+
+    @rule(turn_id=st.sampled_from(TURNS))
+    def end_again(self, turn_id):
+        """A commit of a turn that has ended, or never ran, comes late."""
+        if turn_id in (*self.ended, *self.cancelled):
+            unchanged, _ = commit_outcome(self.session, completed(turn_id), window=ReceiptWindow(50))
+            assert unchanged == self.session
+        elif self.session.running not in (None, turn_id):
+            with pytest.raises(TurnRejectedError):
+                commit_outcome(self.session, completed(turn_id), window=ReceiptWindow(50))
+
+    @precondition(lambda self: self.session.queue)
+    @rule(data=st.data(), cancelled=st.booleans())
+    def leave(self, data, cancelled):
+        """A turn whose orchestration is gone, or that was cancelled, leaves the queue."""
+        turn_id = data.draw(st.sampled_from(self.session.queue))
+        self.session, following = leave_session(self.session, turn_id, window=ReceiptWindow(50), cancelled=cancelled)
+        assert following == (self.session.queue[0] if self.session.queue and self.session.running is None else None)
+        (self.cancelled if cancelled else self.left).append(turn_id)
+
+    @precondition(lambda self: self.session.running)
+    @rule(turn_id=st.sampled_from(TURNS))
+    def signal(self, turn_id):
+        """A turn comes as a signal while another runs; however often, it waits once."""
+        for _ in range(2):
+            before = self.session
+            self.session, has_room = queue_request(before, turn_id, {"turn_id": turn_id}, max_queued_turns=3)
+            assert has_room or len(before.queue) >= 3
+            if self.session is not before:
+                self.arrived.append(turn_id)
+
+    @invariant()
+    def each_turn_runs_once(self):
+        """No turn is granted twice, and no two hold the session."""
+        assert len(self.granted) == len(set(self.granted))
+        assert set(self.ended) <= set(self.granted)
+        assert len(self.granted) - len(self.ended) == (self.session.running is not None)
+
+    @invariant()
+    def nobody_waits_twice(self):
+        """Who runs or has ended does not wait."""
+        assert len(self.session.queue) == len(set(self.session.queue))
+        assert not set(self.session.queue) & {*self.ended, *self.cancelled, self.session.running}
+        assert set(self.session.requests) <= set(self.session.queue)
+
+    @invariant()
+    def who_interrupts_is_next(self):
+        """At most one turn waits to interrupt, and it is the first."""
+        assert self.session.interrupting in (None, *self.session.queue[:1])
+
+    @invariant()
+    def waiting_turns_run_in_the_order_of_their_arrival(self):
+        """First come, first served."""
+        ran = [turn_id for turn_id in self.granted if turn_id in self.arrived and turn_id not in self.left]
+        waited = [turn_id for turn_id in dict.fromkeys(self.arrived) if turn_id in ran and turn_id not in self.left]
+        assert ran == waited
+
+
+TestSessionOfTurns = SessionOfTurns.TestCase
+
+
+def test_a_free_session_is_granted():
+    """The first turn of a session runs at once."""
+    session, answer = admit(Session(), "a")
+    assert (session.running, answer.status) == ("a", "granted")
+
+
+def test_a_free_session_is_kept_for_the_turn_that_waits_first():
+    """Between the end of a turn and the waking of the next, a newcomer does not overtake."""
+    session = Session(queue=("b", "c"))
+    session, newcomer = admit(session, "d")
+    assert (newcomer.status, session.queue, session.running) == ("queued", ("b", "c", "d"), None)
+    session, second = admit(session, "c")
+    assert second.status == "queued"
+    session, first = admit(session, "b")
+    assert (first.status, session.running, session.queue) == ("granted", "b", ("c", "d"))
+
+
+@pytest.mark.parametrize("policy", ["queue", "reject"])
+def test_a_turn_with_a_receipt_never_runs_again(policy):
+    """A turn that has ended is answered with its receipt, whatever the session does now."""
+    receipt = Receipt("a", "failed", error={"type": "X"})
+    for session in (Session(receipts=(receipt,)), Session(receipts=(receipt,), running="b", queue=("c",))):
+        unchanged, answer = admit(session, "a", policy)
+        assert unchanged is session
+        assert (answer.status, answer.receipt) == ("ended", receipt)
+
+
+def test_a_busy_session_rejects_when_asked_to():
+    """Policy reject does not wait, and names the turn that runs."""
+    session = Session(running="a")
+    unchanged, answer = admit(session, "b", "reject")
+    assert unchanged is session
+    assert (answer.status, answer.running) == ("rejected", "a")
+
+
+def test_a_full_queue_takes_nobody():
+    """The queue has a bound; who waits already is not thrown out."""
+    session = Session(running="a", queue=("b", "c"))
+    unchanged, answer = admit(session, "d", limit=2)
+    assert (unchanged, answer.status) == (session, "full")
+    assert admit(session, "c", limit=2)[1].status == "queued"
+
+
+def test_a_turn_that_interrupts_is_next():
+    """A turn that interrupts goes before those that wait, has the running one cancelled, and needs its place too."""
+    session, answer = admit(Session(running="a", queue=("b",)), "c", "interrupt")
+    assert (answer.status, answer.running, answer.interrupts, answer.dropped) == ("queued", "a", True, None)
+    assert (session.queue, session.interrupting) == (("c", "b"), "c")
+    assert admit(Session(running="a", queue=("b",)), "c", "interrupt", limit=1)[1].status == "full"
+    session, _ = commit_outcome(session, TurnOutcome("a", "cancelled"), window=ReceiptWindow(5))
+    session, answer = admit(session, "c", "interrupt")
+    assert (answer.status, session.queue, session.interrupting) == ("granted", ("b",), None)
+
+
+def test_of_those_that_interrupt_the_last_one_wins():
+    """A turn that still waits to interrupt is cancelled by the next one that does."""
+    session, _ = admit(Session(running="a", queue=("b",)), "c", "interrupt")
+    session, answer = admit(session, "d", "interrupt", limit=2)
+    assert (answer.status, answer.dropped, answer.interrupts) == ("queued", "c", True)
+    assert (session.queue, session.interrupting) == (("d", "b"), "d")
+    assert admit(session, "c", "interrupt")[1].receipt.status == "cancelled"
+    assert "turn d" in session.receipts[-1].error["message"]
+
+
+def test_a_free_session_has_nothing_to_interrupt():
+    """A turn that would interrupt runs at once when no turn does."""
+    session, answer = admit(Session(), "a", "interrupt")
+    assert (session.running, answer.status, answer.interrupts) == ("a", "granted", False)
+    session, answer = admit(Session(queue=("b", "c"), interrupting="b"), "a", "interrupt")
+    assert (session.running, answer.status, answer.dropped) == ("a", "granted", "b")
+    assert (session.queue, session.interrupting) == (("c",), None)
+
+
+def test_a_cancelled_turn_keeps_what_it_had():
+    """What a cancelled turn had produced becomes part of the conversation; the agent's session only when it has one."""
+    before = Session(entries=entries("z"), agent_session={"after": "z"}, running="a")
+    outcome = TurnOutcome("a", "cancelled", entries=entries("a"), error={"type": "TurnCancelledError"})
+    session, _ = commit_outcome(before, outcome, window=ReceiptWindow(5))
+    assert (session.entries, session.agent_session) == (entries("z") + entries("a"), {"after": "z"})
+    session, _ = commit_outcome(before, replace(outcome, agent_session={"after": "a"}), window=ReceiptWindow(5))
+    assert session.agent_session == {"after": "a"}
+    session, _ = commit_outcome(before, replace(outcome, entries=()), window=ReceiptWindow(5))
+    assert (session.entries, session.receipts[-1].status) == (entries("z"), "cancelled")
+
+
+def test_a_turn_that_is_cancelled_in_the_queue_has_a_receipt():
+    """It leaves the queue, and is told that it was cancelled; one that runs meanwhile is left to its agent."""
+    session, following = leave_session(Session(running="a", queue=("b", "c")), "b", window=WINDOW, cancelled=True)
+    assert (session.queue, following) == (("c",), None)
+    assert admit(session, "b")[1].receipt.error["type"] == "TurnCancelledError"
+    running = Session(running="a")
+    assert leave_session(running, "a", window=WINDOW, cancelled=True) == (running, None)
+
+
+def test_another_request_under_the_same_id_is_told_apart():
+    """A turn that has ended is not the answer to another request."""
+    session, _ = admit(Session(), "a")
+    session, _ = commit_outcome(session, replace(completed("a"), request_hash="5e" * 32), window=WINDOW)
+
+    def ask(request_hash):
+        asked = {"max_queued_turns": 5, "window": WINDOW, "request_hash": request_hash}
+        return decide_admission(session, "a", "queue", **asked)[1].status
+
+    assert [ask("5e" * 32), ask(""), ask("77" * 32)] == ["ended", "ended", "reused"]
+
+
+def test_receipts_have_an_age():
+    """Receipts of turns that ended before the window's beginning go; those without a time stay with the newer ones."""
+    session = Session()
+    for minute in range(6):
+        session, _ = admit(session, f"t{minute}")
+        window = ReceiptWindow(
+            50, now=f"2026-01-01T00:0{minute}:00", not_before=f"2026-01-01T00:0{max(minute - 2, 0)}:00"
+        )
+        session, _ = commit_outcome(session, completed(f"t{minute}"), window=window)
+    assert [receipt.turn_id for receipt in session.receipts] == ["t3", "t4", "t5"]
+    assert session.receipts[0].ended_at == "2026-01-01T00:03:00"
+
+
+def test_a_signalled_turn_waits_with_its_request():
+    """What a signalled turn asks for is kept until it is granted."""
+    session, has_room = queue_request(Session(running="a"), "b", {"message": "m"}, max_queued_turns=1)
+    assert (has_room, session.queue, dict(session.requests)) == (True, ("b",), {"b": {"message": "m"}})
+    assert queue_request(session, "b", {}, max_queued_turns=1) == (session, True)
+    assert queue_request(session, "c", {}, max_queued_turns=1) == (session, False)
+    session, following = commit_outcome(session, completed("a"), window=WINDOW)
+    assert following == "b"
+    session, _ = admit(session, "b")
+    assert (session.running, dict(session.requests)) == ("b", {})
+
+
+def test_a_completed_turn_grows_the_conversation_and_names_the_next():
+    """A commit appends the entries, keeps the agent's session, leaves a receipt and frees the session."""
+    session = Session(entries=entries("z"), running="a", queue=("b",))
+    session, following = commit_outcome(session, replace(completed("a"), request_hash="h"), window=ReceiptWindow(5))
+    assert session.entries == entries("z") + entries("a")
+    assert (session.running, session.queue, following) == (None, ("b",), "b")
+    assert session.agent_session == {"after": "a"}
+    assert session.receipts == (Receipt("a", "completed", request_hash="h", stats=completed("a").stats),)
+
+
+def test_a_failed_turn_leaves_the_conversation_as_it_was():
+    """A failure frees the session and leaves a receipt with the reason, and nothing else."""
+    before = Session(entries=entries("z"), agent_session={"after": "z"}, running="a")
+    failed = TurnOutcome("a", "failed", entries=entries("a"), agent_session={"after": "a"}, error={"type": "X"})
+    session, following = commit_outcome(before, failed, window=ReceiptWindow(5))
+    assert (session.entries, session.agent_session) == (before.entries, before.agent_session)
+    assert (session.running, following) == (None, None)
+    assert session.receipts[-1].error == {"type": "X"}
+
+
+def test_the_end_of_a_turn_that_does_not_hold_the_session_is_refused():
+    """A turn cannot commit over the turn that runs."""
+    with pytest.raises(TurnRejectedError, match="turn b does not hold the session, turn a does") as refused:
+        commit_outcome(Session(running="a"), completed("b"), window=ReceiptWindow(5))
+    assert refused.value.running_turn_id == "a"
+
+
+@given(st.integers(1, 8), st.integers(0, 12))
+def test_receipts_are_a_bounded_window(bound, turns):
+    """Only the newest receipts are kept."""
+    session = Session()
+    for number in range(turns):
+        session, _ = admit(session, f"t{number}")
+        session, _ = commit_outcome(session, completed(f"t{number}"), window=ReceiptWindow(bound))
+    assert [receipt.turn_id for receipt in session.receipts] == [f"t{n}" for n in range(turns)][-bound:]
+
+
+def leave(session, turn_id):
+    return leave_session(session, turn_id, window=ReceiptWindow(5))
+
+
+def test_leaving_wakes_the_next_only_when_nobody_runs():
+    """Who leaves the queue does not wake anybody while a turn runs."""
+    assert leave(Session(queue=("a", "b")), "a") == (Session(queue=("b",)), "b")
+    assert leave(Session(running="x", queue=("a", "b")), "a") == (Session(running="x", queue=("b",)), None)
+    assert leave(Session(queue=("a",)), "a") == (Session(), None)
+    assert leave(Session(), "a") == (Session(), None)
+
+
+def test_a_turn_that_is_gone_frees_the_session_for_good():
+    """A running turn that was ended from outside gets a receipt; its late commit changes nothing."""
+    session, following = leave(Session(entries=entries("z"), running="a", queue=("b",)), "a")
+    assert (session.running, session.queue, following) == (None, ("b",), "b")
+    assert session.receipts[-1].status == "failed"
+    assert commit_outcome(session, completed("a"), window=ReceiptWindow(5)) == (session, "b")
+    assert leave(session, "a") == (session, "b")
+
+
+def test_reset_keeps_receipts_and_queue():
+    """A reset clears the conversation, and a retry of an earlier turn still is no second turn."""
+    receipt = Receipt("a", "completed")
+    session = Session(entries=entries("a"), agent_session={"x": 1}, receipts=(receipt,), queue=("b",))
+    assert reset_session(session) == Session(receipts=(receipt,), queue=("b",))
+
+
+def test_a_running_turn_holds_off_a_reset():
+    """A session is not cleared under a running turn."""
+    with pytest.raises(TurnRejectedError, match="cannot be reset while turn a is running"):
+        reset_session(Session(running="a"))
+
+
+def test_the_response_of_a_turn_is_found_by_its_id():
+    """The stored response of a turn is found among those of others; a failed turn has none."""
+    session = Session(entries=entries("a") + entries("b"))
+    assert response_of(session, "a") == entries("a")[1]
+    assert response_of(session, "c") is None

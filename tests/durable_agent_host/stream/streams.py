@@ -1,0 +1,134 @@
+"""Streams of the Responses API as updates: recorded ones, ones made of recorded bodies, and generated ones."""
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agent_framework import AgentResponse, AgentResponseUpdate, Message
+from agent_framework._types import map_chat_to_agent_update
+from agent_framework.exceptions import ChatClientException
+from agent_framework_openai import OpenAIChatClient, _chat_client
+from openai._models import construct_type
+from openai.types.responses import Response, ResponseStreamEvent
+
+from durable_agent_host.codec.message import encode_message
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.registry import provider_for
+from practice_model.dialects.responses.event_grammar import stream_events
+from tests.kit import RECORDINGS
+
+FOLDER = RECORDINGS / "openai-responses"
+_BROUGHT = OpenAIChatClient(model="practice", api_key="practice")
+provider = provider_for(_BROUGHT)
+CLIENT = provider.adapt(_BROUGHT)
+ENDS = {"response.completed", "response.incomplete", "response.failed"}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One recorded answer.
+
+    Attributes:
+        name: where it is in the recordings.
+        events: as they were sent, or made of a body that was sent whole.
+        final: the provider's own final response, None when the stream has none.
+    """
+
+    name: str
+    events: list[dict[str, Any]]
+    final: dict[str, Any] | None
+
+    @property
+    def updates(self) -> list[AgentResponseUpdate]:
+        """What the real client makes of the events."""
+        return updates_of(self.events)
+
+
+def updates_of(events: Iterable[dict[str, Any]]) -> list[AgentResponseUpdate]:
+    """Let the real client parse events, up to the one that it takes for the end of everything."""
+    call_ids: dict[int, tuple[str, str]] = {}
+    options: dict[str, Any] = {
+        "store": False,
+        _chat_client._SEEN_FUNCTION_CALL_OUTPUT_IDS_OPTION: set(),
+        _chat_client._SEEN_TEXT_ANNOTATION_KEYS_OPTION: set(),
+    }
+    updates: list[AgentResponseUpdate] = []
+    for event in events:
+        typed = construct_type(type_=ResponseStreamEvent, value=event)
+        try:
+            update = CLIENT._parse_chunk_from_openai(typed, options, call_ids)
+        except (ChatClientException, ProviderError):  # the answer failed: the client gives no more of it
+            break
+        updates.append(map_chat_to_agent_update(update, "Player"))
+    return updates
+
+
+def parsed_whole(final: dict[str, Any]) -> list[Message]:
+    """Let the real client parse a response that was not streamed; one that failed is no answer."""
+    response = construct_type(type_=Response, value=final)
+    try:
+        return CLIENT._parse_response_from_openai(response, {"store": False}).messages
+    except ProviderError:
+        return []
+
+
+def stored(answer: AgentResponse | list[Message]) -> list[dict[str, Any]]:
+    """Give messages as they are stored."""
+    messages = answer.messages if isinstance(answer, AgentResponse) else answer
+    return [json.loads(json.dumps(encode_message(message, created_at=None))) for message in messages]
+
+
+def stored_all(response: AgentResponse) -> dict[str, Any]:
+    """Give all of a response that is stored."""
+    fields = ("response_id", "agent_id", "created_at", "finish_reason", "usage_details", "continuation_token")
+    return {"messages": stored(response)} | {name: getattr(response, name) for name in fields}
+
+
+@cache
+def recorded() -> list[Stream]:
+    """Give every recorded stream, and every recorded body as a stream."""
+    return [*_streamed(), *_bodies()]
+
+
+def _streamed() -> Iterator[Stream]:
+    for path in sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("multiturn/*/*.jsonl")]):
+        events = [json.loads(line)["data"] for line in path.read_text().splitlines()]
+        finals = [event["response"] for event in events if event["type"] in ENDS]
+        yield Stream(_name(path), events, finals[-1] if finals else None)
+
+
+def _bodies() -> Iterator[Stream]:
+    for path in sorted([*FOLDER.glob("*.response.json"), *FOLDER.glob("multiturn/*/*.response.json")]):
+        body = json.loads(path.read_text())
+        if body.get("object") == "response" and body.get("status") in {"completed", "incomplete"}:
+            yield Stream(_name(path), stream_events(body), body)
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(FOLDER))
+
+
+def cut_elsewhere(events: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """Cut deltas at random places, and join neighbours at random: the same stream in other pieces."""
+    draw = random.Random(seed)
+    pieces: list[dict[str, Any]] = []
+    for event in events:
+        delta = event.get("delta")
+        if not isinstance(delta, str) or not event["type"].endswith(".delta"):
+            pieces.append(event)
+            continue
+        before = pieces[-1] if pieces else {}
+        if draw.random() < 0.4 and _place(before) == _place(event):
+            pieces[-1] = before | {"delta": before["delta"] + delta}
+            continue
+        cut = draw.randint(0, len(delta))
+        pieces += [event | {"delta": part} for part in (delta[:cut], delta[cut:])]
+    return pieces
+
+
+def _place(event: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(event.get(name) for name in ("type", "output_index", "content_index", "summary_index"))

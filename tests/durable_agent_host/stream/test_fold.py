@@ -1,0 +1,406 @@
+"""Streamed updates to the stored response: how a stream was cut changes nothing, and nothing is lost."""
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agent_framework import AgentResponseUpdate, Content
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.codec.content import encode_content
+from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates, whole_updates
+from practice_model.dialects.responses.event_grammar import stream_events
+from tests.durable_agent_host.stream.comparing import interleaved
+from tests.durable_agent_host.stream.streams import (
+    cut_elsewhere,
+    parsed_whole,
+    provider,
+    stored,
+    stored_all,
+    updates_of,
+)
+
+# --- generated answers of the Responses API ----------------------------------------------------------------------
+
+TEXT = st.text(max_size=40)
+SOME_TEXT = st.text(min_size=1, max_size=40)
+
+
+@st.composite
+def citations(draw, text):
+    """Citations of a text, by offsets."""
+    places = draw(st.lists(st.tuples(st.integers(0, len(text)), st.integers(0, len(text))), max_size=3))
+    return [
+        {"type": "url_citation", "url": f"https://example.com/{n}", "title": "t", "start_index": a, "end_index": b}
+        for n, (a, b) in enumerate(places)
+    ]
+
+
+@st.composite
+def items(draw):
+    """The output of one model call: items of several types, each with ids of its own."""
+    made = []
+    for number in range(draw(st.integers(0, 5))):
+        kind = draw(st.sampled_from(["message", "reasoning", "function_call", "code_interpreter_call", "mcp_call"]))
+        item = {"type": kind, "id": f"{kind}_{number}", "status": "completed"}
+        if kind == "message":
+            texts = draw(st.lists(SOME_TEXT, min_size=1, max_size=2))
+            item |= {"role": "assistant", "content": []}
+            for text in texts:
+                part = {"type": "output_text", "text": text, "annotations": draw(citations(text)), "logprobs": []}
+                item["content"].append(part)
+        elif kind == "reasoning":
+            summary = draw(st.lists(SOME_TEXT, max_size=3))
+            item |= {"summary": [{"type": "summary_text", "text": text} for text in summary]}
+            item |= {"encrypted_content": "gAAAA"}
+            del item["status"]
+        elif kind == "function_call":
+            arguments = draw(st.one_of(SOME_TEXT, st.builds(json.dumps, st.dictionaries(TEXT, st.integers()))))
+            item |= {"id": f"fc_{number}", "call_id": f"call_{number}", "name": "f", "arguments": arguments}
+        elif kind == "code_interpreter_call":
+            outputs = draw(st.lists(st.builds(lambda logs: {"type": "logs", "logs": logs}, SOME_TEXT), max_size=2))
+            item |= {"id": f"ci_{number}", "code": draw(SOME_TEXT), "container_id": "cntr_1", "outputs": outputs}
+        else:
+            item |= {
+                "id": f"mcp_{number}",
+                "name": "m",
+                "server_label": "s",
+                "arguments": "{}",
+                "output": draw(SOME_TEXT),
+            }
+        made.append(item)
+    return made
+
+
+@st.composite
+def answers(draw):
+    """A finished response."""
+    usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    body = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
+    return body | {"output": draw(items()), "usage": usage, "tools": [], "parallel_tool_calls": True}
+
+
+@given(answers(), st.integers(1, 9), st.integers(), st.integers())
+def test_cutting_and_mixing_a_stream_changes_nothing(answer, size, cut_seed, mix_seed):
+    """Any cut and any mix of items gives what the provider says at the end, parsed without a stream."""
+    whole = fold_updates(updates_of(stream_events(answer, 1000)), provider)
+    other = cut_elsewhere(interleaved(stream_events(answer, size), mix_seed), cut_seed)
+    folded = fold_updates(updates_of(other), provider)
+    assert stored_all(folded) == stored_all(whole)
+    assert plain(stored(whole)) == plain(stored(parsed_whole(answer)))
+
+
+def plain(messages):
+    """Give contents without what the client says twice of a call, and without empty token probabilities."""
+    contents = json.loads(json.dumps([content for message in messages for content in message["contents"]]))
+    for content in contents:
+        ours = content.get("extensionData", {}).get("durableAgentHost", {})
+        properties = ours.get("additional_properties", {})
+        for name in ("status", "logprobs", "openai"):
+            if content["$type"] == "text" or name == "status":
+                properties.pop(name, None)
+    return contents
+
+
+@given(answers(), st.integers(1, 9), st.integers(), st.lists(st.integers(0, 400), max_size=4))
+def test_folding_in_parts_changes_nothing(answer, size, mix_seed, places):
+    """The fold is associative: parts folded first, in any grouping, give the whole."""
+    updates = updates_of(interleaved(stream_events(answer, size), mix_seed))
+    whole = stored_all(fold_updates(updates, provider))
+    cuts = sorted({0, len(updates), *(place % (len(updates) + 1) for place in places)})
+    parts = [fold_part(updates[a:b], provider) for a, b in pairwise(cuts)]
+    assert stored_all(fold_updates([update for part in parts for update in part], provider)) == whole
+    grown = []
+    for part in parts:
+        grown = fold_part([*grown, *part], provider)
+    assert stored_all(fold_updates(grown, provider)) == whole
+
+
+@given(answers(), st.integers(1, 9), st.integers(0, 400))
+def test_folding_what_is_folded_changes_nothing(answer, size, end):
+    """The fold is idempotent, for streams that end early too."""
+    updates = updates_of(stream_events(answer, size))
+    once = fold_updates(updates[: end % (len(updates) + 1)], provider)
+    assert stored(fold_updates(whole_updates(once), provider)) == stored(once)
+
+
+# --- streams of any framework client, without the provider's items -----------------------------------------------
+
+
+@dataclass
+class Piece:
+    """What one call or text of a plain stream is made of."""
+
+    kind: str
+    name: str
+    text: str
+
+
+@st.composite
+def plain_streams(draw):
+    """Texts, calls and code runs of a client that nobody here knows; calls may be mixed, texts stay in order."""
+    kinds = st.sampled_from(["text", "text_reasoning", "function_call", "code_interpreter_tool_call", "later"])
+    drawn = draw(st.lists(st.tuples(kinds, SOME_TEXT), max_size=6))
+    return [Piece(kind, f"c{number}", text) for number, (kind, text) in enumerate(drawn)]
+
+
+def contents_of(piece, cuts):
+    """Give a piece as chunks."""
+    if piece.kind == "later":
+        return [Content("later_type", text=piece.text)]
+    texts = pieces(piece.text, cuts)
+    if piece.kind == "function_call":
+        return [Content.from_function_call(piece.name, "f" if not n else "", arguments=t) for n, t in enumerate(texts)]
+    if piece.kind == "code_interpreter_tool_call":
+        return [Content(piece.kind, call_id=piece.name, inputs=[Content.from_text(text)]) for text in texts]
+    return [Content(piece.kind, text=text) for text in texts]
+
+
+def pieces(text, cuts):
+    """Cut a text at some places."""
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(places)]
+
+
+def chunks(stream, cuts):
+    """Give a plain stream as updates of one content."""
+    contents = [content for piece in stream for content in contents_of(piece, cuts)]
+    return [AgentResponseUpdate(contents=[content], role="assistant", message_id="m") for content in contents]
+
+
+CUTS = st.lists(st.integers(0, 99), max_size=20)
+
+
+@given(plain_streams(), CUTS, st.integers(0, 200))
+def test_plain_streams_obey_the_laws(stream, cuts, place):
+    """Without the provider's items the fold obeys the same laws, and says what was said."""
+    updates = chunks(stream, cuts)
+    folded = fold_updates(updates, provider)
+    assert stored(folded) == stored(fold_updates(chunks(stream, []), provider))
+    first, second = updates[: place % (len(updates) + 1)], updates[place % (len(updates) + 1) :]
+    parts = [*fold_part(first, provider), *fold_part(second, provider)]
+    assert stored_all(fold_updates(parts, provider)) == stored_all(folded)
+    assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+    assert stored(fold_updates(folded.to_updates(), provider)) == stored(folded)
+    said = [(content.type, whole_text(content)) for message in folded.messages for content in message.contents]
+    assert said == neighbours_joined(stream)
+
+
+def whole_text(content):
+    return content.arguments or "".join(part.text for part in content.inputs or ()) or content.text
+
+
+def neighbours_joined(stream):
+    """Give what a plain stream says: neighbours of one kind of text are one."""
+    said = []
+    for piece in stream:
+        kind = "later_type" if piece.kind == "later" else piece.kind
+        if kind.startswith("text") and said and said[-1][0] == kind:
+            said[-1] = kind, said[-1][1] + piece.text
+        else:
+            said.append((kind, piece.text))
+    return said
+
+
+def test_calls_of_parallel_tools_may_be_mixed():
+    """Chunks of calls that run into each other become the calls, in the order in which they began."""
+    mixed = [
+        AgentResponseUpdate(role="assistant", contents=[Content.from_function_call(f"c{n % 3}", "f", arguments=f"{n}")])
+        for n in range(9)
+    ]
+    calls = fold_updates(mixed, provider).messages[0].contents
+    assert [(call.call_id, call.arguments) for call in calls] == [("c0", "036"), ("c1", "147"), ("c2", "258")]
+
+
+def test_a_message_that_starts_with_the_one_before_is_told_once():
+    """Two messages of one answer, the second a longer form of the first, are two texts."""
+    parts = [[{"type": "output_text", "text": text, "annotations": []}] for text in ("Hi", "Hi there")]
+    output = [
+        {"type": "message", "id": f"msg_{n}", "role": "assistant", "status": "completed", "content": content}
+        for n, content in enumerate(parts)
+    ]
+    body = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": output}
+    (message,) = fold_updates(updates_of(stream_events(body)), provider).messages
+    assert [content.text for content in message.contents] == ["Hi", "Hi there"]
+
+
+def test_unknown_events_and_contents_are_kept():
+    """A content that an unknown event brings, and one of an unknown type, are stored as they came."""
+    later = Content("later_type", text="x", additional_properties={"a": [1]})
+    other = Content("data", uri="data:text/plain;base64,eA==", media_type="text/plain")
+
+    class Event:
+        type = "response.later.delta"
+        output_index = 0
+
+    updates = [
+        AgentResponseUpdate(role="assistant", contents=[later], raw_representation=Event()),
+        AgentResponseUpdate(role="assistant", contents=[other, later]),
+    ]
+    (message,) = fold_updates(updates, provider).messages
+    assert message.contents == [later, other, later]
+
+
+def test_results_come_behind_their_calls():
+    """A hosted tool's result that the stream gives out first stands behind its call."""
+    result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[Content.from_text("1")])
+    call = Content.from_code_interpreter_tool_call(call_id="ci_1", inputs=[Content.from_text("print(1)")])
+    updates = [AgentResponseUpdate(role="assistant", contents=[one]) for one in (result, Content.from_text("a"), call)]
+    (message,) = fold_updates(updates, provider).messages
+    assert message.contents == [Content.from_text("a"), call, result]
+
+
+def test_several_model_calls_of_a_turn_stay_apart():
+    """The items of two model calls, with a tool's result between, are in three messages."""
+    call = {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "c",
+        "name": "f",
+        "arguments": "{}",
+        "status": "completed",
+    }
+    text = [{"type": "output_text", "text": "done", "annotations": []}]
+    said = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": text}
+    bodies = [
+        {
+            "id": f"resp_{n}",
+            "object": "response",
+            "created_at": 1,
+            "model": "m",
+            "status": "completed",
+            "output": [item],
+        }
+        for n, item in enumerate((call, said))
+    ]
+    first, second = (updates_of(stream_events(body)) for body in bodies)
+    between = AgentResponseUpdate(role="tool", contents=[Content.from_function_result("c", result="4")])
+    messages = fold_updates([*first, between, *second], provider).messages
+    assert [message.role for message in messages] == ["assistant", "tool", "assistant"]
+    assert stored(fold_updates([*first, *second], provider).messages) == stored([messages[0], messages[2]])
+
+
+def test_characters_that_were_cut_in_two_are_whole():
+    """Halves of a character, as services that count in UTF-16 cut them, are the character; a lone half stays."""
+    halves = ["a\ud83d", "\ude00b\ud83d", "c"]
+    contents = [
+        *(Content.from_text(half) for half in halves),
+        *(Content.from_function_call("c", "f", arguments=half) for half in halves),
+    ]
+    updates = [AgentResponseUpdate(role="assistant", contents=[content]) for content in contents]
+    text, call = fold_updates(updates, provider).messages[0].contents
+    assert (text.text, call.arguments) == ("a😀b\ud83dc", "a😀b\ud83dc")
+    parts = [
+        *fold_part(updates[:1], provider),
+        *fold_part(updates[1:4], provider),
+        *fold_part(updates[4:], provider),
+    ]
+    assert fold_updates(parts, provider).messages[0].contents == [text, call]
+
+
+def test_what_any_update_says_of_the_response_is_kept():
+    """Names, times and properties that come with one update in a run of like ones are in the response."""
+    late = {
+        "agent_id": "a",
+        "created_at": "2026-01-01T00:00:00Z",
+        "finish_reason": "stop",
+        "message_id": "m",
+        "response_id": "r",
+        "author_name": "n",
+        "additional_properties": {"k": 1},
+    }
+    for name, value in late.items():
+        plain_updates = [AgentResponseUpdate(role="assistant", contents=[Content.from_text(x)]) for x in "abcd"]
+        setattr(plain_updates[2], name, value)
+        response = fold_updates(plain_updates, provider)
+        (message,) = response.messages
+        said = getattr(message if name in {"message_id", "author_name"} else response, name)
+        assert (message.text, said) == ("abcd", value)
+
+
+def test_no_updates_are_an_empty_response():
+    """An agent that says nothing has a response without messages."""
+    assert fold_updates([], provider).messages == []
+    assert fold_part([], provider) == []
+
+
+def test_live_objects_are_let_go():
+    """The folded response holds no live provider object, at any depth."""
+    note = {"type": "citation", "url": "u", "raw_representation": object()}
+    inner = Content.from_text("x", raw_representation=object())
+    contents = [
+        Content.from_text("a", annotations=[note], raw_representation=object()),
+        Content.from_code_interpreter_tool_call(call_id="c", inputs=[inner], raw_representation=object()),
+        Content("function_result", call_id="d", items=[inner], raw_representation=object()),
+    ]
+    updates = [
+        AgentResponseUpdate(role="assistant", contents=[content], raw_representation=object()) for content in contents
+    ]
+    response = fold_updates(updates, provider)
+    text, call, result = response.messages[0].contents
+    held = [response, text, call, call.inputs[0], result, result.items[0]]
+    assert [one.raw_representation for one in held] == [None] * 6
+    assert "raw_representation" not in text.annotations[0]
+
+
+def test_updates_are_not_changed():
+    """The fold gives new contents and leaves the updates as they were."""
+    updates = chunks([Piece("text", "a", "hello"), Piece("code_interpreter_tool_call", "b", "print(1)")], [2, 4])
+    before = [encode_content(content) for update in updates for content in update.contents]
+    fold_updates(updates, provider).messages[0].contents[0].additional_properties["x"] = 1
+    assert [encode_content(content) for update in updates for content in update.contents] == before
+
+
+# --- size --------------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_chunks_are_one_content():
+    """A content in 100,000 chunks is the content."""
+    for kind in ("text", "code_interpreter_tool_call", "function_call"):
+        text = "abcde" * 20_000
+        updates = [
+            AgentResponseUpdate(role="assistant", contents=[content])
+            for letter in text
+            for content in contents_of(Piece(kind, "c", letter), [])
+        ]
+        (content,) = fold_updates(updates, provider).messages[0].contents
+        assert len(updates) == 100_000
+        assert whole_text(content) == text
+
+
+def test_ten_thousand_mixed_calls_are_ten_thousand_contents():
+    """10,000 calls whose chunks are mixed are 10,000 contents."""
+    updates = [
+        AgentResponseUpdate(role="assistant", contents=[Content.from_function_call(f"c{n}", "f", arguments=text)])
+        for text in ('{"a":', "1}")
+        for n in range(10_000)
+    ]
+    calls = fold_updates(updates, provider).messages[0].contents
+    assert [(call.call_id, call.arguments) for call in calls] == [(f"c{n}", '{"a":1}') for n in range(10_000)]
+
+
+# --- stored chunk by chunk ---------------------------------------------------------------------------------------
+
+
+def test_a_script_stored_in_chunks_and_once_more_is_one():
+    """Hundreds of chunks, and the script again at their end, as older clients stored it, are the script once."""
+    script = "".join(f"print({n})\n" for n in range(300))
+    texts = [*pieces(script, range(1, 2000, 6)), script]
+    stored_chunks = [
+        Content.from_code_interpreter_tool_call(
+            call_id="ci_1", inputs=[Content.from_text(text)], additional_properties={"sequence_number": n}
+        )
+        for n, text in enumerate(texts)
+    ]
+    result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[Content.from_text("0")])
+    folded = fold_contents([result, *stored_chunks, Content.from_text("a"), Content.from_text("b")])
+    assert [content.type for content in folded] == [
+        "code_interpreter_tool_call",
+        "code_interpreter_tool_result",
+        "text",
+    ]
+    assert [part.text for part in folded[0].inputs] == [script]
+    assert folded[2].text == "ab"
+    assert fold_contents(folded) == folded

@@ -1,0 +1,165 @@
+"""The laws of the fold over answers with what recordings lack, and over streams that services write otherwise."""
+
+from random import Random
+
+import pytest
+
+from durable_agent_host.providers.openai.item_types import item_type
+from durable_agent_host.providers.openai.items import groups_of, item_of, sendable, stamp_of
+from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
+from tests.durable_agent_host.answers import ANSWERS, TOKEN, body_of, events_of, message, text
+from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleaved
+from tests.durable_agent_host.stream.streams import (
+    cut_elsewhere,
+    parsed_whole,
+    provider,
+    stored,
+    stored_all,
+    updates_of,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.COMPUTER_USE.")
+
+
+def answered(name):
+    """The final response of an answer."""
+    return body_of(ANSWERS[name], "incomplete" if name.startswith("cut off") else "completed")
+
+
+def assert_is_final(events, body):
+    """Hold the fold of events against the final response: what is stored, and the items that the next turn sends."""
+    folded = fold_updates(updates_of(events), provider)
+    said, expected = (contents_of(stored(answer)) for answer in (folded, parsed_whole(body)))
+    assert comparable(said) == comparable(expected)
+    groups = [group for one in folded.messages for group in groups_of(one.contents)]
+    sent = [item_of(group) for group in groups if stamp_of(group[0]) is not None]
+    given = [sendable(item) for item in body["output"] if item_type(item["type"]).input_fields]
+    assert comparable(sent) == comparable(given)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_fold_is_the_final_response(name):
+    """Every kind of item and part is stored as the client parses it from the response that was sent whole."""
+    body = answered(name)
+    assert_is_final(events_of(body), body)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
+    """Other chunks, items mixed with each other, parts folded first and folding twice give the same."""
+    events = events_of(answered(name))
+    folded = fold_updates(updates_of(events), provider)
+    whole = stored_all(folded)
+    for seed in range(3):
+        updates = updates_of(cut_elsewhere(interleaved(events, seed), seed))
+        assert stored_all(fold_updates(updates, provider)) == whole
+        first, second = sorted(Random(seed).randint(0, len(updates)) for _ in range(2))
+        cuts = updates[:first], updates[first:second], updates[second:]
+        parts = [update for part in cuts for update in fold_part(part, provider)]
+        assert stored_all(fold_updates(parts, provider)) == whole
+    assert stored(fold_updates(whole_updates(folded), provider)) == whole["messages"]
+    assert stored(fold_updates(folded.to_updates(), provider)) == whole["messages"]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_stream_that_ends_early_obeys_the_laws(name):
+    """Wherever a stream breaks, parts give the whole, and folding twice changes nothing."""
+    events = events_of(answered(name))
+    for end in range(0, len(events), max(1, len(events) // 12)):
+        updates = updates_of(events[:end])
+        folded = fold_updates(updates, provider)
+        half = len(updates) // 2
+        parts = [*fold_part(updates[:half], provider), *fold_part(updates[half:], provider)]
+        assert stored_all(fold_updates(parts, provider)) == stored_all(folded)
+        assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+
+
+def test_token_probabilities_are_kept_with_their_texts():
+    """Probabilities stand with the part that they are of, once."""
+    texts = [text("Hi", logprobs=(TOKEN,)), text("Hi", logprobs=(TOKEN, TOKEN))]
+    body = body_of([message(1, *texts), message(2, text("Hi", logprobs=(TOKEN,)))])
+    folded = fold_updates(updates_of(events_of(body)), provider)
+    assert contents_of(stored(folded)) == contents_of(stored(parsed_whole(body)))
+    kept = [content.additional_properties["logprobs"] for content in folded.messages[0].contents]
+    assert [len(one) for one in kept] == [1, 2, 1]
+
+
+# --- streams that services write otherwise ------------------------------------------------------------------------
+
+
+def without_field(*names):
+    return lambda events: [{name: value for name, value in e.items() if name not in names} for e in events]
+
+
+def without_events(*endings):
+    return lambda events: [event for event in events if not event["type"].endswith(endings)]
+
+
+def with_fields(choose, change):
+    return lambda events: [event | change(event) if choose(event) else event for event in events]
+
+
+def is_item_done(event):
+    return event["type"] == "response.output_item.done"
+
+
+def items_reversed(events):
+    places = sorted({event["output_index"] for event in events if "output_index" in event}, reverse=True)
+    inner = [event for place in places for event in events if event.get("output_index") == place]
+    return [*events[:2], *inner, events[-1]]
+
+
+def done_last(events):
+    inner = [event for event in events[:-1] if not is_item_done(event)]
+    return [*inner, *(event for event in reversed(events) if is_item_done(event)), events[-1]]
+
+
+def with_noise(events):
+    noise = {"type": "response.novel.delta", "delta": "noise"}, {"type": "keepalive"}
+    return [one for event in events for one in (event, *(more | {"output_index": 0} for more in noise))]
+
+
+DONE_FIELDS = ("text", "arguments", "code", "input", "refusal", "command")
+
+QUIRKS = {
+    "no deltas": without_events(".delta"),
+    "finished items alone": lambda events: [events[0], *filter(is_item_done, events), events[-1]],
+    "taken up after items began": without_events("output_item.added", "response.created", "in_progress"),
+    "no parts": without_events("_part.added", "_part.done"),
+    "no ends but the items'": lambda events: [
+        event for event in events if is_item_done(event) or not event["type"].endswith(".done")
+    ],
+    "items finished twice": lambda events: [one for e in events for one in ([e, e] if is_item_done(e) else [e])],
+    "items finished last": done_last,
+    "items the other way round": items_reversed,
+    "other deltas": with_fields(lambda event: isinstance(event.get("delta"), str), lambda _: {"delta": "???"}),
+    "other ends": with_fields(
+        lambda event: event["type"].endswith(".done") and not is_item_done(event),
+        lambda event: {name: "###" for name in DONE_FIELDS if name in event},
+    ),
+    "one position for all": with_fields(lambda event: "output_index" in event, lambda _: {"output_index": 0}),
+    "positions from one": with_fields(
+        lambda event: "output_index" in event, lambda event: {"output_index": event["output_index"] + 1}
+    ),
+    "no positions": without_field("output_index"),
+    "no positions but the items'": lambda events: [
+        {name: value for name, value in event.items() if "item" in event or name != "output_index"} for event in events
+    ],
+    "no numbers of parts": without_field("content_index", "summary_index"),
+    "one number for all parts": with_fields(
+        lambda event: "content_index" in event or "summary_index" in event,
+        lambda event: dict.fromkeys({"content_index", "summary_index"} & event.keys(), 0),
+    ),
+    "no ids in events": without_field("item_id"),
+    "no sequence numbers": without_field("sequence_number"),
+    "unknown events between": with_noise,
+}
+"""What services and proxies do otherwise → how it changes the events."""
+
+
+@pytest.mark.parametrize("quirk", QUIRKS)
+@pytest.mark.parametrize("name", ANSWERS)
+def test_streams_written_otherwise_are_the_final_response(name, quirk):
+    """What a service leaves out, repeats, or numbers otherwise does not change what is stored."""
+    body = answered(name)
+    assert_is_final(QUIRKS[quirk](events_of(body)), body)

@@ -1,0 +1,153 @@
+"""The arguments of a call whose pieces have several forms: what the fold gives is what a live run gives the tool."""
+
+import json
+from itertools import product
+
+import pytest
+from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
+
+from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates
+from tests.durable_agent_host.scripted import scripted_service
+from tests.durable_agent_host.stream.streams import provider, stored, stored_all
+from tests.kit import RECORDINGS
+
+STREAMS = {
+    "an empty object, then text": [{}, '{"a":', "2}"],
+    "an empty object, an empty text, then text": [{}, "", '{"a":', "", "2}"],
+    "an empty object and no more": [{}],
+    "an empty object and an empty text": [{}, ""],
+    "an empty text, then an object": ["", {"a": 2}],
+    "an empty text and an empty object": ["", {}],
+    "nothing, then text": [None, '{"a":', None, "2}"],
+    "text, then an empty object": ['{"a":', {}, "2}"],
+    "text, then an empty text": ['{"a":2}', ""],
+    "a text of an empty object, then text": ["{}", '{"a":2}'],
+    "an object, then an empty text": [{"a": 2}, ""],
+    "an object, then an empty object": [{"a": 2}, {}],
+    "objects": [{"a": 1}, {"b": 2}, {"a": 3}],
+    "an object, then nothing": [{"a": 2}, None],
+}
+
+
+FORMS = ["", "{}", '{"a":1}', {}, {"a": 1}, None]
+
+
+def call(arguments, mode="append", **names):
+    return Content("function_call", call_id="c", name="f", arguments=arguments, merge_mode=mode, **names)
+
+
+def updates_of(*contents):
+    return [ChatResponseUpdate(role="assistant", contents=[one], message_id="m") for one in contents]
+
+
+def live_arguments(updates):
+    """What the framework gives the tool of a live run, which counts no arguments and empty ones alike."""
+    contents = ChatResponse.from_updates(updates).messages[0].contents
+    return [content.parse_arguments() or {} for content in contents]
+
+
+def folded_arguments(updates):
+    contents = fold_updates(updates, provider).messages[0].contents
+    return [content.parse_arguments() or {} for content in contents]
+
+
+@pytest.mark.parametrize("pieces", STREAMS.values(), ids=STREAMS)
+def test_the_folded_arguments_are_those_of_the_live_run(pieces):
+    """In whatever forms the pieces come, however they are grouped, and when a history has them chunk by chunk."""
+    updates = updates_of(*map(call, pieces))
+    assert folded_arguments(updates) == live_arguments(updates)
+    whole = stored_all(fold_updates(updates, provider))
+    for first in range(len(updates) + 1):
+        for second in range(first, len(updates) + 1):
+            parts = updates[:first], updates[first:second], updates[second:]
+            grouped = [update for part in parts for update in fold_part(part, provider)]
+            assert stored_all(fold_updates(grouped, provider)) == whole
+    (content,) = fold_contents([call(piece, None) for piece in pieces])
+    assert [content.parse_arguments() or {}] == live_arguments(updates)
+
+
+@pytest.mark.parametrize(("first", "last"), list(product(FORMS, repeat=2)), ids=repr)
+def test_arguments_that_replace_others_take_their_place(first, last):
+    """A service that tells the whole call again, or twice, is taken at its last word."""
+    updates = updates_of(call(first), call(last, "replace"), call(last, "replace"))
+    assert folded_arguments(updates) == live_arguments(updates)
+    parts = [*fold_part(updates[:1], provider), *fold_part(updates[1:], provider)]
+    assert stored_all(fold_updates(parts, provider)) == stored_all(fold_updates(updates, provider))
+
+
+def test_calls_of_several_tools_that_open_with_an_empty_object_may_be_mixed():
+    """Each call has its own pieces."""
+    opened = [Content("function_call", call_id=name, name=name, arguments={}, merge_mode="append") for name in "ab"]
+    pieces = [
+        Content("function_call", call_id=name, name="", arguments=piece, merge_mode="append")
+        for piece in ('{"x":', "1", "}")
+        for name in "ab"
+    ]
+    updates = updates_of(*opened, *pieces)
+    assert folded_arguments(updates) == live_arguments(updates) == [{"x": 1}, {"x": 1}]
+
+
+def test_text_that_follows_an_object_is_a_call_of_its_own():
+    """Which of two arguments is right is not guessed: both are kept, where the framework refuses the answer."""
+    updates = updates_of(call({"a": 1}), call('{"b":2}'))
+    with pytest.raises(TypeError):
+        ChatResponse.from_updates(updates)
+    assert [content.arguments for content in fold_updates(updates, provider).messages[0].contents] == [
+        {"a": 1},
+        '{"b":2}',
+    ]
+
+
+def recorded(service, suffix):
+    folder = RECORDINGS / service
+    return sorted([*folder.glob(f"*{suffix}"), *folder.glob(f"multiturn/*/*{suffix}")]) if folder.exists() else []
+
+
+async def updates_of_recording(make_client, path):
+    """What the framework's client makes of a recorded stream."""
+    with scripted_service() as service:
+        service.play([json.loads(line)["data"] for line in path.read_text().splitlines()])
+        client = make_client(service.url)
+        return [update async for update in client._inner_get_response(messages=ASKED, stream=True, options=LIMITED)]
+
+
+ASKED = [Message("user", ["go"])]
+LIMITED = {"max_tokens": 100}
+
+
+def anthropic_client(url):
+    from agent_framework_anthropic import AnthropicClient
+
+    return AnthropicClient(model="m", api_key="practice", base_url=url)
+
+
+def gemini_client(url):
+    from agent_framework_gemini import GeminiChatClient
+    from google.genai import Client
+
+    return GeminiChatClient(model="m", client=Client(api_key="practice", http_options={"base_url": url}))
+
+
+STREAMED = [(anthropic_client, path) for path in recorded("anthropic", ".jsonl")]
+STREAMED += [(gemini_client, path) for path in recorded("gemini", ".jsonl")]
+
+
+@pytest.mark.recordings
+@pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")  # within Google's SDK
+@pytest.mark.parametrize(("make_client", "path"), STREAMED, ids=lambda one: "/".join(getattr(one, "parts", ("",))[-3:]))
+async def test_calls_of_recorded_streams_have_the_arguments_of_the_live_run(make_client, path):
+    """Names, ids and arguments of every call are those that the framework's own end of a stream has."""
+    updates = await updates_of_recording(make_client, path)
+    live = ChatResponse.from_updates(updates).messages
+    folded = fold_updates(updates, provider).messages
+
+    def calls(messages):
+        kinds = {"function_call", "mcp_server_tool_call", "code_interpreter_tool_call", "shell_tool_call"}
+        found = [one for message in messages for one in message.contents if one.type in kinds]
+        return [
+            (one.type, one.call_id, one.name or one.tool_name, one.arguments, [part.text for part in one.inputs or ()])
+            for one in found
+        ]
+
+    assert calls(folded) == calls(live)
+    assert stored(folded) == stored(fold_updates(fold_part(updates, provider), provider).messages)

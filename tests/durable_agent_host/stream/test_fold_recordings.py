@@ -1,0 +1,125 @@
+"""The laws of the fold over every recorded stream, parsed by the real client."""
+
+import os
+import random
+
+import pytest
+
+from durable_agent_host.providers.openai.item_types import item_type
+from durable_agent_host.providers.openai.items import groups_of, item_of, sendable, stamp_of
+from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
+from tests.durable_agent_host.stream.comparing import comparable, contents_of
+from tests.durable_agent_host.stream.streams import (
+    FOLDER,
+    cut_elsewhere,
+    parsed_whole,
+    provider,
+    recorded,
+    stored,
+    stored_all,
+    updates_of,
+)
+
+pytestmark = pytest.mark.recordings
+
+OTHER_FINAL = {
+    "custom-tool-grammar.jsonl": "the provider's final response has no output at all; its finished items have",
+    "id-rotation-proxy.jsonl": "the proxy gives every event, and the final response, other ids",
+    "multiturn/programmatic-tool-calls/01.events.jsonl": "the final response has another fingerprint of the program",
+}
+"""Stream → why its final response is not what its own events say."""
+
+
+def cases(*, with_final=False):
+    if not FOLDER.is_dir():
+        return ["none"]
+    return [s.name for s in recorded() if not with_final or (s.final is not None and s.name not in OTHER_FINAL)]
+
+
+@pytest.fixture
+def stream(name):
+    """One recorded stream."""
+    if not FOLDER.is_dir():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
+    return next(one for one in recorded() if one.name == name)
+
+
+@pytest.mark.parametrize("name", cases())
+def test_cutting_a_recorded_stream_elsewhere_changes_nothing(stream):
+    """Deltas cut and joined at random places are stored as the recorded ones."""
+    whole = stored_all(fold_updates(stream.updates, provider))
+    for seed in range(3):
+        assert stored_all(fold_updates(updates_of(cut_elsewhere(stream.events, seed)), provider)) == whole
+
+
+@pytest.mark.parametrize("name", cases())
+def test_folding_a_recorded_stream_in_parts_changes_nothing(stream):
+    """Parts folded first, and parts of those, give the fold of the whole."""
+    updates = stream.updates
+    whole = stored_all(fold_updates(updates, provider))
+    draw = random.Random(stream.name)
+    for _ in range(4):
+        first, second = sorted(draw.randint(0, len(updates)) for _ in range(2))
+        a, b, c = (fold_part(part, provider) for part in (updates[:first], updates[first:second], updates[second:]))
+        assert stored_all(fold_updates([*a, *b, *c], provider)) == whole
+        assert stored_all(fold_updates([*fold_part([*a, *b], provider), *updates[second:]], provider)) == whole
+        assert stored_all(fold_updates([*updates[:first], *fold_part([*b, *c], provider)], provider)) == whole
+
+
+@pytest.mark.parametrize("name", cases())
+def test_folding_a_folded_recording_changes_nothing(stream):
+    """The folded response as updates, ours and the framework's, is stored as it was."""
+    once = fold_updates(stream.updates, provider)
+    assert stored(fold_updates(whole_updates(once), provider)) == stored(once)
+    assert stored(fold_updates(once.to_updates(), provider)) == stored(once)
+
+
+@pytest.mark.parametrize("name", cases(with_final=True))
+def test_the_fold_is_the_providers_final_response(stream):
+    """The stored contents are those of the final response, parsed by the client without a stream."""
+    folded = stored(fold_updates(stream.updates, provider))
+    expected = stored(parsed_whole(stream.final))
+    assert comparable(contents_of(folded)) == comparable(contents_of(expected))
+
+
+@pytest.mark.parametrize("name", cases(with_final=True))
+def test_the_folded_items_are_the_final_responses_output(stream):
+    """The items that the next turn sends are the final response's output, in the form of an input."""
+    messages = fold_updates(stream.updates, provider).messages
+    groups = [group for message in messages for group in groups_of(message.contents)]
+    sent = [item_of(group) for group in groups if stamp_of(group[0]) is not None]
+    given = [sendable(item) for item in stream.final["output"] if item_type(item["type"]).input_fields]
+    assert comparable(sent) == comparable(given)
+
+
+@pytest.mark.parametrize("name", cases())
+def test_a_recorded_stream_may_end_anywhere(stream):
+    """Of a stream that breaks, what was said is there: the text so far, each call before its result, nothing twice."""
+    draw = random.Random(stream.name)
+    for end in {0, 1, len(stream.events) - 1, *(draw.randint(0, len(stream.events)) for _ in range(6))}:
+        folded = fold_updates(updates_of(stream.events[:end]), provider)
+        contents = [content for message in folded.messages for content in message.contents]
+        assert "".join(content.text for content in contents if content.type == "text") == text_so_far(
+            stream.events[:end]
+        )
+        ids = [(content.type, content.call_id) for content in contents if content.call_id]
+        assert len(ids) == len(set(ids))
+        for kind, call_id in ids:
+            if kind.endswith("_tool_result") and (call := (kind.replace("_result", "_call"), call_id)) in ids:
+                assert ids.index(call) < ids.index((kind, call_id))
+        assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+
+
+def text_so_far(events):
+    """Add up the visible text of raw events, by item and part."""
+    texts = {}
+    for event in events:
+        if event["type"] in {"response.output_text.delta", "response.refusal.delta"}:
+            place = event["output_index"], event["content_index"]
+            texts[place] = texts.get(place, "") + event["delta"]
+        if event["type"] == "response.output_text.done":
+            texts[event["output_index"], event["content_index"]] = event["text"]
+        if event["type"] == "response.output_item.done" and event["item"]["type"] == "message":
+            for number, part in enumerate(event["item"]["content"]):
+                texts[event["output_index"], number] = part.get("text") or part.get("refusal") or ""
+    return "".join(texts[place] for place in sorted(texts))

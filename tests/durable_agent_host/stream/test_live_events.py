@@ -1,0 +1,172 @@
+"""Updates to live events: the text that is told is the text that is stored."""
+
+import os
+
+import pytest
+from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.stream.fold import fold_updates, whole_updates
+from durable_agent_host.stream.live_events import LiveEvents, answer_text
+from tests.durable_agent_host.stream.streams import FOLDER, provider, recorded
+
+
+def text_of(events):
+    """Join the pieces of the answer."""
+    return "".join(event.data["text"] for event in events if event.event == "message.delta")
+
+
+def names(events):
+    """Name the events, without their pieces."""
+    return [event.event for event in events if not event.event.endswith(".delta")]
+
+
+def told(updates, **options):
+    """Give all that updates tell, and then what is left to tell."""
+    live = LiveEvents(provider.finished_calls, **options)
+    events = [event for update in updates for event in live.feed(update)]
+    return events, live.finish(answer_text(fold_updates(updates, provider)))
+
+
+def update(*contents, **more):
+    """Make an update of the assistant."""
+    return AgentResponseUpdate(contents=list(contents), role="assistant", **more)
+
+
+def text(piece, mode="append"):
+    """Make a text that a stream gives."""
+    return Content.from_text(piece, merge_mode=mode)
+
+
+def streams():
+    """All recorded streams."""
+    return recorded() if FOLDER.is_dir() else []
+
+
+@pytest.mark.recordings
+def test_recordings_are_there():
+    """The next tests have something to play."""
+    if not FOLDER.is_dir():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
+    assert len(streams()) > 90
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("stream", streams(), ids=lambda stream: stream.name)
+def test_the_pieces_of_a_recorded_stream_are_its_stored_text(stream):
+    """Joined in order, and without a correction at the end; every call that began has ended."""
+    events, rest = told(stream.updates)
+    assert text_of(events) == answer_text(fold_updates(stream.updates, provider))
+    assert not {"message.delta", "turn.restarted"} & {event.event for event in rest}
+    hosted = [event.data["call_id"] for event in [*events, *rest] if event.event == "tool.completed"]
+    assert len(hosted) == len(set(hosted))
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("stream", streams(), ids=lambda stream: stream.name)
+def test_a_response_that_is_played_again_has_the_same_text(stream):
+    """What a journal gives whole tells, by the same rules, the text that the stream told."""
+    response = fold_updates(stream.updates, provider)
+    live = LiveEvents(provider.finished_calls)
+    events = [event for one in whole_updates(response) for event in live.feed(one)]
+    assert text_of(events) == answer_text(response)
+    assert "turn.restarted" not in names(live.finish(answer_text(response)))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["text", "code", "whole", "message"]), st.text(max_size=5)), max_size=30))
+def test_the_text_that_is_told_is_the_text_that_is_stored(steps):
+    """However a stream goes, what a client has at the end is the folded text, corrections included."""
+    updates, part, number = [], "", 0
+    for kind, piece in steps:
+        if kind == "text":
+            part += piece
+            updates.append(update(text(piece), message_id=str(number)))
+        elif kind == "whole":
+            updates.append(update(text(part, "replace"), message_id=str(number)))
+            part = ""
+        elif kind == "code":
+            part = ""
+            code = Content.from_code_interpreter_tool_call(call_id=f"c{number}", inputs=[text(piece)])
+            updates.append(update(code, message_id=str(number)))
+        else:
+            part, number = "", number + 1
+    events, rest = told(updates)
+    if any(event.event == "turn.restarted" for event in rest):
+        events = []
+    assert text_of([*events, *rest]) == answer_text(fold_updates(updates, provider))
+
+
+def test_a_text_that_is_said_again_whole_is_told_once():
+    """The whole text after its pieces tells nothing; a whole text without pieces is told."""
+    live = LiveEvents()
+    assert text_of(live.feed(update(text("ab")))) == "ab"
+    assert live.feed(update(text("ab", "replace"))) == []
+    assert text_of(live.feed(update(text("cd", "replace")))) == " cd"
+    assert text_of(live.feed(update(text("e")))) == " e"
+
+
+def test_a_whole_text_has_what_the_pieces_left_out():
+    """What is new in the whole text is told."""
+    live = LiveEvents()
+    live.feed(update(text("ab")))
+    assert text_of(live.feed(update(text("abcd", "replace")))) == "cd"
+
+
+def test_a_text_that_was_wrong_is_discarded():
+    """A stored text that differs from what was told is told anew, after a restart."""
+    live = LiveEvents()
+    live.feed(update(text("ab")))
+    assert [tuple(event) for event in live.finish("xy")] == [
+        ("turn.restarted", {"discard_from": 0}),
+        ("message.delta", {"text": "xy"}),
+    ]
+
+
+def test_a_function_call_is_told_when_its_arguments_are_whole():
+    """Pieces of arguments are joined to the letter; the result says whether the function failed."""
+    live = LiveEvents()
+    pieces = ['{"a":', " 1.0}"]
+    events = [
+        event
+        for piece in pieces
+        for event in live.feed(update(Content.from_function_call("c1", "charge", arguments=piece)))
+    ]
+    result = Content.from_function_result("c1", result="no", exception="ValueError")
+    events += live.feed(AgentResponseUpdate(contents=[result], role="tool"))
+    assert [tuple(event) for event in events] == [
+        ("tool.started", {"call_id": "c1", "name": "charge", "arguments": '{"a": 1.0}'}),
+        ("tool.completed", {"call_id": "c1", "outcome": "error"}),
+    ]
+
+
+def test_functions_are_left_to_the_middleware():
+    """Where the middleware tells of functions, the updates do not."""
+    live = LiveEvents(tells_functions=False)
+    call = Content.from_function_call("c1", "charge", arguments="{}")
+    result = Content.from_function_result("c1", result="no")
+    assert live.feed(update(call)) + live.feed(AgentResponseUpdate(contents=[result], role="tool")) == []
+
+
+def test_code_is_told_as_it_is_written_and_once():
+    """The script comes in pieces between start and end of its call, and the whole script at the end adds nothing."""
+    live = LiveEvents()
+
+    def code(piece, mode):
+        return update(
+            Content.from_code_interpreter_tool_call(call_id="c1", inputs=[text(piece, mode)], merge_mode=mode)
+        )
+
+    begin = update(Content.from_code_interpreter_tool_result(call_id="c1", outputs=[]))
+    end = update(Content.from_code_interpreter_tool_result(call_id="c1", outputs=[Content.from_text("3")]))
+    updates = [begin, code("1", "append"), code("+2", "append"), code("1+2", "replace"), end]
+    events = [event for one in updates for event in live.feed(one)]
+    assert [event.event for event in events] == ["tool.started", "tool.delta", "tool.delta", "tool.completed"]
+    assert "".join(event.data["text"] for event in events if event.event == "tool.delta") == "1+2"
+
+
+def test_contents_that_carry_an_item_alone_put_no_blanks_into_the_answer():
+    """An answer's text has the texts alone, one blank between those of a message that something stands between."""
+    carrier = Content.from_text("", additional_properties={"openai_item": {}})
+    answer = Message("assistant", [carrier, text("a"), Content.from_text_reasoning(text="hm"), text("b")])
+    assert answer_text(AgentResponse(messages=[answer, Message("assistant", ["c"])])) == "a bc"

@@ -1,0 +1,208 @@
+"""Streams that end too early, whoever the provider is: recorded answers over HTTP, cut at many places."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from agent_framework import Agent
+from agent_framework_anthropic import AnthropicClient
+from agent_framework_gemini import GeminiChatClient
+from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
+from anthropic import AsyncAnthropic
+from google import genai
+
+from durable_agent_host.agent.retries import RetryPolicy
+from durable_agent_host.agent.runner import AgentRunner, RunLimits
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.providers.registry import provider_for
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    answer,
+    chat_chunk,
+    events,
+    hostile_model,
+    messages_events,
+    stream,
+)
+from tests.kit import RECORDINGS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning"),  # Google's SDK subclasses aiohttp's
+]
+NO_MORE = answer(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[HostileModel]:
+    """An endpoint that plays recordings."""
+    with hostile_model() as running:
+        yield running
+
+
+def client_of(kind: str, url: str) -> tuple[Any, Any]:
+    """Make the framework's client of a provider; with what closes its connections."""
+    if kind == "anthropic":
+        sdk = AsyncAnthropic(api_key="k", base_url=url)
+        return AnthropicClient(model="m", anthropic_client=sdk), sdk.close
+    if kind == "gemini":
+        google = genai.Client(api_key="k", vertexai=False, http_options=genai.types.HttpOptions(base_url=url))
+        return GeminiChatClient(model="m", client=google), google.aio.aclose
+    sdk = openai.AsyncOpenAI(api_key="k", base_url=url)
+    client = OpenAIChatCompletionClient if kind == "completions" else OpenAIChatClient
+    return client(model="m", async_client=sdk), sdk.close
+
+
+def play(model: HostileModel, kind: str, *scripts: bytes) -> TurnOutcome:
+    """Run a turn of an agent without tools against scripted answers; a failed call is made once more."""
+    model.play(*scripts, fallback=NO_MORE)
+
+    async def turn() -> TurnOutcome:
+        client, close = client_of(kind, model.url)
+        options = {"max_tokens": 100} if kind == "anthropic" else {}
+        agent = Agent(client, "Talk.", name="Agent", default_options=options)
+        limits = RunLimits(retry_policy=RetryPolicy(retries=1, first_seconds=0.001))
+        try:
+            return await AgentRunner("Agent", agent, provider_for, limits=limits).run(
+                Session(), TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")
+            )
+        finally:
+            await close()
+
+    return asyncio.run(turn())
+
+
+def recorded(kind: str, folder: Path) -> list[bytes]:
+    """Read the events of a recording as they were on the wire."""
+    lines = [json.loads(line) for line in folder.read_text().splitlines()]
+    return [events(line["data"], named=kind != "gemini") for line in lines]
+
+
+def streams(kind: str) -> list[Path]:
+    """Give recorded streams, most shapes of the provider among them."""
+    found = [*(RECORDINGS / kind).glob("*.jsonl"), *(RECORDINGS / kind).glob("multiturn/*/*.jsonl")]
+    return sorted(found)[:: max(len(found) // 8, 1)]
+
+
+def shown(outcome: TurnOutcome) -> Any:
+    """Give of an outcome what does not depend on the clock."""
+    error = outcome.error or {}
+    return outcome.status, outcome.text, error.get("message")
+
+
+def places(count: int) -> Sequence[int]:
+    """Choose some places to cut, the first and the last among them."""
+    return sorted({1, count // 2, count - 2, count - 1} & set(range(1, count)))
+
+
+@pytest.mark.recordings
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="needs the recordings")
+@pytest.mark.parametrize("kind", ["anthropic", "gemini", "openai-responses"])
+def test_a_recorded_stream_that_is_cut_is_asked_for_again(model: HostileModel, kind: str):
+    """Whatever was there, only the whole stream is the answer, and it is that of a stream that was never cut."""
+    tried = 0
+    for path in streams(kind):
+        parts = recorded(kind, path)
+        end = next((n for n, part in enumerate(parts) if says_whole(kind, part)), None)
+        if end is None or path.name.startswith("error"):
+            continue
+        whole = stream(b"".join(parts))
+        expected, asked = shown(play(model, kind, whole)), len(model.received)
+        for place in places(end + 1):
+            again = shown(play(model, kind, stream(b"".join(parts[:place])), whole))
+            assert (again, len(model.received)) == (expected, asked + 1), f"{path.name} cut before event {place}"
+            tried += 1
+        cut = stream(b"".join(parts[: end // 2 + 1])) if end else stream()
+        failed = play(model, kind, cut, cut)
+        assert (failed.status, failed.entries) == ("failed", ()), path.name
+        assert len(model.received) == 2, path.name
+    assert tried > 8
+
+
+def says_whole(kind: str, part: bytes) -> bool:
+    """Tell whether a recorded event is the provider's word that the answer is whole."""
+    if kind == "anthropic":
+        return b'"stop_reason": "' in part
+    if kind == "gemini":
+        return b'"finishReason"' in part
+    return b'"type": "response.completed"' in part or b'"type": "response.incomplete"' in part
+
+
+CHUNKS = [events(chat_chunk(word)) for word in ("One ", "two ", "three.")]
+LAST = events(chat_chunk(finish="stop"))
+
+
+def test_a_stream_of_chat_completions_that_is_cut_is_asked_for_again(model: HostileModel):
+    """The finish reason is its last word; an endpoint that leaves out the usage and ``[DONE]`` has said it all."""
+    whole = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
+    for place in range(len(CHUNKS) + 1):
+        outcome = play(model, "completions", stream(b"".join(CHUNKS[:place])), whole)
+        assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 2)
+    outcome = play(model, "completions", stream(b"".join(CHUNKS) + LAST))
+    assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 1)
+
+
+def refused(status: int, body: Any, **headers: str) -> bytes:
+    """Write a refusal."""
+    return answer(json.dumps(body).encode(), status=status, **headers)
+
+
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+GOOGLE = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
+DELAY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}
+GOOGLE_BUSY = {"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED", "details": [DELAY]}}
+GEMINI = stream(events({"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}))
+CLAUDE = messages_events("Hi")
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal", "whole"),
+    [
+        ("gemini", refused(503, GOOGLE), GEMINI),
+        ("gemini", refused(429, GOOGLE_BUSY), GEMINI),
+        ("gemini", refused(500, GOOGLE), GEMINI),
+        ("gemini", stream(events({"candidates": []}, GOOGLE)), GEMINI),
+        ("anthropic", refused(529, OVERLOADED), stream(events(*CLAUDE))),
+        ("anthropic", stream(events(OVERLOADED)), stream(events(*CLAUDE))),
+        ("anthropic", stream(events(*CLAUDE[:3], OVERLOADED)), stream(events(*CLAUDE))),
+        ("completions", refused(429, {"error": {"message": "busy"}}), stream(CHUNKS[0] + LAST)),
+        ("completions", refused(400, {"error": {"message": "odd"}}, x_should_retry="true"), stream(CHUNKS[0] + LAST)),
+    ],
+)
+def test_what_passes_is_asked_again(model: HostileModel, kind: str, refusal: bytes, whole: bytes):
+    """A busy service is asked once more, before its first word and in the middle of its answer."""
+    outcome = play(model, kind, refusal, whole)
+    assert (outcome.status, len(model.received)) == ("completed", 2), outcome.error
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal"),
+    [
+        ("gemini", refused(400, {"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}})),
+        ("gemini", refused(403, {"error": {"code": 403, "message": "no", "status": "PERMISSION_DENIED"}})),
+        ("anthropic", refused(401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}})),
+        ("anthropic", stream(events({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}))),
+        ("completions", refused(503, {"error": {"message": "no"}}, x_should_retry="false")),
+        ("completions", refused(429, {"error": {"message": "no"}}, retry_after="Wed, 21 Oct 2037 07:28:00 GMT")),
+    ],
+)
+def test_what_does_not_pass_is_not_asked_again(model: HostileModel, kind: str, refusal: bytes):
+    """The turn fails at once, with the service's own words."""
+    outcome = play(model, kind, refusal)
+    assert (outcome.status, len(model.received)) == ("failed", 1)
+    assert outcome.error is not None
+    assert outcome.error["type"] == "ProviderError"
+    assert "no" in outcome.error["message"]
+
+
+def test_a_failed_turn_says_when_to_come_back(model: HostileModel):
+    """The wait that Gemini asks for in its details is the problem's ``Retry-After``."""
+    busy = json.loads(json.dumps(GOOGLE_BUSY).replace("0.01s", "41s"))
+    outcome = play(model, "gemini", refused(429, busy))
+    assert outcome.error is not None
+    assert (outcome.error["retry_after_seconds"], len(model.received)) == (41, 1)

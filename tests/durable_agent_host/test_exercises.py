@@ -1,0 +1,177 @@
+"""Changes that touch at most two source files, tried: CONTRIBUTING.md, "I want to change one thing"."""
+
+import asyncio
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import openai
+import pytest
+import requests
+from agent_framework import Agent
+from agent_framework_openai import OpenAIChatClient
+
+from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, ItemType
+from durable_agent_host.providers.openai.provider import RESPONSES
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.session.repair import repair_entries
+from tests.durable_agent_host import tiny_provider
+from tests.durable_agent_host.hostile_model import HostileModel, events, hostile_model, response_events, stream
+from tests.kit import AgentHost, PracticeModel, start_host, wait_until
+
+# --- a new provider: no source file --------------------------------------------------------------------------
+
+
+def tiny_turn(text: str, state: Any = None, *, registered: bool = True) -> dict[str, Any]:
+    """Run a turn of the tiny provider's agent in a new process."""
+    asked = json.dumps({"state": state, "text": text, "registered": registered})
+    command = [sys.executable, "-m", "tests.durable_agent_host.tiny_provider"]
+    return json.loads(subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout)
+
+
+def test_a_new_provider_keeps_its_block_through_a_cold_start():
+    """What only its model understands is stored with the session and sent back by the next process."""
+    first = tiny_turn("one")
+    second = tiny_turn("two", first["state"])
+    assert (first["answer"], second["answer"]) == ("Answer 1.", "Answer 2.")
+    blocks = [message.get("blocks") for message in second["sent"][-1] if message["role"] == "assistant"]
+    assert blocks == [[{"seal": "s-1", "of": [1, None]}]]
+    third = tiny_turn("three", second["state"])
+    assert [message["blocks"] for message in third["sent"][-1] if message["role"] == "assistant"] == [
+        *blocks,
+        [{"seal": "s-2", "of": [2, None]}],
+    ]
+
+
+def test_without_its_provider_the_block_is_lost():
+    """The neutral provider keeps what the framework's contents carry, and no more."""
+    second = tiny_turn("two", tiny_turn("one", registered=False)["state"], registered=False)
+    assert second["answer"] == "Answer 2."
+    assert not any("blocks" in message for message in second["sent"][-1])
+
+
+def test_a_new_provider_needs_neither_openai_nor_many_lines():
+    """Nobody pays for a provider that is not used, and thirty lines are enough."""
+    modules = tiny_turn("one")["modules"]
+    assert not [name for name in modules if name.partition(".")[0] in {"openai", "agent_framework_openai"}]
+    assert "durable_agent_host.providers.openai.client" not in modules
+    parts = [tiny_provider.SendsBlocks, tiny_provider.TinyProvider]
+    lines = [line for part in parts for line in inspect.getsource(part).splitlines() if line.strip()]
+    assert len(lines) <= 30
+
+
+# --- a new hosted item of OpenAI: one row --------------------------------------------------------------------
+
+TAPE = {"type": "tape_call", "id": "tape_1", "tape": {"reel": [1, 2]}, "status": "completed", "internal": "x"}
+ROW = ItemType(input_fields=frozenset({"id", "tape", "status"}), required=("id", "tape"))
+
+
+@pytest.fixture(params=[True, False], ids=["with its row", "without a row"])
+def is_known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the table has a row for the item."""
+    if request.param:
+        monkeypatch.setitem(ITEM_TYPES, TAPE["type"], ROW)
+    return request.param
+
+
+def answer_with_tape(text: str, number: int) -> bytes:
+    """Write the stream of an answer that has the item before its text."""
+    made = response_events(text, f"resp_{number}")
+    tape = [{"type": f"response.output_item.{end}", "output_index": 0, "item": TAPE} for end in ("added", "done")]
+    for event in made:
+        if "output_index" in event:
+            event["output_index"] = 1
+    made[-1]["response"]["output"].insert(0, TAPE)
+    return stream(events(*made[:1], *tape, *made[1:]))
+
+
+def openai_turn(url: str, session: Session, turn_id: str) -> tuple[Mapping[str, Any], ...]:
+    """Run a turn of a process that knows the session from its stored state alone; gives what it adds."""
+    cold = decode_session(json.loads(json.dumps(encode_session(session))))
+
+    async def run() -> tuple[Mapping[str, Any], ...]:
+        async with openai.AsyncOpenAI(api_key="k", base_url=url) as sdk:
+            agent = Agent(OpenAIChatClient(model="m", async_client=sdk), name="A", default_options={"store": False})
+            outcome = await AgentRunner("A", agent, provider_for).run(cold, TurnRequest("A", "one", turn_id, "go"))
+        assert outcome.status == "completed", outcome.error
+        return outcome.entries
+
+    return asyncio.run(run())
+
+
+def sent_items(model: HostileModel) -> Sequence[Mapping[str, Any]]:
+    """Read the input of the last request."""
+    return json.loads(model.received[-1].body)["input"]
+
+
+def test_a_row_keeps_replays_and_repairs_a_new_item(is_known: bool):
+    """An item that the framework knows nothing of is stored, sent back as the API takes it, and mended."""
+    with hostile_model() as model:
+        model.play(answer_with_tape("One.", 1), answer_with_tape("Two.", 2))
+        entries = openai_turn(model.url, Session(), "turn-1")
+        openai_turn(model.url, Session(entries=entries), "turn-2")
+        kept = [item for item in sent_items(model) if item.get("type") == TAPE["type"]]
+    expected = {name: TAPE[name] for name in ("type", "id", "tape", "status")}
+    assert kept == ([expected] if is_known else [])
+    assert ('"reel"' in json.dumps(entries)) is is_known
+    assert repair_entries(entries, RESPONSES.repair_rules) == (entries, [])
+    mended, changes = repair_entries([*entries, *entries], RESPONSES.repair_rules)
+    problems = {change.problem for change in changes}
+    assert ("item tape_1 comes twice" in problems) is is_known
+    assert repair_entries(mended, RESPONSES.repair_rules)[1] == []
+
+
+# --- a span around tool calls: one class in one new file, apps/spans/tool_spans.py; no source file ---------------
+
+SPANS = Path(__file__).parent / "apps" / "spans"
+
+
+def test_a_span_around_tool_calls_is_one_class(tmp_path: Path, model: PracticeModel):
+    """An observer measures a turn's calls; what is replayed after a SIGKILL and after an approval says so."""
+    calls = [
+        {"name": "linger", "arguments": {"seconds": 0.2}},
+        {"name": "pay", "arguments": {"amount": 3}},
+    ]
+    model.plan({"calls": calls}, {"text": "Done."})
+    hosts: list[AgentHost] = []
+
+    def start(point: str) -> AgentHost:
+        environment = {"SPANS": str(tmp_path / "spans"), "DURABLE_AGENT_HOST_CRASH": point}
+        hosts.append(start_host(tmp_path / "data", model, app=SPANS, **environment))
+        return hosts[-1]
+
+    try:
+        dying = start("journal.tool.after_append")
+        headers = {"x-ms-wait-for-response": "false", "Idempotency-Key": uuid4().hex}
+        body = {"message": "go", "session_id": "s"}
+        with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
+            dying.run("Measured", body, headers=headers)
+        dying.process.wait(60)
+        host = start("")
+        turn_id = host.run("Measured", body, headers=headers).headers["x-ms-turn-id"]
+        turn = f"{host.url}/api/agents/Measured/sessions/s/turns/{turn_id}"
+        (waiting,) = wait_until(lambda: requests.get(turn, timeout=60).json().get("pending_approvals"))
+        answer = {"call_id": waiting["call_id"], "approved": True}
+        assert requests.post(f"{turn}/approvals", json=answer, timeout=60).ok
+        wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
+    finally:
+        for one in hosts:
+            one.kill()
+    spans: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "spans").read_text().splitlines()]
+    linger = [span for span in spans if span["tool"] == "linger"]
+    assert [span["replayed"] for span in linger] == [False, True, True]
+    assert [span["attempt"] for span in linger] == [1, 2, 3]
+    assert linger[0]["seconds"] >= 0.2
+    assert max(span["seconds"] for span in linger[1:]) < 0.2
+    (paid,) = (span for span in spans if span["tool"] == "pay")
+    assert (paid["outcome"], paid["replayed"], paid["attempt"]) == ("success", False, 3)

@@ -1,0 +1,101 @@
+"""What is taken out of the texts of errors and log lines, and what stays."""
+
+import logging
+
+import pytest
+
+from durable_agent_host.errors import ProviderError, error_details
+from durable_agent_host.log_records import keep_secrets_out_of_logs
+from durable_agent_host.redaction import MASK, learn_secrets, secrets_of_settings, without_secrets
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("postgres://admin:hunter2@db:5432/x failed", f"postgres://admin:{MASK}@db:5432/x failed"),
+        ("mongodb+srv://u:p%40ss@h/x", f"mongodb+srv://u:{MASK}@h/x"),
+        ("redis://:pw/1@host:6379/0", f"redis://:{MASK}@host:6379/0"),
+        ("Incorrect API key provided: sk-proj-abcdEFGH1234.", f"Incorrect API key provided: {MASK}."),
+        ("{'Authorization': 'Bearer abc.def-123456'}", f"{{'Authorization': '{MASK}'}}"),
+        ("Authorization: Basic dXNlcjpwYXNz", f"Authorization: {MASK}"),
+        ("AccountName=x;AccountKey=abcd+/==;EndpointSuffix=y", f"AccountName=x;AccountKey={MASK};EndpointSuffix=y"),
+        ("/c?sv=1&sig=abc%2F3D&se=2", f"/c?sv=1&sig={MASK}&se=2"),
+        ('{"api_key":"short","b":1}', f'{{"api_key":"{MASK}","b":1}}'),
+        ("api-key: 0123456789abcdef0123456789abcdef", f"api-key: {MASK}"),
+        ("AKIAIOSFODNN7EXAMPLE", MASK),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", MASK),
+        ("GET /api/x?code=Zm9v&b=1", f"GET /api/x?code={MASK}&b=1"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", MASK),
+    ],
+)
+def test_secrets_of_known_forms_are_taken_out(text, clean):
+    """The rest of the text stays, so that a reader knows what it is about."""
+    assert without_secrets(text) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "check OPENAI_API_KEY or AZURE_OPENAI_API_KEY",
+        "http://127.0.0.1:5000/v1/responses",
+        "password authentication failed for user admin",
+        "turn 0123456789abcdef0123456789abcdef: call call_1 of tool pay",
+        "Previous response with id 'resp_0123456789abcdef' not found.",
+        "Expected container_id: cntr_0123456789abcdef",
+        "the token = is wrong at line 1 column 2",
+        "see https://example.com/users/someone@example.com",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    """A message keeps its meaning."""
+    assert without_secrets(text) == text
+
+
+def test_the_app_s_own_secrets_are_taken_out_wherever_they_stand():
+    """By the names of settings, and out of connection strings; ordinary words are no secrets."""
+    found = secrets_of_settings(
+        {
+            "PAYMENT_API_KEY": "own+key/4711",
+            "DATABASE_URL": "mysql://root:rootpw99@db/x",
+            "MODE_KEY": "production",
+            "HOME": "/srv/someone",
+            "PWD": "/srv/app1",
+            "OLDPWD": "/srv/app2",
+            "DB_PWD": "dbpw-4712",
+        }
+    )
+    learn_secrets(found)
+    assert (
+        without_secrets("sent own+key/4711 and own%2Bkey%2F4711 and rootpw99") == f"sent {MASK} and {MASK} and {MASK}"
+    )
+    assert without_secrets("/srv/app1, /srv/app2, dbpw-4712") == f"/srv/app1, /srv/app2, {MASK}"
+    assert without_secrets("in production, /srv/someone") == "in production, /srv/someone"
+
+
+def test_errors_carry_no_secret():
+    """Neither ours nor those of others, whoever shows them."""
+    assert "hunter2" not in str(ProviderError("refused redis://:hunter2@h", retryable=False))
+    assert "hunter2" not in error_details(ValueError("refused redis://:hunter2@h"))["message"]
+    assert len(error_details(ValueError("x" * 10_000_000))["message"]) == 600
+
+
+def test_log_lines_carry_no_secret(caplog: pytest.LogCaptureFixture):
+    """In the text, in its arguments and in the traceback; other lines are as they were."""
+    before = logging.getLogRecordFactory()
+    keep_secrets_out_of_logs()
+    keep_secrets_out_of_logs()
+    try:
+        log = logging.getLogger("anybody")
+        log.warning("a %s", "redis://:hunter2@h")
+        log.warning("b redis://:hunter2@h %d", 1)
+        try:
+            int("redis://:hunter2@h")
+        except ValueError:
+            log.exception("c")
+        log.warning("d %s %s", "e", 1)
+    finally:
+        logging.setLogRecordFactory(before)
+    assert "hunter2" not in caplog.text
+    assert f"redis://:{MASK}@h" in caplog.text
+    assert "ValueError" in caplog.text
+    assert caplog.records[-1].args == ("e", 1)

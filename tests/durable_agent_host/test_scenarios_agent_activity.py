@@ -1,0 +1,133 @@
+"""An agent in an activity of the app's own orchestration: journaled, folded, and gone on with after a crash."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_journal import call
+from tests.kit import AgentHost, Lives, PracticeModel, start_host
+from tests.processes import wait_until
+
+APP = Path(__file__).parent / "apps" / "own_orchestration"
+
+
+def begin(host: AgentHost, name: str, instance_id: str = "one") -> None:
+    """Start an orchestration."""
+    assert requests.post(f"{host.management}/orchestrators/{name}/{instance_id}", timeout=30).status_code == 202
+
+
+def status(host: AgentHost, instance_id: str = "one") -> dict[str, Any]:
+    """Read what has become of it."""
+    return requests.get(f"{host.management}/instances/{instance_id}", timeout=30).json()
+
+
+def end(host: AgentHost, instance_id: str = "one") -> dict[str, Any]:
+    """Wait for its end."""
+
+    def ended() -> dict[str, Any] | None:
+        seen = status(host, instance_id)
+        return seen if seen["runtimeStatus"] in {"Completed", "Failed"} else None
+
+    return wait_until(ended, 60)
+
+
+@pytest.fixture
+def own(lives: Callable[..., Lives]) -> Lives:
+    """The app."""
+    return lives(APP)
+
+
+def traces(folder: Path) -> list[str]:
+    """What the tools have left."""
+    return (folder / "ledger.txt").read_text().splitlines()
+
+
+def script(model: PracticeModel) -> None:
+    """Script both calls of the orchestration, so that a request that is made again gets the same answer."""
+    rain = ({"calls": [call("note", text="rain")]}, {"text": "It rains."})
+    snow = ({"calls": [call("note", text="snow"), call("note", text="ice")]}, {"text": "It snows."})
+    model.plan(*rain, by_round=True, times=None, user_text="Write about rain.")
+    model.plan(*snow, by_round=True, times=None, user_text="Write about snow.")
+
+
+def inputs(model: PracticeModel) -> list[Any]:
+    """What the model received, call by call."""
+    return [request["body"]["input"] for request in model.requests()]
+
+
+def test_an_orchestration_of_the_apps_own_asks_an_agent_twice(own: Lives, model: PracticeModel, tmp_path: Path):
+    """Each call is one activity; the second goes on with the conversation of the first, call ids and all."""
+    script(model)
+    begin(own.host, "story")
+    done = end(own.host)
+    assert done["runtimeStatus"] == "Completed", done
+    assert (done["output"]["first"], done["output"]["second"]) == ("It rains.", "It snows.")
+    assert traces(tmp_path) == ["order rain", "note rain", "order snow", "note snow", "note ice"]
+    first, second, third, _ = inputs(model)
+    assert first[-1]["content"][0]["text"] == "Write about rain."
+    assert third[: len(second)] == second
+    assert third[-1]["content"][0]["text"] == "Write about snow."
+    assert done["output"]["usage"]["total_token_count"] > 0
+
+
+@pytest.mark.parametrize(
+    "point", ["journal.model.after_append:2", "journal.tool.after_append:2", "turn.after_outcome:2", "turn.after_open"]
+)
+def test_what_is_finished_is_not_done_again(model: PracticeModel, tmp_path: Path, lives, point: str):
+    """The host is killed in the activity: each model call and each tool call is made once, and the answer is whole."""
+    script(model)
+    own = lives(APP, DURABLE_AGENT_HOST_CRASH=point)
+    with suppress(requests.ConnectionError):
+        begin(own.host, "story")
+    own.host.process.wait(60)
+    own.host.kill()
+    again = start_host(tmp_path / "0", model, app=APP, LEDGER=str(tmp_path / "ledger.txt"))
+    try:
+        done = end(again)
+    finally:
+        again.kill()
+    assert (done["output"]["first"], done["output"]["second"]) == ("It rains.", "It snows.")
+    assert [line for line in traces(tmp_path) if line.startswith("note")] == ["note rain", "note snow", "note ice"]
+    assert len(model.requests()) == 4
+    said = [item["arguments"] for item in inputs(model)[-1] if item["type"] == "function_call"]
+    assert said == ['{"text": "rain"}', '{"text": "snow"}', '{"text": "ice"}'], said
+
+
+def test_a_person_answers_what_an_activitys_agent_asks(own: Lives, model: PracticeModel, tmp_path: Path):
+    """The call returns what waits; called again with the answers it goes on, without asking the model again."""
+    model.plan({"text": "It rains."}, user_text="Write about rain.")
+    model.plan(
+        {"calls": [call("pay", amount=3)]}, {"text": "Paid."}, by_round=True, times=None, user_text="Write about snow."
+    )
+    begin(own.host, "story")
+    (waiting,) = wait_until(lambda: status(own.host)["customStatus"])
+    assert (waiting["name"], waiting["arguments"]) == ("pay", {"amount": 3}), waiting
+    url = f"{own.host.management}/instances/one/raiseEvent/answers"
+    assert requests.post(url, json={waiting["call_id"]: {"approved": True}}, timeout=30).status_code == 202
+    done = end(own.host)
+    assert done["output"]["second"] == "Paid."
+    assert traces(tmp_path) == ["order rain", "order snow", "order snow", "pay 3.0"]
+    assert len(model.requests()) == 3
+
+
+def test_an_input_without_a_calls_id_says_how_to_make_one(own: Lives, model: PracticeModel):
+    """The orchestration fails, and the model is not asked."""
+    begin(own.host, "careless")
+    done = end(own.host)
+    assert done["runtimeStatus"] == "Failed"
+    assert "agent_call(context, value)" in done["output"]
+    assert not model.requests()
+
+
+def test_a_failed_run_fails_the_activity(own: Lives, model: PracticeModel):
+    """With the reason; the SDK's own retries get the same end, and do not pay for it again."""
+    model.plan({"error": {"status": 400, "message": "The request is refused."}}, times=None)
+    begin(own.host, "stubborn")
+    done = end(own.host)
+    assert done["runtimeStatus"] == "Failed"
+    assert "The request is refused" in done["output"]
+    assert len(model.requests()) == 1

@@ -1,0 +1,99 @@
+"""Answers that the model's service makes in the background: a cut stream is asked for again, not paid for again."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.durable_agent_host.hostile_model import HostileModel, answer, events, hostile_model, response_events, stream
+from tests.kit import Lives
+from tests.processes import wait_until
+
+APP = Path(__file__).parent / "apps" / "providers"
+SPOKEN = response_events("Hello.", "resp_bg")
+WHOLE = stream(events(*SPOKEN))
+GONE = answer(b'{"error": {"message": "Response with id \'resp_bg\' not found.", "code": null}}', status=404)
+FAILED = {"type": "error", "code": "server_error", "message": "It broke.", "sequence_number": 5}
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[HostileModel]:
+    """The app's endpoint."""
+    with hostile_model() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def lives(model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    """A host that can crash."""
+    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "3", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+    running = Lives(tmp_path_factory.mktemp("background"), None, app=APP, MODEL_URL=model.url, **more)
+    yield running
+    running.host.stop()
+
+
+def asked(model: HostileModel) -> list[str]:
+    """Give what was asked, without the query's order."""
+    return [f"{one.method} {one.path.partition('?')[0]}" for one in model.received]
+
+
+POST, GET = "POST /v1/responses", "GET /v1/responses/resp_bg"
+
+
+@pytest.mark.parametrize("place", [1, 2, 5, len(SPOKEN) - 1])
+def test_a_cut_background_stream_is_retrieved(lives: Lives, model: HostileModel, place: int):
+    """The service goes on making the answer, and gives it by its id; no second one is asked for."""
+    model.play(stream(events(*SPOKEN[:place])), stream(events(*SPOKEN[:place])), WHOLE)
+    assert lives.host.run("Background", "Hi", session_id=f"cut-{place}").text == "Hello."
+    assert asked(model) == [POST, GET, GET]
+    assert "stream=true" in model.received[1].path
+    model.play(WHOLE)
+    assert lives.host.run("Background", "And now?", session_id=f"cut-{place}").text == "Hello."
+    assert asked(model) == [POST]
+
+
+def test_a_background_answer_survives_a_crash(lives: Lives, model: HostileModel):
+    """After SIGKILL the answer is asked for by the id that the journal has."""
+    over = threading.Event()
+
+    def begin(write: Any) -> None:
+        write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + events(*SPOKEN[:5]))
+        over.wait(60)
+
+    model.play(begin, WHOLE)
+    started = lives.host.run("Background", {"message": "Hi", "session_id": "crash", "wait_for_response": False})
+    turn = f"/agents/Background/sessions/crash/turns/{started.headers['x-ms-turn-id']}"
+    seen = requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60)
+    assert any("message.delta" in line for line in seen.iter_lines(decode_unicode=True))
+    host = lives.crash()
+    over.set()
+    assert wait_until(lambda: host.get(turn).json()["status"] != "running" and host.get(turn).json())["status"] == (
+        "completed"
+    )
+    assert asked(model) == [POST, GET]
+    texts = [message["role"] for message in host.session("Background", "crash")["messages"]]
+    assert texts == ["user", "assistant"]
+
+
+def test_an_answer_that_the_service_has_no_more_is_asked_for_anew(lives: Lives, model: HostileModel):
+    """A background answer is kept for a while only."""
+    model.play(stream(events(*SPOKEN[:4])), GONE, WHOLE)
+    assert lives.host.run("Background", "Hi", session_id="gone").text == "Hello."
+    assert asked(model) == [POST, GET, POST]
+
+
+def test_an_answer_that_failed_is_not_retrieved(lives: Lives, model: HostileModel):
+    """What failed stays failed: the call is made anew."""
+    model.play(stream(events(*SPOKEN[:4], FAILED)), WHOLE)
+    assert lives.host.run("Background", "Hi", session_id="failed").text == "Hello."
+    assert asked(model) == [POST, POST]
+
+
+def test_answers_in_the_foreground_are_asked_for_anew(lives: Lives, model: HostileModel):
+    """The service gives no stream of a response that was not made in the background."""
+    model.play(stream(events(*SPOKEN[:4])), WHOLE)
+    assert lives.host.run("Responses", "Hi", session_id="foreground").text == "Hello."
+    assert asked(model) == [POST, POST]

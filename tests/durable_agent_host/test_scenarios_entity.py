@@ -1,0 +1,45 @@
+"""A subclass of the entity that keeps data of its own."""
+
+from uuid import uuid4
+
+from tests.kit import AgentHost
+from tests.processes import wait_until
+
+
+def labels(host: AgentHost, session: str) -> list[str]:
+    """What the operation ``label`` of the lab's entity has kept with a session."""
+    state = host.state("Instant", session) or {"data": {}}
+    ours = state["data"].get("extensionData", {}).get("durableAgentHost", {})
+    return ours.get("appState", {}).get("labels", [])
+
+
+def test_data_of_the_app_stays_with_its_session(lab: AgentHost):
+    """An operation of the app keeps data before, between and after turns; a reset leaves it."""
+    session = f"labelled-{uuid4().hex}"
+    for number, label in enumerate(("new", "open", "done")):
+        lab.signal("Instant", session, "label", label)
+        wait_until(lambda number=number: len(labels(lab, session)) == number + 1)
+        assert lab.run("Instant", {"message": label, "session_id": session}).status_code == 200
+    assert labels(lab, session) == ["new", "open", "done"]
+    lab.signal("Instant", session, "reset", None)
+    wait_until(lambda: lab.session("Instant", session)["message_count"] == 0)
+    assert labels(lab, session) == ["new", "open", "done"]
+
+
+def test_data_of_the_app_goes_with_the_whole_conversation(lab: AgentHost):
+    """A fork of the whole conversation and an import have it, the import says so, and a fork at a turn does not."""
+    session = f"labelled-{uuid4().hex}"
+    first = lab.run("Instant", {"message": "one", "session_id": session}).headers["x-ms-turn-id"]
+    lab.run("Instant", {"message": "two", "session_id": session})
+    lab.signal("Instant", session, "label", "mine")
+    wait_until(lambda: labels(lab, session) == ["mine"])
+    path = f"/agents/Instant/sessions/{session}"
+    assert lab.post(f"{path}/fork", b'{"session_id": "whole-%s"}' % session.encode()).ok
+    assert labels(lab, f"whole-{session}") == ["mine"]
+    at_turn = b'{"session_id": "part-%s", "at_turn": "%s"}' % (session.encode(), first.encode())
+    assert lab.post(f"{path}/fork", at_turn).ok
+    assert labels(lab, f"part-{session}") == []
+    exported = lab.get(f"{path}/export").content
+    answer = lab.post(f"/agents/Instant/sessions/copy-{session}/import", exported)
+    assert "data of the app" in answer.json()["taken_on_trust"][0]
+    assert labels(lab, f"copy-{session}") == ["mine"]

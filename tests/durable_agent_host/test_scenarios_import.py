@@ -1,0 +1,182 @@
+"""What import takes can be used: any document is refused with the place that is wrong, or readable ever after."""
+
+import json
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tests.durable_agent_host.golden import golden
+from tests.durable_agent_host.mutations import mutations
+from tests.durable_agent_host.test_scenarios_sessions import command
+from tests.kit import AgentHost, PracticeModel
+from tests.sweeps import SEED, count
+
+GOLDEN = ("session-v1", "session-v1-packed", "session-v1-unknown-parts", "session-dotnet-1.1")
+GOLDEN += ("session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2")
+EACH = count("MUTATIONS", short=30, long=500)
+"""Of each document."""
+AT_ONCE = 8
+PLACE = re.compile(r"(data|extensionData|schemaVersion|schema version)\b|the document")
+
+
+def live_sessions(lab: AgentHost, model: PracticeModel) -> dict[str, tuple[str, dict]]:
+    """Sessions as this host writes them: tools, reasoning, code, a service's session, a failed turn."""
+    model.plan({"reasoning": "Let me see.", "code": "print(1)", "logs": "1", "text": "One."}, user_text="mutate-think")
+    said = {
+        "live tool": ("Ledger", ['charge with {"amount": 4}', "and then?"]),
+        "live thought": ("Thinker", ["mutate-think", "and then?"]),
+        "live service": ("Kept", ["hello"]),
+        "live failure": ("Raising", ["work", "magic"]),
+    }
+    sessions = {}
+    for name, (agent, messages) in said.items():
+        session = f"mutate-{uuid4().hex[:8]}"
+        for message in messages:
+            lab.run(agent, {"message": message, "session_id": session})
+        sessions[name] = (agent, lab.get(f"/agents/{agent}/sessions/{session}/export").json())
+    return sessions
+
+
+def used(lab: AgentHost, agent: str, document: object) -> tuple[str, str]:
+    """Import a document and use the session in all ways; gives how it went, and what was wrong if something was."""
+    name = f"mutated-{uuid4().hex}"
+    path = f"{lab.url}/api/agents/{agent}/sessions/{name}"
+    imported = requests.post(f"{path}/import", data=json.dumps(document), timeout=120)
+    if imported.status_code in (400, 422):
+        detail = imported.json()["detail"]
+        return "refused", "" if PLACE.search(detail) else f"names no place: {detail}"
+    if imported.status_code != 201:
+        return "odd", f"import {imported.status_code}: {imported.text}"
+    for action in ("", "/verify", "/export"):
+        read = requests.get(path + action, timeout=120)
+        if read.status_code != 200:
+            return "odd", f"GET {action} {read.status_code}: {read.text}"
+    forked = requests.post(f"{path}/fork", data=b"", timeout=120)
+    if forked.status_code != 201:
+        return "odd", f"fork {forked.status_code}: {forked.text}"
+    turn = lab.run(agent, {"message": "work", "session_id": name})
+    if turn.status_code == 409 and "$type" not in turn.text and "of type" in turn.text:
+        return "taken, with an entry of a later program", ""
+    if turn.status_code == 502:  # what only the service or its client can judge: its items, its session's id
+        judged = "the model's service refused" in turn.text or "service_session_id" in turn.text
+        return "taken, refused by the model's service", "" if judged else turn.text
+    if turn.status_code != 200:
+        return "odd", f"turn {turn.status_code}: {turn.text}"
+    again = requests.get(path, timeout=120)
+    return "taken", "" if again.status_code == 200 else f"GET after a turn {again.status_code}: {again.text}"
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(max(180, EACH * 4))
+def test_mutated_documents_are_refused_by_place_or_usable_for_good(lab: AgentHost, model: PracticeModel):
+    """Of hundreds of changed exports none is taken and cannot be read, listed, verified, forked or gone on with."""
+    documents = live_sessions(lab, model) | {name: ("Instant", golden(name)) for name in GOLDEN}
+    jobs = [
+        (name, agent, change, changed)
+        for name, (agent, document) in documents.items()
+        for change, changed in mutations(document, EACH, seed=f"{SEED} {name}")
+    ]
+    assert len(jobs) >= 10 * EACH
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = list(pool.map(lambda job: used(lab, job[1], job[3]), jobs))
+    wrong = [f"{job[0]}: {job[2]}: {why}" for job, (_, why) in zip(jobs, results, strict=True) if why]
+    counts = Counter(how for how, _ in results)
+    assert wrong == [], "\n".join(wrong)
+    assert min(counts["refused"], counts["taken"]) > 5 * EACH / 3, counts
+    listed = lab.get("/agents/Instant/sessions?limit=1000")
+    assert listed.status_code == 200
+
+
+def odd(part: str) -> dict:
+    """A stored session with a part of another shape, and the place of it."""
+    document = golden("session-v1-packed")
+    first, second = document["data"]["conversationHistory"][:2]
+    ours = document["data"]["extensionData"]["durableAgentHost"]
+    if part == "turn id":
+        first["correlationId"] = [1]
+    elif part == "extension":
+        second["extensionData"] = "x"
+    elif part == "type":
+        second["messages"][0]["contents"][0]["$type"] = ["text"]
+    elif part == "call id":
+        second["messages"][0]["contents"][0]["callId"] = [1]
+    elif part == "packed":
+        second["extensionData"]["durableAgentHost"]["parts"]["2.0"] = "x"
+    elif part == "session":
+        ours["agentSession"] = ["s1"]
+    elif part == "receipt":
+        ours["receipts"][0]["stats"] = "heavy"
+    elif part == "role":
+        second["messages"][1]["role"] = {"a": 1}
+    return document
+
+
+PLACES = {
+    "turn id": "data.conversationHistory[0].correlationId",
+    "extension": "data.conversationHistory[1].extensionData",
+    "type": "data.conversationHistory[1].messages[0].contents[0].$type",
+    "call id": "data.conversationHistory[1].messages[0].contents[0].callId",
+    "packed": "data.conversationHistory[1].extensionData.durableAgentHost.parts.2.0",
+    "session": "data.extensionData.durableAgentHost.agentSession",
+    "receipt": "data.extensionData.durableAgentHost.receipts[0].stats",
+    "role": "data.conversationHistory[1].messages[1].role",
+}
+
+
+@pytest.mark.parametrize("part", PLACES)
+def test_what_has_another_shape_is_refused_by_its_place(lab: AgentHost, part):
+    """A document of which a part cannot be read is a 400 that names the part, and nothing is stored."""
+    name = f"odd-{uuid4().hex}"
+    answer = lab.post(f"/agents/Instant/sessions/{name}/import", json.dumps(odd(part)).encode())
+    assert answer.status_code == 400, answer.text
+    assert PLACES[part] in answer.json()["detail"]
+    assert lab.state("Instant", name) is None
+
+
+@pytest.mark.parametrize("part", PLACES)
+def test_what_was_stored_by_others_is_shown_reported_and_mended(lab: AgentHost, capsys, part):
+    """A stored part that cannot be read is no 500: GET shows the rest, verify names it, and repair mends it."""
+    name = f"odd-{uuid4().hex}"
+    lab.put_state("Instant", name, odd(part))
+    shown = lab.get(f"/agents/Instant/sessions/{name}")
+    assert shown.status_code == 200, shown.text
+    assert "hello world" in json.dumps(shown.json()["messages"])
+    assert PLACES[part] in [problem["place"] for problem in shown.json()["problems"]]
+    assert PLACES[part] in command(lab, capsys, "show", name, agent="Instant")[1]
+    status, out, _ = command(lab, capsys, "verify", name, agent="Instant")
+    assert status == 1
+    assert PLACES[part] in out
+    assert lab.run("Instant", {"message": "hi", "session_id": name}).status_code in (200, 409)
+    assert command(lab, capsys, "repair", name, agent="Instant")[0] == 0
+    assert command(lab, capsys, "verify", name, agent="Instant")[0] == 0
+    assert lab.run("Instant", {"message": "hi", "session_id": name}).status_code == 200
+    assert "problems" not in lab.get(f"/agents/Instant/sessions/{name}").json()
+
+
+@pytest.mark.parametrize("body", [b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": NaN}}', b""])
+def test_what_json_has_no_number_for_is_not_imported(lab: AgentHost, body):
+    """NaN and Infinity, which Python reads and JSON does not have, and depth that nothing can copy, are a 400."""
+    body = body or json.dumps(golden("session-v1") | {"deep": 1}).encode().replace(
+        b": 1}", b": " + b"[" * 900 + b"]" * 900 + b"}"
+    )
+    answer = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
+    assert answer.status_code == 400, answer.text
+    assert "data.x" in answer.json()["detail"] or "levels deep" in answer.json()["detail"]
+
+
+def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
+    """Messages in the app's name and a conversation of the model's service are named, by the route and the command."""
+    document, file = golden("session-v1"), tmp_path / "session.json"
+    document["data"]["conversationHistory"][0]["messages"][0]["role"] = "system"
+    file.write_text(json.dumps(document))
+    status, out, _ = command(lab, capsys, "import", f"trust-{uuid4().hex}", str(file), agent="Instant")
+    assert status == 0
+    assert "taken on trust: entry 1 has a message of role 'system'" in out
+    assert "taken on trust: the session goes on with 'resp_1'" in out
+    plain = golden("session-upstream-1.1")
+    answer = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", json.dumps(plain).encode())
+    assert answer.json()["taken_on_trust"] == []

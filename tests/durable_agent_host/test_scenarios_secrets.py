@@ -1,0 +1,174 @@
+"""Secrets that errors quote: they are in no database, answer, event, export or log line."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.durable_agent_host.hostile_model import HostileModel, Received, answer, events, hostile_model, stream
+from tests.durable_agent_host.hostile_model import response_events as spoken
+from tests.kit import AgentHost, hosted
+
+APP = Path(__file__).parent / "apps" / "providers"
+CANARIES = {
+    "MODEL_KEY": "canary1-0123456789abcdef0123456789",
+    "DB_PASSWORD": "canary2",
+    "SIGNING_SECRET": "canary3/with+odd=signs",
+    "STORAGE": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=canary4+abcdefgh==;EndpointSuffix=e",
+    "UPSTREAM_URL": "https://someone:canary5pw@upstream.example/path",
+}
+FORMS = {
+    "an OpenAI key": "sk-proj-canary6abcdefghijklmnop",
+    "a bearer token": "Bearer canary7.abcdef.ghijkl",
+    "a JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJjYW5hcnk4IjoxfQ.c2lnbmF0dXJlY2FuYXJ5OA",
+    "an AWS key": "AKIACANARY9ABCDEFGHI",
+    "a signed URL": "https://a.blob.core.windows.net/c?sv=2024&sig=canary10abc%2Fdef%3D",
+    "a URL with a password": "redis://:canary11@cache.example:6379/0",
+    "an Azure connection string": "Endpoint=sb://x/;SharedAccessKeyName=Root;SharedAccessKey=canary12abcdef=",
+    "an API key header": "api-key: canary13abcdef",
+}
+NEEDLES = [f"canary{number}" for number in range(1, 14)] + ["CANARY9", "eyJjYW5hcnk4IjoxfQ", "c2lnbmF0dXJlY2FuYXJ5OA"]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[HostileModel]:
+    """The endpoint of the app's model."""
+    with hostile_model() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the host keeps its data."""
+    return tmp_path_factory.mktemp("secrets")
+
+
+@pytest.fixture(scope="module")
+def host(model: HostileModel, folder: Path) -> Iterator[AgentHost]:
+    """A host whose settings hold secrets."""
+    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+    with hosted(folder, None, app=APP, MODEL_URL=model.url, **CANARIES, **more) as running:
+        yield running
+
+
+def echo(model: HostileModel, status: int) -> Any:
+    """Script a refusal that quotes all that it was sent, and all kinds of secrets beside."""
+
+    def send(write: Any) -> None:
+        request: Received = model.received[-1]
+        keys = {name: value for name, value in request.headers.items() if "canary" in value}
+        said = f"refused: {keys} {CANARIES} {FORMS}"
+        write(answer(json.dumps({"error": {"message": said, "type": "x", "code": "y"}}).encode(), status=status))
+
+    return send
+
+
+def seen_of(host: AgentHost, agent: str, session: str, reply: requests.Response) -> str:
+    """Read everything that the host shows of a turn and its session."""
+    turn = f"/agents/{agent}/sessions/{session}/turns/{reply.headers['x-ms-turn-id']}"
+    paths = (f"/agents/{agent}/sessions/{session}", f"/agents/{agent}/sessions", turn, f"{turn}/events", "/health")
+    shown = [host.get(path).text for path in paths]
+    instance = reply.headers["x-ms-turn-id"]
+    queries = ("?showInput=true&showHistory=true&showHistoryOutput=true", "")
+    shown += [requests.get(f"{host.management}/instances/{instance}{query}", timeout=60).text for query in queries]
+    return "\n".join([reply.text, str(reply.headers), *shown, json.dumps(host.state(agent, session))])
+
+
+def assert_nowhere(host: AgentHost, folder: Path, shown: str) -> None:
+    """Look for every canary in what was shown, in the log and in every file."""
+    places = {"shown": shown.encode(), "log": "".join(host.output).encode()}
+    places |= {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert [(needle, place) for needle in NEEDLES for place, data in places.items() if needle.encode() in data] == []
+
+
+@pytest.mark.parametrize("agent", ["Responses", "Azure", "Completions", "Claude", "Gemini"])
+@pytest.mark.parametrize("status", [400, 401, 429, 503])
+def test_a_service_that_quotes_what_it_was_sent(
+    host: AgentHost, model: HostileModel, folder: Path, agent: str, status: int
+):
+    """A refusal with the key in it fails the turn with the reason, and without the key."""
+    model.play(fallback=echo(model, status))
+    reply = host.run(agent, "Hello", session_id=f"echo-{status}")
+    assert reply.status_code == 502
+    assert f"{status}" in reply.json()["detail"]
+    assert any("canary1" in value for value in model.received[-1].headers.values())
+    assert_nowhere(host, folder, seen_of(host, agent, f"echo-{status}", reply))
+
+
+def test_a_service_that_quotes_secrets_in_the_middle_of_its_answer(host: AgentHost, model: HostileModel, folder: Path):
+    """An event that tells of a failure is no way around."""
+    failure = {"type": "error", "code": "server_error", "message": f"{FORMS} {CANARIES}", "sequence_number": 9}
+    model.play(fallback=stream(events(*spoken("Hi")[:4], failure)))
+    reply = host.run("Responses", "Hello", session_id="quoted")
+    assert reply.status_code == 502
+    assert_nowhere(host, folder, seen_of(host, "Responses", "quoted", reply))
+
+
+@pytest.mark.parametrize("agent", ["Responses", "Completions"])
+def test_a_tool_that_raises_with_a_password_in_its_text(host: AgentHost, model: HostileModel, folder: Path, agent: str):
+    """The model is told that the tool failed; that is what is stored and shown, and the log has the text without it."""
+    model.play(called(agent, "connect", "{}"), said(agent))
+    reply = host.run(agent, "Connect", session_id="tool")
+    assert reply.text == "Sorry."
+    shown = seen_of(host, agent, "tool", reply)
+    assert "Function failed" in shown
+    assert "db.example" not in shown
+    assert "Function failed" in model.received[-1].body.decode()
+    assert "postgres://admin:[redacted]@db.example/orders" in "".join(host.output)
+    assert_nowhere(host, folder, shown)
+    assert not [path for path in folder.rglob("*") if path.is_file() and b"db.example" in path.read_bytes()]
+
+
+def test_arguments_that_do_not_fit_are_told_of_without_their_text(host: AgentHost, model: HostileModel, folder: Path):
+    """What a validator says is for the log, too."""
+    model.play(called("Responses", "no_arguments", '{"number": "many"}'), said("Responses"))
+    reply = host.run("Responses", "Count", session_id="arguments")
+    assert reply.text == "Sorry."
+    shown = seen_of(host, "Responses", "arguments", reply)
+    assert "Argument parsing failed" in shown
+    assert "validation error" not in shown
+    assert_nowhere(host, folder, shown)
+
+
+def test_an_export_holds_no_secret(host: AgentHost, model: HostileModel, folder: Path):
+    """What the command line writes is what is stored."""
+    model.play(called("Responses", "connect", "{}"), said("Responses"))
+    assert host.run("Responses", "Connect", session_id="export").ok
+    command = [str(Path(sys.executable).parent / "durable-agent-host"), "sessions", "export", "Responses", "export"]
+    done = subprocess.run([*command, "--url", host.url], capture_output=True, text=True, timeout=60, check=False)
+    assert "Function failed" in done.stdout, done.stderr
+    assert_nowhere(host, folder, done.stdout + done.stderr)
+
+
+def called(agent: str, name: str, arguments: str) -> bytes:
+    """Write an answer that calls a tool."""
+    if agent == "Completions":
+        call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+        choice = {"index": 0, "delta": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        return stream(events(chunk, "[DONE]"))
+    item = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": name, "arguments": arguments}
+    created, *_, completed = spoken("x")
+    whole = completed["response"] | {"output": [item | {"status": "completed"}]}
+    made = [
+        created,
+        {"type": "response.output_item.added", "output_index": 0, "item": item | {"arguments": "", "status": "x"}},
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc_1", "delta": arguments},
+        {"type": "response.output_item.done", "output_index": 0, "item": whole["output"][0]},
+        {"type": "response.completed", "response": whole},
+    ]
+    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(made))))
+
+
+def said(agent: str) -> bytes:
+    """Write an answer that says sorry."""
+    if agent == "Completions":
+        choice = {"index": 0, "delta": {"content": "Sorry."}, "finish_reason": "stop"}
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        return stream(events(chunk, "[DONE]"))
+    return stream(events(*spoken("Sorry.", "resp_2")))

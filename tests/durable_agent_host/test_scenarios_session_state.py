@@ -1,0 +1,176 @@
+"""What an app keeps in the session's state survives whatever replays a turn; clients without a journal say so."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.durable_agent_host.test_scenarios_approvals import approve, yes
+from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
+from tests.processes import wait_until
+
+STATE = Path(__file__).parent / "apps" / "state"
+
+
+@pytest.fixture(scope="module")
+def _book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ledger") / "ledger.txt"
+
+
+@pytest.fixture(scope="module")
+def _keeping(
+    practice_model: PracticeModel, _book: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    env = {"LEDGER": str(_book), "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.05"}
+    with hosted(tmp_path_factory.mktemp("state"), practice_model, app=STATE, **env) as running:
+        yield running
+
+
+@pytest.fixture
+def keeping(_keeping: AgentHost, model: PracticeModel, _book: Path) -> AgentHost:
+    """A host whose agent keeps things in the session's state; its ledger is empty."""
+    _book.write_text("")
+    return _keeping
+
+
+@pytest.fixture
+def kept_ledger(_book: Path) -> Path:
+    """The file in which tools and their middleware leave a line."""
+    return _book
+
+
+def call(name: str, **arguments) -> dict:
+    """One call of a tool, for a plan."""
+    return {"name": name, "arguments": arguments}
+
+
+def state(host: AgentHost, session: str) -> dict:
+    """What the session keeps, as it is stored."""
+    document = host.get(f"/agents/Keeper/sessions/{session}/export").json()
+    return document["data"]["extensionData"]["durableAgentHost"]["agentSession"]["state"]
+
+
+def run(host: AgentHost, session: str) -> str:
+    """Run a turn; gives the answer."""
+    answer = host.run("Keeper", {"message": "go", "session_id": session})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["response"]
+
+
+KEPT = {"words": ["plum", "fig"], "calls": 2, "questions": 3, "visits": {"begun": 1, "ended": 1}}
+WORDS = ({"calls": [call("remember", word="plum")]}, {"calls": [call("remember", word="fig")]})
+
+
+def test_a_broken_stream_loses_no_state(keeping: AgentHost, model: PracticeModel, kept_ledger: Path):
+    """A turn that is replayed after a stream broke keeps what one keeps to which nothing happened."""
+    model.plan(*WORDS, {"text": "Done."})
+    assert run(keeping, "whole") == "Done."
+    assert state(keeping, "whole") == KEPT
+    kept_ledger.write_text("")
+    broken = {"text": "The whole answer.", "chunk_characters": 4, "break_after_events": 7}
+    model.plan(*WORDS, broken, {"text": "The whole answer."})
+    assert run(keeping, "broken") == "The whole answer."
+    assert state(keeping, "broken") == KEPT
+    words = ["before remember", "remember plum", "before remember", "remember fig"]
+    assert kept_ledger.read_text().splitlines() == words
+
+
+def test_an_approval_loses_no_state(keeping: AgentHost, model: PracticeModel):
+    """A tool that waited for a person sees what the tools before it have kept."""
+    model.plan(*WORDS, {"calls": [call("publish")]}, {"text": "Told."})
+    answer = keeping.run("Keeper", {"message": "go", "session_id": "asked"})
+    assert answer.status_code == 202, answer.text
+    turn = answer.json()
+    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
+    wait_until(
+        lambda: keeping.get(f"/agents/Keeper/sessions/asked/turns/{turn['turn_id']}").json()["status"] == "completed"
+    )
+    kept = state(keeping, "asked")
+    assert (kept["words"], kept["published"]) == (["plum", "fig"], ["plum", "fig"])
+    assert (kept["calls"], kept["questions"], kept["visits"]) == (3, 4, KEPT["visits"])
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["journal.tool.after_append", "journal.tool.after_append:2", "journal.model.after_append:2", "turn.before_outcome"],
+)
+def test_a_crash_loses_no_state(model: PracticeModel, tmp_path: Path, point: str):
+    """Killed behind any step, the turn keeps what it keeps undisturbed, and no tool runs twice."""
+    ledger = tmp_path / "ledger.txt"
+    env = {"LEDGER": str(ledger)}
+    model.plan(*WORDS, {"text": "Done."}, by_round=True)
+    host = start_host(tmp_path / "data", model, app=STATE, DURABLE_AGENT_HOST_CRASH=point, **env)
+    body = {"message": "go", "session_id": "s"}
+    turn_id = host.run("Keeper", body, headers={"x-ms-wait-for-response": "false"}).json()["turn_id"]
+    host.process.wait(60)
+    host.kill()
+    host = start_host(tmp_path / "data", model, app=STATE, **env)
+    try:
+        host.end_of_turn(f"{host.url}/api/agents/Keeper/sessions/s/turns/{turn_id}")
+        assert state(host, "s") == KEPT
+        assert [line for line in ledger.read_text().splitlines() if line.startswith("remember")] == [
+            "remember plum",
+            "remember fig",
+        ]
+    finally:
+        host.kill()
+
+
+def test_a_batch_is_put_back_in_the_order_in_which_it_ended(keeping: AgentHost, model: PracticeModel):
+    """Of tools that ran at the same time, the last one's view of the state is the one that holds."""
+    batch = {"calls": [call("remember_late", word="late", seconds=0.5), call("remember", word="early")]}
+    broken = {"text": "The whole answer.", "chunk_characters": 4, "break_after_events": 7}
+    model.plan(batch, broken, {"calls": [call("forget")]}, broken, {"text": "The whole answer."})
+    run(keeping, "batch-forgotten")
+    assert "words" not in state(keeping, "batch-forgotten")
+    model.plan(batch, broken, {"text": "The whole answer."})
+    run(keeping, "batch")
+    assert state(keeping, "batch")["words"] == ["early", "late"]
+
+
+def test_only_what_changed_is_journaled(lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path):
+    """A large word is written once for each change of it, and not with every step."""
+    host = lives(STATE).host
+    large = "x" * 100_000
+    model.plan(
+        {"calls": [call("remember", word=large)]},
+        *({"calls": [call("publish_not")]} for _ in range(20)),
+        {"text": "Done."},
+    )
+    run(host, "large")
+    size = sum(path.stat().st_size for path in (tmp_path / "0").glob("turn-log.sqlite*"))
+    assert size < 100_000 * 12
+
+
+def test_what_json_cannot_hold_fails_its_turn(keeping: AgentHost, model: PracticeModel):
+    """A tool that keeps an object fails the turn with a sentence; the session is as it was and goes on."""
+    model.plan({"calls": [call("remember", word="plum")]}, {"text": "Done."})
+    run(keeping, "odd")
+    before = state(keeping, "odd")
+    model.plan({"calls": [call("hide")]}, {"text": "Never."})
+    failed = keeping.run("Keeper", {"message": "go", "session_id": "odd"})
+    assert failed.status_code == 502, failed.text
+    assert "session.state['hidden']" in failed.json()["detail"]
+    assert "cannot be stored" in failed.json()["detail"]
+    assert state(keeping, "odd") == before
+    model.forget()
+    assert run(keeping, "odd")
+
+
+def test_a_bare_chat_client_is_named_at_start(lives: Callable[..., Lives], tmp_path: Path):
+    """A client without the framework's layers has no journal: it is said at start, and after a crash."""
+    life = lives(STATE)
+    named = [line for line in life.host.output if "no journal" in line]
+    assert len(named) == 1, life.host.output
+    assert "agent 'BareAgent'" in named[0]
+    assert "derive the class from FunctionInvocationLayer" in named[0]
+    assert life.host.run("BareAgent", {"message": "hi", "session_id": "s"}).json()["response"] == "bare answer"
+    body = {"message": "slowly", "session_id": "s"}
+    turn = life.host.run("BareAgent", body, headers={"x-ms-wait-for-response": "false"}).json()
+    wait_until(lambda: (tmp_path / "ledger.txt").read_text().count("bare") == 2)
+    host = life.crash()
+    failed = host.end_of_turn(f"{host.url}/api/agents/BareAgent/sessions/s/turns/{turn['turn_id']}")
+    assert failed["status"] == "failed"
+    assert "its chat client Bare lacks the framework's layers" in failed["error"]["message"]
+    assert json.dumps(host.session("BareAgent", "s")).count("bare answer") == 1

@@ -1,0 +1,20 @@
+"""What clients of agents see when the host's data folder is gone."""
+
+import shutil
+from pathlib import Path
+
+from tests.kit import PracticeModel, hosted
+
+
+def test_a_deleted_data_folder_is_a_503_at_once(practice_model: PracticeModel, tmp_path: Path):
+    """Of a turn, and of a session; nothing hangs, and nothing is answered as if it were kept."""
+    data = tmp_path / "data"
+    with hosted(data, practice_model) as host:
+        agent = host.get("/agents").json()["agents"][0]["name"]
+        assert host.run(agent, {"message": "Hello", "session_id": "kept"}).ok
+        shutil.rmtree(data)
+        answer = host.run(agent, {"message": "Hello again", "session_id": "kept"})
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        assert "durable store" in answer.json()["detail"]
+        assert host.get(f"/agents/{agent}/sessions/kept").status_code in {500, 503}
+        assert host.get("/health").status_code == 503

@@ -1,0 +1,45 @@
+"""What a turn shows while it waits for people."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.turn.waiting import decode_waiting, encode_waiting
+
+CALL = {"call_id": "c1", "name": "pay", "arguments": {"amount": 1}, "reason": "it costs"}
+ANSWER = {"approved": True, "reason": None, "arguments": None}
+
+
+def test_what_fits_is_shown_whole():
+    """Calls and answers come back as they were."""
+    assert decode_waiting(encode_waiting([CALL], {"c0": ANSWER})) == ((CALL,), {"c0": ANSWER})
+    assert decode_waiting(None) == ((), {})
+    assert decode_waiting("text") == ((), {})
+
+
+@given(
+    st.lists(st.text(max_size=9000), max_size=6),
+    st.dictionaries(st.text(max_size=40), st.text(max_size=5000), max_size=9),
+)
+def test_the_status_stays_below_what_durable_functions_takes(arguments, reasons):
+    """However large calls and answers are, the status is below 16 KiB of UTF-16, and every call is in it."""
+    calls = [{**CALL, "call_id": str(n), "arguments": {"text": text}} for n, text in enumerate(arguments)]
+    answers = {call_id: {**ANSWER, "reason": reason} for call_id, reason in reasons.items()}
+    status = encode_waiting(calls, answers)
+    assert 2 * len(json.dumps(status)) < 16 * 1024
+    assert [call["call_id"] for call in status["pending"]] == [call["call_id"] for call in calls]
+    assert {call_id: answer["approved"] for call_id, answer in status["answers"].items()} == dict.fromkeys(
+        answers, True
+    )
+    assert all("truncated" in shown or shown == call for shown, call in zip(status["pending"], calls, strict=True))
+
+
+def test_of_very_many_the_first_calls_and_the_newest_answers_are_shown():
+    """A turn with very many calls shows some at a time, and stays below the bound."""
+    calls = [{**CALL, "call_id": f"call_{number:032}", "arguments": {"text": "x" * 500}} for number in range(200)]
+    answers = {f"call_{number:032}": {**ANSWER, "reason": "y" * 500} for number in range(100)}
+    status = encode_waiting(calls, answers)
+    assert 2 * len(json.dumps(status)) < 16 * 1024
+    assert [call["call_id"] for call in status["pending"]] == [call["call_id"] for call in calls[:25]]
+    assert list(status["answers"]) == list(answers)[-25:]

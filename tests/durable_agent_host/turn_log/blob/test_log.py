@@ -1,0 +1,81 @@
+"""Which storage account the blob store uses."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
+
+from durable_agent_host.errors import LogError, SettingError
+from durable_agent_host.model.log_entry import LogEntry
+from durable_agent_host.turn_log.blob.log import BlobTurnLog
+from tests.kit_services import ACCOUNT_KEY, azurite, azurite_connection
+
+
+@pytest.fixture
+def azurite_port(tmp_path) -> Iterator[int]:
+    with azurite(tmp_path) as port:
+        yield port
+
+
+def test_without_an_account_the_setting_is_named():
+    """A missing setting is an error that says what to set."""
+    with pytest.raises(SettingError, match="AzureWebJobsStorage"):
+        BlobTurnLog.from_environment({})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"AzureWebJobsStorage": "UseDevelopmentStorage=true"},
+        {"AzureWebJobsStorage__accountName": "account"},
+        {"AzureWebJobsStorage__blobServiceUri": "https://account.blob.core.windows.net"},
+        {
+            "AzureWebJobsStorage__accountName": "account",
+            "AzureWebJobsStorage__credential": "managedidentity",
+            "AzureWebJobsStorage__clientId": "00000000-0000-0000-0000-000000000000",
+        },
+    ],
+)
+def test_every_way_to_name_an_account_is_understood(settings):
+    """Connection strings, the development storage and identities are accepted; nothing is connected."""
+    asyncio.run(BlobTurnLog.from_environment(settings).close())
+
+
+async def test_a_malformed_connection_string_is_named():
+    """A setting that is no connection string is an error that names it, and does not show it."""
+    log = BlobTurnLog.from_environment({"AzureWebJobsStorage": "nonsense"})
+    with pytest.raises(SettingError, match="AzureWebJobsStorage") as refused:
+        await log.read("a" * 32)
+    assert "nonsense" not in str(refused.value)
+    await log.close()
+
+
+async def test_a_shared_access_signature_is_enough(azurite_port):
+    """With a signature in place of the key, logs are written, read and cancelled."""
+    allowed = AccountSasPermissions(read=True, write=True, delete=True, list=True, add=True, create=True)
+    kinds = ResourceTypes(service=True, container=True, object=True)
+    until = datetime.now(UTC) + timedelta(hours=1)
+    signature = generate_account_sas("devstoreaccount1", ACCOUNT_KEY, kinds, allowed, until)
+    endpoint = f"http://127.0.0.1:{azurite_port}/devstoreaccount1"
+    settings = {"AzureWebJobsStorage": f"BlobEndpoint={endpoint};SharedAccessSignature={signature}"}
+    log, log_id = BlobTurnLog.from_environment(settings), "a" * 32
+    attempt = await log.open(log_id)
+    assert await log.append(log_id, [LogEntry("event", {"text": "é"})], attempt=attempt) == 1
+    assert [record.entry.data for record in (await log.read(log_id, 1)).records] == [{"text": "é"}]
+    assert not await log.is_cancel_requested(log_id)
+    await log.request_cancel(log_id)
+    assert await log.is_cancel_requested(log_id)
+    await log.close()
+
+
+async def test_a_wrong_key_is_told_at_once(azurite_port):
+    """A storage that refuses the key is not asked again and again; the error says what is needed."""
+    connection = azurite_connection(azurite_port).replace(ACCOUNT_KEY, "bm90IHRoZSBrZXk=")
+    log = BlobTurnLog.from_environment({"AzureWebJobsStorage": connection})
+    with pytest.raises(LogError, match="refused"):
+        await log.open("a" * 32)
+    with pytest.raises(LogError, match="refused"):
+        await log.is_cancel_requested("a" * 32)
+    await log.close()

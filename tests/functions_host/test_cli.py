@@ -1,0 +1,51 @@
+"""The command line: what is wrong with it is one sentence, under the name that the user has called."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSTALLED = [str(Path(sys.executable).with_name("durable-agent-host"))]
+MODULE = [sys.executable, "-m", "functions_host"]
+
+
+def called(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(("program", "name"), [(INSTALLED, "durable-agent-host"), (MODULE, "functions_host")])
+def test_the_usage_line_has_the_name_of_the_program(program: list[str], name: str):
+    """Help is about the command that the user has typed."""
+    done = called(*program, "start", "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: {name} start [-h] [--app DIR]")
+
+
+@pytest.mark.parametrize("program", [INSTALLED, MODULE])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["strat"], "Error: There is no command 'strat' (did you mean start?), only start"),
+        (["start", "--prot", "7071"], "Error: There is no option '--prot' (did you mean --port?); see "),
+        (["start", "--relaod"], "Error: There is no option '--relaod' (did you mean --reload?); see "),
+        (["start", "--prot=7071"], "Error: There is no option '--prot' (did you mean --port?); see "),
+        (["start", "--wholly-unknown"], "Error: There is no option '--wholly-unknown'; see "),
+        (["start", "--port", "many"], "Error: Argument --port: invalid int value: 'many'; see "),
+        (["start", "--app"], "Error: Argument --app: expected one argument; see "),
+        ([], "Error: The following arguments are required: command; see "),
+    ],
+)
+def test_a_misspelt_command_line_is_a_sentence(program: list[str], arguments: list[str], message: str):
+    """One line says what is wrong, what was probably meant, and where help is; the status is 2."""
+    done = called(*program, *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(message)
+    assert done.stderr.endswith(" --help.\n")
+
+
+def test_a_misspelt_action_on_sessions():
+    """Commands of the other kind are told alike."""
+    done = called(*INSTALLED, "sessions", "lsit")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: There is no action 'lsit' (did you mean list?), only list, show")

@@ -1,0 +1,235 @@
+"""HTTP functions answer as the Python worker's own end-to-end tests expect of a host."""
+
+import hashlib
+import http.client
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functions_host.conftest import Answer, Host, StartHost
+
+PAGE = "<p>Grüße™</p>"
+
+
+@pytest.fixture(scope="module")
+def served(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host with the app of these tests."""
+    running = start_host("worker_http", tmp_path_factory.mktemp("worker_http") / "data")
+    yield running
+    running.stop()
+
+
+def get(served: Host, path: str) -> Answer:
+    return served.send("GET", f"/api/{path}")
+
+
+def test_text_and_pages(served: Host):
+    """A returned text is text/plain; an HttpResponse has its own type, status and body, or none."""
+    answer = get(served, "text")
+    assert (answer.status, answer.text) == (200, "plain text")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert get(served, "awaited").text == "after a while"
+    for path in ("page", "page_for_admins?code=testMasterKey"):
+        answer = get(served, path)
+        assert (answer.status, answer.text) == (200, PAGE)
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    answer = get(served, "missing")
+    assert (answer.status, answer.text) == (404, "not here")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert (get(served, "bodiless").status, get(served, "bodiless").body) == (200, b"")
+    assert get(served, "no_output?silent=1").status == 204
+
+
+def test_redirects(served: Host):
+    """A redirect reaches the caller; one who follows it gets the page."""
+    assert get(served, "moved?code=x").text == PAGE
+    connection = http.client.HTTPConnection(served.url.removeprefix("http://"))
+    connection.request("GET", "/api/moved?code=x")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["location"]) == (302, "page?code=x")
+    connection.close()
+
+
+def test_an_answer_that_is_set_by_name(served: Host):
+    """An HTTP output that is a parameter is the answer; one that is never set is 204."""
+    answer = get(served, "named")
+    assert (answer.status, answer.text, answer.headers["x-named"]) == (201, "by name", "yes")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert get(served, "named_text").text == "text by name"
+    assert get(served, "named_text?silent=1").status == 204
+    assert get(served, "generic").text == "generic"
+    answer = get(served, "generic_named")
+    assert (answer.status, answer.text) == (202, "generic by name")
+
+
+def test_answers_that_nobody_can_send(served: Host):
+    """Bytes, nothing where something is due, and a value without an output, are an empty 500 that the log explains."""
+    for path in ("raw_bytes", "nothing", "no_output"):
+        answer = get(served, path)
+        assert (answer.status, answer.body) == (500, b"")
+    log = served.log.read_text()
+    assert 'unsupported type "http" for Python type "bytes"' in log
+    assert 'unsupported type "http" for Python type "NoneType"' in log
+    assert "without a $return binding returned a non-None value" in log
+
+
+@pytest.mark.parametrize("code", [204, 205, 304])
+def test_statuses_without_a_body(served: Host, code: int):
+    """What HTTP sends without a body is sent without one, and the connection stays usable."""
+    connection = http.client.HTTPConnection(served.url.removeprefix("http://"))
+    for _ in range(2):
+        connection.request("GET", f"/api/status?code={code}")
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (code, b"")
+    connection.close()
+
+
+@pytest.mark.parametrize("code", [0, 99, 101, 1000, -1])
+def test_statuses_that_do_not_exist(served: Host, code: int):
+    """A status that is none is a 500 that the log explains."""
+    assert get(served, f"status?code={code}").status == 500
+    assert f"the response has the status '{code}'" in served.log.read_text()
+
+
+def test_requests_arrive_as_they_were_sent(served: Host):
+    """Method, URL, query, headers and body, to the byte."""
+    seen = served.send("GET", "/api/seen?a=1&b=%3A%25%29", xxx="zzz", Max_Forwards="10").json
+    assert (seen["method"], seen["params"]) == ("GET", {"a": "1", "b": ":%)"})
+    assert (seen["headers"]["xxx"], seen["headers"]["max-forwards"]) == ("zzz", "10")
+    assert "/api/seen" in seen["url"]
+    seen = served.send("POST", "/api/seen?a=1", "key=value", xxx="zzz").json
+    assert (seen["method"], seen["params"], seen["text"]) == ("POST", {"a": "1"}, "key=value")
+    body = b'{"foo":  "bar", "two":  4}'
+    seen = served.send("POST", "/api/seen", body, Content_Type="application/json").json
+    assert seen["hash"] == hashlib.sha256(body).hexdigest()
+    assert served.send("POST", "/api/seen_json", '{"a": "abc", "d": 42}').json == {"a": "abc", "d": 42}
+    assert get(served, "pair/foo/bar").json == {"first": "foo", "second": "bar"}
+
+
+def test_forms_are_read(served: Host):
+    """Fields and files of a form reach the function."""
+    body = (
+        '--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n'
+        '--x\r\nContent-Disposition: form-data; name="f"; filename="f.txt"\r\n\r\ntext\r\n--x--\r\n'
+    )
+    answer = served.send("POST", "/api/form", body, Content_Type="multipart/form-data; boundary=x")
+    assert answer.json == {"fields": {"a": "1"}, "files": {"f": "f.txt"}}
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "image/png", "application/octet-stream"])
+def test_bytes_survive(served: Host, kind: str):
+    """Bytes go in and come out whatever their type is called."""
+    body = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+    answer = served.send("POST", "/api/mirror", body, Content_Type=kind)
+    assert (answer.headers["x-size"], answer.headers["content-type"]) == (str(len(body)), kind)
+    assert answer.body == body
+
+
+def test_the_context_of_a_call(served: Host):
+    """A function knows its name, its folder and the id of the invocation, which differs from call to call."""
+    told = [get(served, "told_context").json for _ in range(2)]
+    assert told[0]["name"] == "told_context"
+    assert "worker_http" in told[0]["folder"]
+    assert {"parent", "state"} < told[0].keys()
+    assert told[0]["invocation"] != told[1]["invocation"]
+
+
+def test_the_default_template(served: Host):
+    """The function that every new app begins with takes a name from the query or from the body."""
+    assert get(served, "greeting").text == "Hello, whoever you are."
+    assert get(served, "greeting?name=Ada").text == "Hello, Ada."
+    assert served.send("POST", "/api/greeting", '{ "name": "Ada" }').text == "Hello, Ada."
+
+
+def test_front_page_and_ping(served: Host):
+    """The front page and the health check answer."""
+    assert served.send("GET", "/").status == 200
+    assert served.send("POST", "/admin/host/ping?checkHealth=1").status == 200
+
+
+def test_failures_are_500(served: Host):
+    """Whatever a function raises, the caller gets a 500, and the log says what it was."""
+    for path in ("divides", "opens?address=http://127.0.0.1:9/x", "mute", "lacks_module"):
+        answer = get(served, path)
+        assert (answer.status, answer.body) == (500, b""), path
+    log = served.log.read_text()
+    for reason in ("ZeroDivisionError: division by zero", "URLError", "MuteError", "No module named 'nothing_of"):
+        assert reason in log
+    assert "Exception in ASGI application" not in log
+
+
+def cookies(served: Host, kind: str) -> list[str]:
+    answer = get(served, f"cookies/{kind}")
+    assert (answer.status, answer.headers["x-more"]) == (200, "more")
+    return answer.headers.get_all("set-cookie") or []
+
+
+def test_cookies_are_written_as_the_functions_host_writes_them(served: Host):
+    """Each cookie has its parts in the host's order and spelling; what is no cookie is left out."""
+    assert cookies(served, "whole") == [
+        "a=1; expires=Thu, 12 Jan 2017 13:55:08 GMT; max-age=10000000; domain=example.com; path=/; secure; httponly",
+        "a=2; expires=Fri, 12 Jan 2018 13:55:08 GMT; max-age=9; domain=example.com; path=/; samesite=lax",
+    ]
+    assert cookies(served, "short") == ["b=2; domain=; path="]
+    assert cookies(served, "escaped") == ["c=x%20y%2F%3D; domain=; path=; samesite=none"]
+    assert cookies(served, "empty") == []
+    assert cookies(served, "no_flag") == []
+
+
+def test_cookies_that_make_no_sense(served: Host):
+    """A date that is none, and an age that is none, fail the call; the log has the value."""
+    assert get(served, "cookies/no_date").status == 500
+    assert get(served, "cookies/no_age").status == 500
+    log = served.log.read_text()
+    assert "the cookie's Expires is no date: 'Tomorrow'" in log
+    assert "the cookie's Max-Age is no number of seconds: 'Long'" in log
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x-a", "1\r\nx-evil: 2"),
+        ("x-a", "1\n2"),
+        ("x-a", "1\x002"),
+        ("x%20a", "1"),
+        ("x-a%0d%0ax-evil", "1"),
+        ("x-a", "€"),
+    ],
+)
+def test_headers_cannot_be_smuggled(served: Host, name: str, value: str):
+    """A header that HTTP does not allow fails the call, and nothing of it reaches the caller."""
+    answer = served.send("POST", f"/api/header?name={name}", json.dumps({"value": value}))
+    assert (answer.status, answer.body) == (500, b"")
+    assert answer.headers["x-evil"] is None
+    assert "that HTTP does not allow" in served.log.read_text()
+
+
+def test_framing_is_the_hosts(served: Host):
+    """A function cannot set how long its response is, or how it is cut."""
+    for name, value in (("Content-Length", "3"), ("Transfer-Encoding", "chunked")):
+        answer = served.send("POST", f"/api/header?name={name}", json.dumps({"value": value}))
+        assert (answer.status, answer.text) == (200, "unchecked")
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "kind", "text"),
+    [
+        ('{"body": "b", "status": 201}', 201, "text/plain; charset=utf-8", "b"),
+        ('{"Body": {"a": 1}, "statusCode": "202"}', 202, "application/json", '{"a": 1}'),
+        ('{"body": "b", "status": "no", "headers": []}', 500, None, ""),
+        ('{"body": "b", "headers": {"Content-Type": "x/y"}}', 200, "x/y", "b"),
+        ('{"nobody": 1}', 200, "text/plain; charset=utf-8", '{"nobody": 1}'),
+        ("[" * 100_000, 200, "text/plain; charset=utf-8", "[" * 100_000),
+    ],
+)
+def test_texts_that_describe_a_response(served: Host, told: str, status: int, kind: str | None, text: str):
+    """A returned JSON object with a body is a response; anything else is text."""
+    answer = served.send("POST", "/api/described", told)
+    assert (answer.status, answer.headers["content-type"], answer.text) == (status, kind, text)
+
+
+def test_loops_and_tasks(served: Host):
+    """A function may run a loop of its own, and tasks keep the context that they were given."""
+    assert get(served, "own_loop").text == "looped"
+    assert get(served, "contexts").text == "5 10 0"

@@ -1,0 +1,26 @@
+"""What is installed beside the tests, read from the metadata of the packages."""
+
+from importlib.metadata import Distribution, distribution
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def needed_by(requirement: str) -> dict[str, Distribution]:
+    """The installed packages that a requirement leads to, itself included, by their canonical names."""
+    found: dict[str, Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    ahead = [Requirement(requirement)]
+    while ahead:
+        wanted = ahead.pop()
+        name = canonicalize_name(wanted.name)
+        for extra in {"", *wanted.extras}:
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            found[name] = found.get(name) or distribution(name)
+            for line in found[name].requires or ():
+                one = Requirement(line)
+                if one.marker is None or one.marker.evaluate({"extra": extra}):
+                    ahead.append(one)
+    return found

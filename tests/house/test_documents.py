@@ -1,0 +1,122 @@
+"""What documents, docstrings and comments cite is in the repository."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from inspect import signature
+from textwrap import dedent
+
+import durable_agent_host
+from tests.house.source import ROOT, tracked_files
+
+BELOW = ("", "src/", "src/durable_agent_host/", "tests/", "tests/durable_agent_host/", "benchmarks/")
+"""Folders below which a document may name a file."""
+
+NAMED_FILE = re.compile(r"(?<![\w./:@*<>-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b")
+NAMED_PLACE = re.compile(r"`(?:\./)?((?:src|tests|scripts|benchmarks|docs|demo|examples)/[\w./-]*)[`\s]")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+
+NOT_HERE = re.compile(r"\b(?:DESIGN|HOUSE)(?:\.md|,? (?:§|section))|known-defects|(?<![\w/-])issue[ -]?#?\d+")
+"""Notes that only their writers have: cite a document of the repository, or a public place."""
+
+
+@cache
+def _texts(*endings: str) -> dict[str, str]:
+    names = (name for name in tracked_files() if name.endswith(endings) and name != "tests/house/test_documents.py")
+    return {name: (ROOT / name).read_text() for name in names}
+
+
+def _is_there(name: str, document: str) -> bool:
+    folders = [ROOT / folder for folder in BELOW] + [(ROOT / document).parent]
+    return any((folder / name).exists() for folder in folders)
+
+
+def _anchors(text: str) -> Iterator[str]:
+    """The names that a forge gives to the headings of a document."""
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
+
+
+def test_files_that_documents_name_are_there():
+    """Every Python file, document and folder that a document names exists."""
+    documents = _texts(".md")
+    named = [
+        (document, name)
+        for document, text in documents.items()
+        for name in (*NAMED_FILE.findall(text), *NAMED_PLACE.findall(text))
+    ]
+    assert len(named) > len(documents)
+    assert not [f"{document}: {name}" for document, name in named if not _is_there(name, document)]
+
+
+def test_links_lead_somewhere():
+    """Every link inside the repository leads to a file, and to a heading of it where it names one."""
+    gone: list[str] = []
+    for document, text in _texts(".md").items():
+        for path, heading in LINK.findall(text):
+            target = (ROOT / document).parent / path if path else ROOT / document
+            if not target.exists() or (heading and heading not in _anchors(target.read_text())):
+                gone.append(f"{document}: {path}#{heading}")
+    assert not gone
+
+
+def test_citations_can_be_looked_up():
+    """No document, docstring or comment cites a note that is not in the repository."""
+    cited = [f"{name}: {found}" for name, text in _texts(".md", ".py").items() for found in NOT_HERE.findall(text)]
+    documents = {name for name in tracked_files() if name.endswith(".md")} | {
+        name.rpartition("/")[2] for name in tracked_files() if name.endswith(".md")
+    }
+    for name, text in _texts(".py").items():
+        cited += [f"{name}: {found}" for found in re.findall(r"[\w/-]+\.md\b", text) if found not in documents]
+    assert not cited
+
+
+def test_code_in_documents_can_be_read():
+    """Python in a document is valid, and what it imports of ours is there."""
+    imported = 0
+    for document, text in _texts(".md").items():
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            for node in ast.walk(ast.parse(dedent(block), filename=document)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("durable_agent_host"):
+                    module = import_module(node.module or "")
+                    imported += 1
+                    assert not [one.name for one in node.names if not hasattr(module, one.name)], document
+    assert imported
+
+
+def test_events_are_documented():
+    """The table of events has every event, and no other."""
+    from durable_agent_host.turn.event_names import EVENTS
+
+    http = (ROOT / "docs/reference/http.md").read_text()
+    assert set(re.findall(r"^\| `([a-z]+\.[a-z]+)` \|", http, re.MULTILINE)) == set(EVENTS)
+
+
+def test_every_document_is_linked():
+    """The README leads to every document for users and contributors, in one step."""
+    linked = {path for path, _ in LINK.findall((ROOT / "README.md").read_text())}
+    assert not [name for name in tracked_files() if name.startswith("docs/") and name not in linked]
+
+
+def test_public_names_are_documented():
+    """The Python reference has every public name."""
+    reference = (ROOT / "docs/reference/python.md").read_text()
+    assert not [name for name in durable_agent_host.__all__ if not re.search(rf"`[^`]*\b{name}\b[^`]*`", reference)]
+
+
+def test_arguments_of_the_app_are_documented():
+    """The Python reference has every argument of the app."""
+    reference = (ROOT / "docs/reference/python.md").read_text()
+    names = list(signature(durable_agent_host.DurableAgentApp).parameters)
+    assert names
+    assert not [name for name in names if f"`{name}`" not in reference]
+
+
+def test_every_room_is_explained():
+    """The architecture names every folder of the package."""
+    architecture = (ROOT / "docs/architecture.md").read_text()
+    package = ROOT / "src/durable_agent_host"
+    rooms = {path.parent.relative_to(package).parts[0] for path in package.rglob("*.py") if path.parent != package}
+    assert not [room for room in rooms if f"| `{room}` |" not in architecture]

@@ -1,0 +1,137 @@
+"""Recorded traffic: it follows the grammar, plays unaltered, and passes or breaks the rules as it did live."""
+
+import json
+
+import pytest
+
+from practice_model.dialects.responses.stream_check import stream_faults
+from practice_model.play.recordings import Recordings, RecordingsError
+from practice_model.rules import requests
+from practice_model.rules.requests import Rules
+from practice_model.store import Store
+from tests.practice_model.kit import events_of
+
+pytestmark = pytest.mark.recordings
+
+NOT_A_WHOLE_STREAM = {
+    "id-rotation-proxy": "a proxy that changes item ids",
+    "phase-two-messages": "shortened by its source",
+    "multiturn/background-resume-starting-after/02": "resumed after the first event",
+}
+
+
+@pytest.fixture(scope="session")
+def recordings(recordings_dir):
+    return Recordings.load(recordings_dir)
+
+
+def recorded_events(recordings_dir, name):
+    path = recordings_dir / "openai-responses" / f"{name}.jsonl"
+    return [json.loads(line)["data"] for line in path.read_text().splitlines()]
+
+
+def test_recorded_streams_follow_the_grammar(recordings):
+    """All but the three that are known not to be whole streams of the API."""
+    streams = {name: one.events for name, one in recordings.by_name.items() if one.events}
+    assert len(streams) > 60
+    assert {name for name, events in streams.items() if stream_faults(events)} == set(NOT_A_WHOLE_STREAM)
+
+
+def test_recorded_requests_pass_or_break_the_rules_as_they_did_live(recordings, recordings_dir):
+    """Fed in order, what was answered with 200 is accepted, and the one refusal comes with its own words."""
+    checked, refused = 0, []
+    for folder in sorted((recordings_dir / "openai-responses" / "multiturn").iterdir()):
+        store = Store()
+        store.know_encrypted(recordings.encrypted_values)
+        for turn in json.loads((folder / "turns.json").read_text())["turns"]:
+            recording = recordings.by_name.get(f"multiturn/{folder.name}/{turn['n']:02d}")
+            body = json.loads((folder / turn["request"]).read_text()) if turn["request"] else None
+            if body and "model" in body:
+                checked += 1
+                if body.get("conversation"):
+                    store.conversations.setdefault(requests.conversation_id(body), [])
+                refusal = requests.check_request(body, store, Rules(), now=0)
+                assert (refusal.status if refusal else 200) == turn["status"], (folder.name, turn, refusal)
+                if refusal:
+                    refused.append(folder.name)
+                    assert refusal.body == json.loads((folder / turn["response"]).read_text())
+            if recording:
+                version = recording.streamed
+                store.remember(
+                    version.response | {"output": version.output},
+                    stored=version.response.get("store") is not False,
+                    transcript=recording.transcript or [],
+                    events=[],
+                    now=0,
+                )
+    assert checked > 50
+    assert refused == ["reasoning-modified-history-400"]
+
+
+@pytest.mark.parametrize("name", ["ci-three-calls-logs-citation", "multiturn/fn-parallel-gpt5/01"])
+def test_a_planned_recording_plays_unaltered(player, recordings_dir, name):
+    """Event by event; without streaming its body is sent."""
+    file = f"{name}.events" if "multiturn" in name else name
+    player.plan({"recording": name}, {"recording": name})
+    assert events_of(player.ask("Anything", stream=True)) == recorded_events(recordings_dir, file)
+    body = player.ask("Anything").json()
+    assert (body["object"], body["status"]) == ("response", "completed")
+
+
+def test_new_ids_let_a_recording_play_twice_in_one_conversation(player):
+    """With its own ids the second time is a duplicate; with new ones it is not."""
+    turns = []
+    for options in ({}, {}, {"new_ids": True}):
+        player.plan({"recording": "text-gpt4omini", **options})
+        turns += [{"role": "user", "content": "Once"}, *player.ask("Once").json()["output"]]
+    question = {"role": "user", "content": "More"}
+    assert "Duplicate item" in player.ask([*turns[:4], question]).json()["error"]["message"]
+    assert player.ask([*turns[:2], *turns[4:], question]).status_code == 200
+
+
+def test_a_recorded_sentence_plays_its_conversation(player, recordings_dir):
+    """The second turn follows when the outputs of the recorded calls arrive."""
+    folder = recordings_dir / "openai-responses" / "multiturn" / "fn-parallel-gpt5"
+    for turn in ("01", "02"):
+        body = json.loads((folder / f"{turn}.request.json").read_text())
+        events = events_of(player.http.post("/v1/responses", json=body))
+        assert events == recorded_events(recordings_dir, f"multiturn/fn-parallel-gpt5/{turn}.events")
+
+
+def test_replayed_recordings_are_checked_like_own_answers(player):
+    """Their encrypted content is known to be good, a changed one is not."""
+    player.plan({"recording": "multiturn/fn-phase-encrypted/01"})
+    tools = [{"type": "function", "name": "get_capital", "parameters": {}}]
+    output = player.ask("Where to?", tools=tools, include=["reasoning.encrypted_content"]).json()["output"]
+    result = {"type": "function_call_output", "call_id": output[2]["call_id"], "output": "Potato City"}
+    question = {"role": "user", "content": "Where to?"}
+    answer = player.ask([question, *output, result])
+    assert answer.status_code == 200, answer.text
+    damaged = output[0] | {"encrypted_content": output[0]["encrypted_content"][:-10]}
+    assert player.ask([question, damaged, *output[1:], result]).json()["error"]["code"] == "invalid_encrypted_content"
+
+
+def test_recordings_are_listed(player):
+    """With model, number of events and the user text of their request."""
+    listed = {one["name"]: one for one in player.http.get("/practice/recordings").json()}
+    assert listed["multiturn/fn-parallel-gpt5/02"] == {
+        "name": "multiturn/fn-parallel-gpt5/02",
+        "model": "gpt-5-2025-08-07",
+        "events": 34,
+        "user_text": "Add and multiply the number 2 and 3",
+    }
+    assert listed["ci-three-calls-logs-citation"]["events"] == 393
+
+
+def test_an_unknown_recording_is_named(player):
+    """The error says which one."""
+    player.plan({"recording": "nothing-like-it"})
+    assert "'nothing-like-it'" in player.ask().json()["error"]["message"]
+
+
+def test_a_folder_without_recordings_is_refused(tmp_path):
+    """Missing or empty, in one sentence."""
+    with pytest.raises(RecordingsError, match="does not exist"):
+        Recordings.load(tmp_path / "missing")
+    with pytest.raises(RecordingsError, match="holds no recordings"):
+        Recordings.load(tmp_path)

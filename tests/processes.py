@@ -1,0 +1,119 @@
+"""Real processes of tests: started, awaited until they are ready, killed or stopped; the one way for all of them.
+
+What a process writes goes to a file in memory, so it never waits for the test to read.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from tests.forks import ROOT, Forked
+
+READY_SECONDS = 60
+STOP_SECONDS = 15
+READY_LINE = re.compile(r"ready: (http://\S+).*\n")
+
+
+class StartError(AssertionError):
+    """A process ended, or its time was over, before it was ready; the message is what it wrote."""
+
+
+def wait_until[T](look: Callable[[], T], seconds: float = 20) -> T:
+    """Call ``look`` until it returns something true; returns that."""
+    deadline = time.monotonic() + seconds
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain; last seen: {seen!r}"
+        time.sleep(0.01)
+    return seen
+
+
+class Process:
+    """A process, ended with the block when used as a context.
+
+    Args:
+        command: a program and its arguments; with ``preload`` what follows ``python``: ``-m``, a module, its arguments.
+        env: the whole environment; by default that of the tests.
+        cwd: the working directory.
+        log: the file to which stderr is appended; by default it goes where stdout goes.
+        preload: modules already imported by the server of which the process is a fork, see `tests.forks`.
+    """
+
+    def __init__(
+        self,
+        *command: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
+        log: Path | None = None,
+        preload: tuple[str, ...] = (),
+    ) -> None:
+        self._output = os.memfd_create("output")
+        weakref.finalize(self, os.close, self._output)
+        errors = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666) if log else os.dup(self._output)
+        try:
+            given: dict[str, Any] = {"env": env, "cwd": cwd, "stdout": self._output, "stderr": errors}
+            self.process = Forked(command, preload=preload, **given) if preload else subprocess.Popen(command, **given)
+        finally:
+            os.close(errors)
+
+    @property
+    def text(self) -> str:
+        """All that it has written so far."""
+        # Reading with an offset leaves the file's own alone: the process writes there.
+        return os.pread(self._output, os.fstat(self._output).st_size, 0).decode(errors="replace")
+
+    @property
+    def output(self) -> list[str]:
+        """The lines that it has written so far, with their ends."""
+        return self.text.splitlines(keepends=True)
+
+    def await_ready[T](self, look: Callable[[], T | None]) -> T:
+        """Call ``look`` until it returns something true; returns that.
+
+        Raises:
+            StartError: the process ended before, or ``READY_SECONDS`` are over; it is killed then.
+        """
+        deadline = time.monotonic() + READY_SECONDS
+        while not (seen := look()):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                if seen := look():
+                    break
+                self.kill()
+                raise StartError(self.text)
+            time.sleep(0.005)
+        return seen
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it with a signal; returns its exit status. One that does not end is killed, and the test fails."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(STOP_SECONDS)
+        finally:
+            self.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+class Server(Process):
+    """A process that prints a line with its URL when it is ready; ``url`` has no slash at its end."""
+
+    url = ""
+
+    def __init__(self, *command: str, **more: Any) -> None:
+        super().__init__(*command, **more)
+        self.url = self.await_ready(lambda: READY_LINE.search(self.text))[1].rstrip("/")
