@@ -66,7 +66,8 @@ def test_an_orchestration_of_the_apps_own_asks_an_agent_twice(own: Lives, model:
     done = end(own.host)
     assert done["runtimeStatus"] == "Completed", done
     assert (done["output"]["first"], done["output"]["second"]) == ("It rains.", "It snows.")
-    assert traces(tmp_path) == ["order rain", "note rain", "order snow", "note snow", "note ice"]
+    assert traces(tmp_path)[:3] == ["order rain", "note rain", "order snow"]
+    assert sorted(traces(tmp_path)[3:]) == ["note ice", "note snow"]  # calls of one answer run side by side
     first, second, third, _ = inputs(model)
     assert first[-1]["content"][0]["text"] == "Write about rain."
     assert third[: len(second)] == second
@@ -91,7 +92,8 @@ def test_what_is_finished_is_not_done_again(model: PracticeModel, tmp_path: Path
     finally:
         again.kill()
     assert (done["output"]["first"], done["output"]["second"]) == ("It rains.", "It snows.")
-    assert [line for line in traces(tmp_path) if line.startswith("note")] == ["note rain", "note snow", "note ice"]
+    noted = [line for line in traces(tmp_path) if line.startswith("note")]
+    assert (noted[0], sorted(noted[1:])) == ("note rain", ["note ice", "note snow"])  # the last two run side by side
     assert len(model.requests()) == 4
     said = [item["arguments"] for item in inputs(model)[-1] if item["type"] == "function_call"]
     assert said == ['{"text": "rain"}', '{"text": "snow"}', '{"text": "ice"}'], said
