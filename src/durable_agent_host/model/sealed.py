@@ -1,0 +1,70 @@
+"""Where the older part of a conversation is stored: references to pieces outside the session's entity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SegmentRef:
+    """A reference to a segment, or to an index of segments.
+
+    Attributes:
+        name: of the piece: SHA-256 of its bytes, 64 hexadecimal digits.
+        home: of the piece.
+        entries: how many entries of the conversation are below it.
+        size: bytes of the entries below it, as stored, without large contents.
+        depth: 0 for a segment, 1 for an index of segments, and so on.
+        turns: of a segment, short marks of its turns, see `durable_agent_host.session.sealing.turn_mark`.
+        has_contents: whether entries below it refer to large contents of their own.
+    """
+
+    name: str
+    home: str
+    entries: int
+    size: int
+    depth: int = 0
+    turns: str = ""
+    has_contents: bool = False
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """The part of a session that is stored in pieces.
+
+    Attributes:
+        home: where the session writes; empty before it has written.
+        homes: all homes that the session may refer to, its own among them.
+        refs: the sealed entries, oldest first; deeper ones come before flatter ones.
+        seen: short marks of turns whose receipts are in pieces, oldest first.
+        agent_session: name and home of the piece with the framework's session, when it is too large for the head.
+    """
+
+    home: str = ""
+    homes: tuple[str, ...] = ()
+    refs: tuple[SegmentRef, ...] = ()
+    seen: str = ""
+    agent_session: tuple[str, str] | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many entries are sealed."""
+        return sum(ref.entries for ref in self.refs)
+
+
+@dataclass(frozen=True)
+class Sealing:
+    """What a turn's end moves out of the session's head; the session's ``commit`` carries it out.
+
+    Attributes:
+        instead_of: digest of what the activity saw: the head's entries that are sealed, and the sealed part before.
+        taken: how many entries at the front of the head are sealed.
+        receipts: how many receipts at the front of the head are sealed.
+        sealed: the sealed part from now on.
+    """
+
+    instead_of: str
+    taken: int
+    receipts: int
+    sealed: Sealed
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])

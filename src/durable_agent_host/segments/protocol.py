@@ -1,0 +1,111 @@
+"""The protocol of the piece store. `sqlite` and `blob` implement it; `stores` chooses one by the settings.
+
+A piece is immutable bytes, named by their SHA-256: a segment of a conversation, an index of segments, or one large
+content. Pieces live in a home. A session writes to its own home only, one turn at a time; a fork reads the homes of the
+session that it was copied from. Holders of a home are the sessions that may refer to its pieces: a session holds a home
+before it writes or names a piece in it. `tests/contract` tests what is said here against every implementation.
+"""
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class StoredPiece:
+    """A piece as a store lists it.
+
+    Attributes:
+        name: SHA-256 of its bytes, 64 hexadecimal digits.
+        size: bytes.
+        age_seconds: since it was last put, by the store's clock.
+    """
+
+    name: str
+    size: int
+    age_seconds: float
+
+
+class SegmentStore(Protocol):
+    """Immutable pieces, by home and name.
+
+    Guarantee: every method is callable from any event loop and thread of the process, and from any process that shares
+    the store. What a method has written is durable when it returns. The store retries lost connections, throttling and
+    server errors with backoff, up to its ``give_up_seconds``.
+
+    Raises (every method): LogError: the store does not answer, or holds something else.
+    """
+
+    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+        """Store pieces. Idempotent: a piece that exists is written again or gets a new age, whichever is cheaper.
+
+        Args:
+            home: 32 hexadecimal digits.
+            pieces: name → bytes; the caller has hashed them. Some may be stored when the call fails.
+        """
+        ...
+
+    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+        """Read pieces, and check that each has the bytes that its name says.
+
+        Args:
+            home: of the pieces.
+            names: any number, in any order.
+
+        Returns:
+            Name → bytes, of all names.
+
+        Raises:
+            CorruptStateError: a piece is missing, or has other bytes than its name says; names it.
+        """
+        ...
+
+    def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
+        """List the pieces of a home, in any order; what is put or deleted meanwhile may be in the list or not."""
+        ...
+
+    def homes(self) -> AsyncIterator[str]:
+        """List the homes that have a piece or a holder, in any order, each once."""
+        ...
+
+    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+        """Delete pieces; their bytes cannot be found in the store's files any more.
+
+        Args:
+            home: of the pieces.
+            names: those that do not exist are ignored.
+            older_than_seconds: a piece that was put later stays, also if that happens while this runs.
+
+        Returns:
+            The number of deleted pieces.
+        """
+        ...
+
+    async def hold(self, home: str, holder: str) -> None:
+        """Note that a session may refer to the home's pieces; idempotent, renews the age.
+
+        Args:
+            home: 32 hexadecimal digits; it need not exist.
+            holder: names the session; any text of up to 300 characters.
+        """
+        ...
+
+    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+        """Take a holder's note back, unless it was renewed later; idempotent."""
+        ...
+
+    async def holders(self, home: str) -> dict[str, float]:
+        """Return the holders of a home: name → age in seconds."""
+        ...
+
+    async def check(self) -> None:
+        """Prove that the store is writable, by one small write that replaces the previous one.
+
+        Raises:
+            LogError: it is not; retried briefly.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections and threads."""
+        ...
