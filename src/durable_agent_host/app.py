@@ -47,6 +47,8 @@ from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import learn_secrets, secrets_of_settings
+from durable_agent_host.segments.keeper import Keeper
+from durable_agent_host.segments.stores import open_segment_store
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.requests import valid_traceparent
@@ -122,12 +124,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._agents_auth_level = http_auth_level
         self._histories: dict[str, Histories] = {}
         self._wakeups = Wakeups()
-        if self.settings.turn_log:
-            choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
-        self._open_log = once(partial(open_turn_log, self.settings))
-        self._stopper = TurnStopper(self._open_log)
-        probes = StoreProbes(self._open_log, self._runners)
-        self._turns_of = partial(TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes)
+        self._open_stores()
         super().__init__(
             agents=cast("Any", agents),
             workflow=workflow,
@@ -142,13 +139,30 @@ class DurableAgentApp(AgentFunctionApp):
         )
         app = cast("DFApp", self)
         register_turn_functions(
-            app, self._runners, self._wakeups, stopper=self._stopper, times=_plan_times(self.settings)
+            app,
+            self._runners,
+            self._wakeups,
+            stopper=self._stopper,
+            times=_plan_times(self.settings),
+            keeper=self._keeper,
         )
         self._has_agent_routes = False
         if enable_http_endpoints or self._public:
             self._register_routes(is_health=False)
         if enable_health_check:
             self._register_routes(is_health=True)
+
+    def _open_stores(self) -> None:
+        """Prepare what turns share; the stores are opened when they are first used."""
+        if self.settings.turn_log:
+            choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
+        self._open_log = once(partial(open_turn_log, self.settings))
+        self._stopper = TurnStopper(self._open_log)
+        self._keeper = Keeper(once(partial(open_segment_store, self.settings)), seen=self.settings.max_receipts)
+        probes = StoreProbes(self._open_log, self._runners)
+        self._turns_of = partial(
+            TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes, keeper=self._keeper
+        )
 
     def add_agent(
         self,
@@ -216,7 +230,7 @@ class DurableAgentApp(AgentFunctionApp):
             ValueError: there is no such agent.
         """
         caller = Caller(principal, valid_traceparent(traceparent))
-        return OrchestrationAgent(context, super().get_agent(context, agent_name, workflow_name), caller)
+        return OrchestrationAgent(context, super().get_agent(context, agent_name, workflow_name), caller, self._keeper)
 
     def get_functions(self) -> list["Function"]:
         """List the app's functions, as the worker loads them.
@@ -323,6 +337,7 @@ class DurableAgentApp(AgentFunctionApp):
             observers=[*([CallbackObserver(callback)] if callback else ()), *self._observers],
             open_log=self._open_log,
             limits=run_limits(self.settings),
+            keeper=self._keeper,
         )
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))

@@ -81,6 +81,8 @@ SHARED_NAMES = {
     "log": "the turn log of one technology",
     "log_entry": "a value and its JSON",
     "provider": "the port to model providers, and who implements it",
+    "protocol": "what every implementation of a store does",
+    "stores": "which store of its kind the settings choose",
     "sessions": "looking after stored sessions: the routes, and the commands that call them",
     "tool_calls": "calls of tools: what their authors see, and how they are journaled",
     "wire": "JSON of what is stored and sent",

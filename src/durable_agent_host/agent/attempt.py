@@ -126,14 +126,15 @@ class Attempt:
         self._journal = Journal(self.recorded, self._writer, self.log_id)
         return self._journal
 
-    async def end(self, ending: Ending, outcome: TurnOutcome) -> None:
+    async def end(self, ending: Ending, outcome: TurnOutcome, kept: TurnOutcome) -> None:
         """Note how the attempt ended; all of it is durable when this returns.
 
         A turn that waits for a person has not ended: its next attempt goes on from the journal.
 
         Args:
             ending: of the attempt.
-            outcome: what the activity returns.
+            outcome: what becomes of the turn.
+            kept: the same, as it is journaled and committed.
 
         Raises:
             FencedError: a later attempt has begun; the outcome is void.
@@ -146,7 +147,7 @@ class Attempt:
         ended = AttemptEnded(ending, outcome)
         await self._events.observe(self._turn, ended)  # before the outcome, which is the log's last entry
         if outcome.status != "suspended":
-            await self._journal.close(encode_turn_outcome(outcome))
+            await self._journal.close(encode_turn_outcome(kept))
         await self._writer.close()
         await self.audience.tell_app(ended)
 

@@ -194,7 +194,7 @@ def _with_entries(runs: AgentRuns, response: AgentResponse[Any], status: Any) ->
         entries=cast("tuple[Mapping[str, Any], ...]", entries),
         agent_session=save_session(runs.agent_session),
         usage=decode_usage(usage) if usage else None,
-        message_count=len(runs.session.entries) + len(entries),
+        message_count=runs.record.session.message_count + len(entries),
         stats=replace(_weigh(runs, response), bytes_stored=json_bytes(entries)),
         request_hash=request.request_hash,
         ended_at=ended_at,

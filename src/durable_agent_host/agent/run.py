@@ -28,8 +28,8 @@ from durable_agent_host.agent.session_state import SessionState
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.segments.record import Record
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn_log.journal import Journal
 
@@ -46,7 +46,8 @@ class AgentRuns:
         provider: of the current run's agent; before the first run, one that knows what every provider knows.
         retry_policy: for model calls.
         attempt: at the turn's log.
-        session: as it was when the turn was granted.
+        record: of the session, as it was when the turn was granted.
+        agent_session_before: the framework's session from before the turn, as it serializes itself.
         request: what was asked.
         answers: what persons have decided, by the id under which they were asked.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is gathered.
@@ -62,7 +63,8 @@ class AgentRuns:
     provider: ModelProvider
     retry_policy: RetryPolicy
     attempt: Attempt
-    session: Session
+    record: Record
+    agent_session_before: Mapping[str, Any] | None
     request: TurnRequest
     answers: Mapping[str, Mapping[str, Any]]
     was_cancelled: bool = False
@@ -110,7 +112,7 @@ class AgentRuns:
 
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.produced = Produced(self.provider)
-        self.agent_session = _restore_session(self.session, self.request)
+        self.agent_session = _restore_session(self.agent_session_before, self.request)
         return AgentRun(
             turn_id=self.request.turn_id,
             label=self.attempt.label,
@@ -128,7 +130,7 @@ class AgentRuns:
         )
 
     async def _run_once(self, run: AgentRun) -> None:
-        messages = self._prepare()
+        messages = await self._prepare()
         agent = self.hosted.for_run(run, with_tools=self.request.enable_tool_calls)
         if not self.hosted.has_journal:
             await self._note_whole_agent(run.journal)
@@ -195,14 +197,14 @@ class AgentRuns:
         is_new = self.losses.add(forgotten, self.agent_session)
         return RunRepeats(f"the model's service can no longer use the {forgotten.what}", 0.0) if is_new else None
 
-    def _prepare(self) -> list[Message]:
+    async def _prepare(self) -> list[Message]:
         """Give the session its transcript, and return the messages of the run."""
         message = Message(self.request.role, [self.request.message])
         session = self.agent_session
         self.losses.forget_in(session)
         if session.service_session_id or self.hosted.restores(session):
             return [message]
-        stored = self.losses.mark(replay_messages(self.session.entries), session, self.provider)
+        stored = self.losses.mark(replay_messages(await self.record.entries()), session, self.provider)
         transcript = self.provider.replay(stored, session_id=f"{self.request.agent}@{self.request.session_id}")
         if not self.hosted.owns_history:
             return [*transcript, message]
@@ -247,9 +249,9 @@ def _options(request: TurnRequest) -> dict[str, Any]:
     return options
 
 
-def _restore_session(session: Session, request: TurnRequest) -> DurableSession:
-    if session.agent_session is not None:
-        restored = cast("DurableSession", DurableSession.from_dict(dict(session.agent_session)))
+def _restore_session(stored: Mapping[str, Any] | None, request: TurnRequest) -> DurableSession:
+    if stored is not None:
+        restored = cast("DurableSession", DurableSession.from_dict(dict(stored)))
     else:
         restored = DurableSession(session_id=request.session_id)
     restored.turn_id = request.turn_id

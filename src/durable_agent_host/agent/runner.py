@@ -41,6 +41,7 @@ from durable_agent_host.errors import FencedError, LogError, TurnTimedOutError, 
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.segments.keeper import Keeper, NoKeeper
 from durable_agent_host.turn_log.disabled import NoTurnLog
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -78,6 +79,8 @@ class AgentRunner:
         open_log: returns the log that holds the journal and that clients follow; without it, nobody is told while the
             agent runs, and after a crash it runs again from its start.
         limits: how long a turn may take, and how often a model call is retried.
+        keeper: reads what sessions have outside their entities, and stores what a turn adds to it; without one, an
+            outcome has all that it says in itself.
     """
 
     def __init__(
@@ -89,9 +92,11 @@ class AgentRunner:
         observers: Sequence[TurnObserver] = (),
         open_log: OpenLog = NoTurnLog,
         limits: RunLimits = RunLimits(),
+        keeper: Keeper = NoKeeper(),
     ) -> None:
         self.name = name
         self.agent = agent
+        self.keeper = keeper
         self._provider_for = provider_for
         self._observers = observers
         self._open_log = open_log
@@ -137,12 +142,14 @@ class AgentRunner:
             return known
         if attempt.number > 1:
             _tell_of_attempt(attempt, is_expected=bool(answers) or was_cancelled)
+        record = self.keeper.record(session)
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(None),
             retry_policy=self._limits.retry_policy,
             attempt=attempt,
-            session=session,
+            record=record,
+            agent_session_before=await record.agent_session(),
             request=request,
             answers=answers or {},
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
@@ -196,8 +203,11 @@ class AgentRunner:
                 raise FencedError("a later attempt has taken the turn over")
             case LogLost(error):
                 raise error
-        await runs.attempt.end(ending, outcome)
-        return outcome
+        kept = outcome
+        if outcome.status != "suspended":
+            kept = await self.keeper.seal(runs.record.session, runs.request, outcome)
+        await runs.attempt.end(ending, outcome, kept)
+        return kept
 
     def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
         try:

@@ -55,3 +55,20 @@ def set_extension(holder: dict[str, Any], ours: dict[str, Any]) -> None:
         holder["extensionData"] = extensions
     else:
         del holder["extensionData"]
+
+
+def with_extension(holder: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """Give a copy of the holder with another extension of ours.
+
+    Guarantee: pure.
+
+    Args:
+        holder: is not changed.
+        ours: our extension; an empty one leaves it out.
+
+    Returns:
+        The copy, which shares all but the extension.
+    """
+    changed = dict(holder)
+    set_extension(changed, ours)
+    return changed

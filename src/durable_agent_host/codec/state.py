@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.pieces import decode_sealed, encode_sealed
 from durable_agent_host.codec.schema import outline_faults
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
@@ -29,6 +30,7 @@ _OURS: Final = (
     "receipts",
     "refused",
     "appState",
+    "sealed",
 )
 
 
@@ -77,8 +79,9 @@ def decode_session(state: Any) -> Session:
         interrupting=ours.get("interrupting"),
         requests=ours.get("requests") or {},
         refused=tuple(ours.get("refused") or ()),
+        sealed=decode_sealed(ours.get("sealed")),
         app_state=ours.get("appState") or {},
-        receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), _decode_receipt),
+        receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
         schema_version=version,
         document=document,
     )
@@ -107,10 +110,12 @@ def encode_session(session: Session) -> dict[str, Any]:
         ours["interrupting"] = session.interrupting
     if session.requests:
         ours["requests"] = dict(session.requests)
-    if kept := _kept(session.receipts):
-        ours["receipts"] = [_encode_receipt(receipt) for receipt in kept]
+    if kept := kept_receipts(session.receipts):
+        ours["receipts"] = [encode_receipt(receipt) for receipt in kept]
     if session.refused:
         ours["refused"] = list(session.refused)
+    if sealed := encode_sealed(session.sealed):
+        ours["sealed"] = sealed
     if session.app_state:
         ours["appState"] = dict(session.app_state)
     data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
@@ -138,12 +143,13 @@ def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
 
 
-def _kept(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
+def kept_receipts(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
+    """Give receipts as they are kept: those that nobody looked at as they are stored. Guarantee: pure."""
     return receipts.kept if isinstance(receipts, Receipts) else receipts
 
 
-def _encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a receipt compactly; one that was never decoded stays as it was found."""
+def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write a receipt compactly; one that was never decoded stays as it was found. Guarantee: pure."""
     if not isinstance(receipt, Receipt):
         return receipt
     wire: dict[str, Any] = {
@@ -157,7 +163,8 @@ def _encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in wire.items() if value or name == "turnId"}
 
 
-def _decode_receipt(wire: Mapping[str, Any]) -> Receipt:
+def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
+    """Read a receipt as it is stored. Guarantee: pure."""
     stats: Any = wire.get("stats")
     if isinstance(stats, list):  # in the order of the fields, to which later versions only add
         stats = dict(zip(_STATS_FIELDS, cast("list[float]", stats), strict=False))

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
@@ -14,14 +15,18 @@ from durable_agent_host.codec.state import decode_session
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.segments.keeper import RECORD, TRAVELS_BYTES, Keeper
+from durable_agent_host.session.receipts import ANSWER_GONE
+from durable_agent_host.session.sealing import has_mark
+from durable_agent_host.turn.plan import ENDED_BEFORE
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_outcome
 
 _LOGGER = logging.getLogger(__name__)
 
 
 async def run_agent_turn(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, runners: Mapping[str, AgentRunner]
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, runners: Mapping[str, AgentRunner], keeper: Keeper
 ) -> dict[str, Any]:
     """Run the agent for a granted turn.
 
@@ -34,6 +39,7 @@ async def run_agent_turn(
         wire: the turn's request.
         client: reads the entity.
         runners: by agent name.
+        keeper: has what of request and conversation does not travel.
 
     Returns:
         The outcome as JSON; what the agent did wrong is in it. Without its log a turn is rejected.
@@ -46,7 +52,10 @@ async def run_agent_turn(
     if runner is None:
         raise TurnError(f"the app has no agent {request.agent!r} any more")
     try:
-        session = await _granted_session(request, client)
+        session = await _session(request, client)
+        if (known := await _ended_before(request, session, keeper)) is not None:
+            return known
+        request = await keeper.whole_request(request)
     except StateError as error:
         return encode_turn_outcome(failed(request, error))
     running = runner.run(session, request, wire.get("answers"), was_cancelled=wire.get("cancelled") is True)
@@ -54,6 +63,8 @@ async def run_agent_turn(
         outcome = await asyncio.wrap_future(submit(running))
     except FencedError:
         raise
+    except StateError as error:
+        return encode_turn_outcome(failed(request, error))
     except LogError as error:
         _LOGGER.warning(
             "turn %s (agent %s, session %r) cannot use its log: %s",
@@ -66,12 +77,26 @@ async def run_agent_turn(
     return encode_turn_outcome(outcome)
 
 
-async def _granted_session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
-    """Read the session; a store that serves reads from a copy may show the grant a moment late."""
+async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) -> dict[str, Any] | None:
+    """Return the outcome of a turn that has a receipt, which may be in the sealed part of the session."""
+    turn_id = request.turn_id
+    if session.receipt_of(turn_id) is None and not has_mark(session.sealed.seen, turn_id):
+        return None
+    ended = await keeper.record(session).ended(turn_id)
+    if ended is None or ended.has_lost_answer:
+        return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=ANSWER_GONE)) | {ENDED_BEFORE: True}
+    outcome = ended.outcome
+    if len(outcome.text) > TRAVELS_BYTES // 4:
+        outcome = replace(outcome, text="", text_at=RECORD)
+    return encode_turn_outcome(outcome) | {ENDED_BEFORE: True}
+
+
+async def _session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
+    """Read the session of a granted or ended turn; a store that serves reads from a copy may show that a moment late."""
     for pause in (0.05, 0.2, 0.8, 3.0, None):
         state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
         session = decode_session(state.entity_state)
-        if session.running == request.turn_id:
+        if session.running == request.turn_id or session.receipt_of(request.turn_id):
             return session
         if pause is not None:
             await asyncio.sleep(pause)

@@ -22,6 +22,7 @@ from azure.durable_functions import DurableOrchestrationContext
 from azure.durable_functions.models import TaskBase
 from azure.durable_functions.models.Task import CompoundTask, TaskState
 
+from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
@@ -29,14 +30,16 @@ from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller
+from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.turn.wire import encode_turn_request
 
 
 class _TurnTask(CompoundTask):
     """The task of a turn: completes with the turn's response, or fails with the reason why it has none."""
 
-    def __init__(self, turn: TaskBase, request: RunRequest) -> None:
+    def __init__(self, turn: TaskBase, request: RunRequest, keeper: Keeper) -> None:
         self._request = request
+        self._keeper = keeper
         cast("Any", super()).__init__([turn])
         self.action_repr = turn.action_repr  # as upstream's task, it stands for the one within
         self.id = turn.id
@@ -47,7 +50,7 @@ class _TurnTask(CompoundTask):
             self.set_value(is_error=True, value=child.result)
             return
         try:
-            response = _response_of(cast("dict[str, Any]", child.result))
+            response = _response_of(cast("dict[str, Any]", child.result), self._keeper)
             if self._request.response_format is not None:
                 ensure_response_format(self._request.response_format, self._request.correlation_id, response)
         except Exception as error:  # noqa: BLE001 - the task fails with it
@@ -56,11 +59,14 @@ class _TurnTask(CompoundTask):
             self.set_value(is_error=False, value=response)
 
 
-def _response_of(outcome: Mapping[str, Any]) -> AgentResponse[Any]:
+def _response_of(outcome: Mapping[str, Any], keeper: Keeper) -> AgentResponse[Any]:
     if outcome["status"] != "completed":
         raise error_raised_again(outcome.get("error") or {"message": f"the turn was {outcome['status']}"})
-    if entry := outcome.get("response_entry"):
+    if entry := outcome.get("response_entry"):  # as the first versions passed it on
         return decode_response(entry)
+    if response := outcome.get("response"):
+        # A piece is named by its bytes, so a replay reads the same.
+        return decode_response(submit(keeper.whole_response(response)).result())
     return AgentResponse(messages=[Message("assistant", [outcome.get("text") or ""])])
 
 
@@ -68,9 +74,14 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
     """Runs agents as turns; a run that is not waited for is signalled to the entity, as upstream does."""
 
     def __init__(
-        self, context: DurableOrchestrationContext, upstream: DurableAgentExecutor[Any], caller: Caller
+        self,
+        context: DurableOrchestrationContext,
+        upstream: DurableAgentExecutor[Any],
+        caller: Caller,
+        keeper: Keeper,
     ) -> None:
         self._context: Any = context
+        self._keeper = keeper
         self._upstream = upstream
         self._caller = caller
 
@@ -93,7 +104,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
             traceparent=self._caller.traceparent,
         )
         turn = self._context.call_sub_orchestrator(TURN_ORCHESTRATION, encode_turn_request(request), request.turn_id)
-        return _TurnTask(turn, run_request)
+        return _TurnTask(turn, run_request, self._keeper)
 
 
 class OrchestrationAgent(DurableAIAgent[Any]):
@@ -103,11 +114,14 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         context: of the orchestration.
         agent: as upstream's ``get_agent`` gives it.
         caller: on whose behalf the turns run. A run that is not waited for is a signal of upstream's, and has none.
+        keeper: has long answers.
     """
 
-    def __init__(self, context: DurableOrchestrationContext, agent: DurableAIAgent[Any], caller: Caller) -> None:
+    def __init__(
+        self, context: DurableOrchestrationContext, agent: DurableAIAgent[Any], caller: Caller, keeper: Keeper
+    ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
-        super().__init__(_TurnExecutor(context, upstream, caller), agent.name)
+        super().__init__(_TurnExecutor(context, upstream, caller, keeper), agent.name)
 
     def create_session(self, *, session_id: str | None = None) -> DurableAgentSession:
         """Create a session, or continue the one that has the id. Guarantee: replay-safe.

@@ -21,6 +21,7 @@ from durable_agent_host.errors import RequestError, StateError, TurnRejectedErro
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
+from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.session.forking import fork_session
 from durable_agent_host.session.repair import Change, mend_document, repair_document
 from durable_agent_host.turn.requests import read_turn_request
@@ -49,10 +50,12 @@ class SessionDocuments:
 
     Args:
         client: the SDK's.
+        keeper: reads what sessions have outside their entities.
     """
 
-    def __init__(self, client: DurableOrchestrationClient) -> None:
+    def __init__(self, client: DurableOrchestrationClient, keeper: Keeper) -> None:
         self._client = client
+        self._keeper = keeper
 
     async def listed(self, agent: str) -> list[Listed]:
         """List an agent's sessions.

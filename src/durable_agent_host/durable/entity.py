@@ -4,7 +4,7 @@ Operations of the turn orchestration (``admit``, ``commit``, ``leave``) read no 
 upstream's, for orchestrations and workflows that call the entity directly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,6 +31,8 @@ from durable_agent_host.errors import (
 )
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.segments.keeper import Keeper
+from durable_agent_host.segments.record import TurnRecord
 from durable_agent_host.session.admission import (
     ReceiptWindow,
     commit_outcome,
@@ -40,9 +42,10 @@ from durable_agent_host.session.admission import (
     queue_request,
     reset_session,
 )
-from durable_agent_host.session.receipts import ended_turn, is_same_request, response_of
+from durable_agent_host.session.receipts import is_same_request
+from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn.wire import decode_turn_outcome, encode_ended, encode_turn_request
+from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_request
 
 Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
 
@@ -63,6 +66,11 @@ class DurableAgentEntity:
     def __init__(self, runner: AgentRunner, settings: Settings) -> None:
         self.runner = runner
         self.settings = settings
+
+    @property
+    def keeper(self) -> Keeper:
+        """What reads and stores the parts of sessions that are outside their entities."""
+        return self.runner.keeper
 
     def operations(self) -> dict[str, Operation]:
         """Return the table of operations, by name."""
@@ -143,14 +151,12 @@ class DurableAgentEntity:
         if admission.status == "queued":
             result |= _next(changed, changed.queue[0])
             result |= {"interrupts": admission.interrupts, "dropped": admission.dropped}
-        if admission.status == "ended" and (ended := ended_turn(session, payload["turn_id"])):
-            result |= {"status": "gone" if ended.has_lost_answer else "ended"} | encode_ended(ended.outcome)
         return changed, result
 
     def _commit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         window = self._window()
         changed, following = commit_outcome(session, decode_turn_outcome(payload), window=window)
-        return changed, _next(changed, following) | {"message_count": len(changed.entries), "ended_at": window.now}
+        return changed, _next(changed, following) | {"message_count": changed.message_count, "ended_at": window.now}
 
     def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         changed, following = leave_session(
@@ -166,8 +172,10 @@ class DurableAgentEntity:
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         request = read_run_request(self.runner.name, str(context.entity_key), payload)
         receipt = session.receipt_of(request.turn_id)
-        if receipt is None and response_of(session, request.turn_id):  # of a turn whose receipt is no longer kept
-            return session, _response_dict(session, request.turn_id)
+        if receipt is None and _may_have_ended(session, request.turn_id):
+            known = self._turn_of(session, request)
+            if _response_in(known):
+                return session, _response_dict(request.turn_id, known)
         if receipt is None and session.running is not None:
             return self._run_later(session, request, context)
         if receipt is None:
@@ -182,7 +190,10 @@ class DurableAgentEntity:
             )
         if receipt.error is not None:
             raise error_raised_again(receipt.error)
-        return session, _response_dict(session, request.turn_id)
+        return session, _response_dict(request.turn_id, self._turn_of(session, request))
+
+    def _turn_of(self, session: Session, request: TurnRequest) -> TurnRecord:
+        return submit(self.keeper.record(session).turn(request.turn_id)).result()
 
     def _run_later(self, session: Session, request: TurnRequest, context: DurableEntityContext) -> tuple[Session, Any]:
         """Queue a signal behind the running turn; refuse a call, because its caller waits for the answer now."""
@@ -190,7 +201,7 @@ class DurableAgentEntity:
             changed, has_room = queue_request(
                 session,
                 request.turn_id,
-                encode_turn_request(request),
+                encode_turn_request(submit(self.keeper.keep_request(request)).result()),
                 max_queued_turns=self.settings.max_queued_turns,
             )
             if has_room:
@@ -230,8 +241,18 @@ def _input_of(context: DurableEntityContext) -> Any:
         return None
 
 
-def _response_dict(session: Session, turn_id: str) -> dict[str, Any]:
-    entry = response_of(session, turn_id)
+def _may_have_ended(session: Session, turn_id: str) -> bool:
+    """Tell whether the record has to be asked for a turn whose receipt the head does not have."""
+    in_head = any(entry.get("correlationId") == turn_id for entry in session.entries)
+    return in_head or has_mark(session.sealed.seen, turn_id)
+
+
+def _response_in(turn: TurnRecord) -> Mapping[str, Any] | None:
+    return next((entry for entry in turn.entries.values() if entry.get("$type") == "response"), None)
+
+
+def _response_dict(turn_id: str, turn: TurnRecord) -> dict[str, Any]:
+    entry = _response_in(turn)
     if entry is None:
         raise TurnError(f"turn {turn_id} has ended, and its answer is no longer part of the session")
     return decode_response(entry).to_dict()

@@ -15,6 +15,7 @@ from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
+from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.turn.plan import PlanTimes
 
 HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
@@ -28,6 +29,7 @@ def register_turn_functions(
     *,
     stopper: TurnStopper,
     times: PlanTimes,
+    keeper: Keeper,
 ) -> None:
     """Bind the orchestration ``agent_turn`` and its activities.
 
@@ -37,6 +39,7 @@ def register_turn_functions(
         wakeups: told when a turn is about to end.
         stopper: tells turns to stop.
         times: how long turns wait for what.
+        keeper: has what of turns does not travel through the orchestration.
     """
     bind: Any = app
 
@@ -49,7 +52,7 @@ def register_turn_functions(
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def run_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        return await activity.run_agent_turn(turn, client, runners)  # pyright: ignore[reportUnknownArgumentType]
+        return await activity.run_agent_turn(turn, client, runners, keeper)  # pyright: ignore[reportUnknownArgumentType]
 
     @bind.function_name(orchestrator.TEND_ACTIVITY)
     @bind.activity_trigger(input_name="turn")

@@ -22,9 +22,10 @@ from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.keeper import Keeper, NoKeeper
 from durable_agent_host.session.receipts import is_same_request, kept_turn
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
-from durable_agent_host.turn.wire import encode_turn_request
+from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
 
 FIRST_LOOK_SECONDS = 0.05
 SLOWEST_LOOK_SECONDS = 1.0
@@ -41,6 +42,7 @@ class TurnClient:
         wakeups: notify the waiters of this process.
         stopper: stops turns.
         probes: check the stores, before a turn starts and for health.
+        keeper: stores long requests, reads long answers and what sessions have outside their entities.
 
     Attributes:
         documents: the stored sessions.
@@ -52,12 +54,14 @@ class TurnClient:
         wakeups: Wakeups,
         stopper: TurnStopper | None = None,
         probes: StoreProbes | None = None,
+        keeper: Keeper = NoKeeper(),
     ) -> None:
         self._probes = probes
+        self.keeper = keeper
         self._client = client
         self._wakeups = wakeups
         self._stopper = stopper or TurnStopper()
-        self.documents = SessionDocuments(client)
+        self.documents = SessionDocuments(client, keeper)
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.
@@ -69,8 +73,9 @@ class TurnClient:
             LogUnavailableError: the turn could not run; nothing was started.
         """
         await self.check_log()
+        travels = await self.keeper.keep_request(request)
         try:
-            await self._client.start_new(TURN_ORCHESTRATION, request.turn_id, encode_turn_request(request))
+            await self._client.start_new(TURN_ORCHESTRATION, request.turn_id, encode_turn_request(travels))
         except Exception:
             if await self.read(request.turn_id) is None:
                 raise
@@ -113,7 +118,12 @@ class TurnClient:
             The turn, or None when its orchestration does not exist, has been purged, or is no turn.
         """
         status = await self._client.get_status(turn_id, show_input=True)
-        return turn_of_status(turn_id, status) if status else None
+        turn = turn_of_status(turn_id, status) if status else None
+        return turn and await self._whole(turn)
+
+    async def _whole(self, turn: Turn) -> Turn:
+        request = turn.request
+        return await self.keeper.whole_turn(turn, lambda: self.session(request.agent, request.session_id))
 
     async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
         """Read a turn of a session, from its receipt when its orchestration has been purged.
@@ -132,8 +142,15 @@ class TurnClient:
                 session, _ = await self.documents.shown(agent, session_id)  # without receipts that have no shape
             except StateError:
                 return None
-            return kept_turn(agent, session_id, turn_id, session) if session else None
+            return await self._kept(agent, session_id, turn_id, session) if session else None
         return turn if (turn.request.agent, turn.request.session_id) == (agent, session_id) else None
+
+    async def _kept(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
+        """Read a turn that has no orchestration any more, or none yet."""
+        if waiting := session.requests.get(turn_id):  # it came as a signal
+            return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
+        ended = await self.keeper.record(session).ended(turn_id)
+        return kept_turn(agent, session_id, ended) if ended is not None else None
 
     def hint(self, turn_id: str) -> None:
         """Notify the waiters of this process that a turn is about to end.

@@ -1,8 +1,6 @@
 """Where the older part of a conversation is stored: references to pieces outside the session's entity."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -67,4 +65,3 @@ class Sealing:
     taken: int
     receipts: int
     sealed: Sealed
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast, overload
 
+from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
 WORKFLOW_STATE: Final = "durable_agent_host.workflow"
@@ -132,7 +133,8 @@ class Session:
     does not know in them survives to the letter.
 
     Attributes:
-        entries: request and response entries in order, oldest first.
+        entries: the newest request and response entries in order, oldest first.
+        sealed: the entries before those, in pieces outside the entity.
         agent_session: the framework's session as it serializes itself, or None before the first turn.
         running: the turn that holds the session, or None.
         queue: turns that wait, first come first served.
@@ -146,6 +148,7 @@ class Session:
     """
 
     entries: tuple[Mapping[str, Any], ...] = ()
+    sealed: Sealed = Sealed()
     agent_session: Mapping[str, Any] | None = None
     running: str | None = None
     queue: tuple[str, ...] = ()
@@ -156,6 +159,11 @@ class Session:
     app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def message_count(self) -> int:
+        """How many entries the conversation has."""
+        return self.sealed.entries + len(self.entries)
 
     def receipt_of(self, turn_id: str) -> Receipt | None:
         """Find the receipt of a turn. Guarantee: pure.

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from durable_agent_host.model.sealed import Sealing
+
 Policy = Literal["queue", "reject", "interrupt"]
 TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"]
 
@@ -40,6 +42,7 @@ class TurnRequest:
         orchestration_id: the orchestration that asked, or None for a client.
         principal: on whose behalf the turn runs, or None when nobody has been identified.
         traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
+        stored: the name of the piece, in the turn's own home, with what of the request is too large to travel; or None.
     """
 
     agent: str
@@ -56,6 +59,7 @@ class TurnRequest:
     orchestration_id: str | None = None
     principal: str | None = None
     traceparent: str | None = None
+    stored: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,10 @@ class TurnOutcome:
         ended_at: UTC, ISO-8601.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
         served: by what the last model call was served, as far as the provider says: ``model``, ``service_tier``.
+        sealing: what the turn's end moves out of the session's head, when it moves something.
+        text_at: where the text of an answer is that is too long to travel, see `durable_agent_host.segments.keeper`;
+            empty when ``text`` has it.
+        response: for an orchestration that asked: the response entry, or where it is (``home`` and ``name`` of a piece).
     """
 
     turn_id: str
@@ -114,6 +122,9 @@ class TurnOutcome:
     ended_at: str = ""
     pending: tuple[Mapping[str, Any], ...] = ()
     served: Mapping[str, str] | None = None
+    sealing: Sealing | None = None
+    text_at: str = ""
+    response: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

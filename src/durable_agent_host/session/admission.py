@@ -11,7 +11,8 @@ from typing import Any, Literal
 from durable_agent_host.errors import TurnRejectedError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
-from durable_agent_host.session.receipts import is_same_request, kept_hash
+from durable_agent_host.session.receipts import is_same_request
+from durable_agent_host.session.sealing import apply_sealing, emptied, receipt_of_outcome
 
 AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full"]
 
@@ -170,6 +171,7 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
 
     Raises:
         TurnRejectedError: another turn holds the session.
+        CorruptStateError: the outcome has sealed what the session does not hold.
     """
     if session.receipt_of(outcome.turn_id):
         return session, _first(session) if session.running is None else None
@@ -181,19 +183,16 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
             f"turn {outcome.turn_id} does not hold the session, turn {session.running} does",
             running_turn_id=session.running,
         )
-    receipt = Receipt(
-        turn_id=outcome.turn_id,
-        status=outcome.status,
-        ended_at=outcome.ended_at or window.now,
-        request_hash=kept_hash(outcome.request_hash),
-        error=outcome.error,
-        stats=outcome.stats,
-    )
+    if outcome.sealing is not None:
+        session = apply_sealing(session, outcome.sealing)
+    receipt = receipt_of_outcome(outcome, ended_at=window.now)
     session = _with_receipt(replace(session, running=None), receipt, window)
     if outcome.status == "completed":
         session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
-    elif outcome.status == "cancelled" and outcome.entries:
+    elif outcome.status == "cancelled":
         agent_session = session.agent_session if outcome.agent_session is None else outcome.agent_session
+        if session.sealed.agent_session is not None:
+            agent_session = None
         session = replace(session, entries=session.entries + outcome.entries, agent_session=agent_session)
     return session, _first(session)
 
@@ -276,4 +275,4 @@ def reset_session(session: Session) -> Session:
             f"the session cannot be reset while turn {session.running} is running: wait for its end",
             running_turn_id=session.running,
         )
-    return replace(session, entries=(), agent_session=None)
+    return replace(session, entries=(), agent_session=None, sealed=emptied(session.sealed))

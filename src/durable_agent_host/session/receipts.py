@@ -6,10 +6,16 @@ from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.message import decode_messages, decode_response, served_by
-from durable_agent_host.model.session import Session
+from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.stream.live_events import answer_text
 from durable_agent_host.turn.wire import decode_turn_request
+
+ANSWER_GONE: Final[Mapping[str, Any]] = {
+    "type": "AnswerGoneError",
+    "message": "this turn has ended before, and its answer is no longer kept: use another key to ask again",
+}
+"""Why a turn that has ended has no answer."""
 
 _HASH_CHARACTERS: Final = 32
 """How many hexadecimal digits of a SHA-256 a receipt keeps; 128 bits tell any two requests apart."""
@@ -29,21 +35,23 @@ class EndedTurn(NamedTuple):
     has_lost_answer: bool
 
 
-def ended_turn(session: Session, turn_id: str) -> EndedTurn | None:
-    """Read the receipt of a turn, with what the conversation has of it. Guarantee: pure.
+def ended_turn(
+    turn_id: str, receipt: Receipt | None, entries: Mapping[int, Mapping[str, Any]], message_count: int
+) -> EndedTurn | None:
+    """Tell how a turn has ended, from its receipt and what the conversation has of it. Guarantee: pure.
 
     Args:
-        session: where to look.
         turn_id: which turn.
+        receipt: of the turn, or None.
+        entries: of the turn, whole, by their places in the conversation, from 1.
+        message_count: entries of the conversation.
 
     Returns:
-        How it ended, or None when the session has no receipt of it.
+        How it ended, or None without a receipt.
     """
-    receipt = session.receipt_of(turn_id)
     if receipt is None:
         return None
-    own = {place: entry for place, entry in enumerate(session.entries, 1) if entry.get("correlationId") == turn_id}
-    found = {str(entry.get("$type")): entry for entry in own.values()}
+    found = {str(entry.get("$type")): entry for entry in entries.values()}
     answered = found.get("response")
     usage: Any = answered.get("usage") if answered else None
     outcome = TurnOutcome(
@@ -53,7 +61,7 @@ def ended_turn(session: Session, turn_id: str) -> EndedTurn | None:
         usage=decode_usage(usage) if usage else None,
         served=served_by(answered) if answered else None,
         error=receipt.error,
-        message_count=max(own, default=len(session.entries)),
+        message_count=max(entries, default=message_count),
         stats=receipt.stats or TurnStats(),
         request_hash=receipt.request_hash,
         ended_at=receipt.ended_at,
@@ -61,57 +69,36 @@ def ended_turn(session: Session, turn_id: str) -> EndedTurn | None:
     return EndedTurn(outcome, found.get("request"), receipt.status == "completed" and answered is None)
 
 
-def kept_turn(agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
-    """Read a turn that has no orchestration any more, or none yet.
+def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
+    """Read a turn that has no orchestration any more.
 
     Guarantee: pure.
 
     Args:
         agent: the agent's registered name.
         session_id: without the agent's name.
-        turn_id: which turn.
-        session: where to look.
+        ended: as its session knows it.
 
     Returns:
-        The turn, or None when the session knows nothing of it. A turn that came as a signal and waits has no outcome;
-        one whose answer is gone has failed with the reason.
+        The turn; one whose answer is gone has failed with the reason.
     """
-    if waiting := session.requests.get(turn_id):
-        return Turn(request=decode_turn_request(waiting), outcome=None)
-    ended = ended_turn(session, turn_id)
-    if ended is None:
-        return None
     asked, outcome = ended.asked, ended.outcome
     request = {
         "agent": agent,
         "session_id": session_id,
-        "turn_id": turn_id,
+        "turn_id": outcome.turn_id,
         "message": decode_messages([asked])[0].text if asked else "",
         "created_at": str(asked.get("createdAt") or "") if asked else "",
         "request_hash": outcome.request_hash,
     }
     if ended.has_lost_answer:
-        error = {"type": "AnswerGoneError", "message": "this turn has ended before, and its answer is no longer kept"}
-        outcome = replace(outcome, status="failed", error=error)
+        outcome = gone(outcome)
     return Turn(request=decode_turn_request(request), outcome=outcome)
 
 
-def response_of(session: Session, turn_id: str) -> Mapping[str, Any] | None:
-    """Find the stored response of a turn.
-
-    Guarantee: pure.
-
-    Args:
-        session: where to look.
-        turn_id: the turn, which is the entry's correlation id.
-
-    Returns:
-        The response entry as it is stored, or None when the turn left none.
-    """
-    for entry in reversed(session.entries):
-        if entry.get("correlationId") == turn_id and entry.get("$type") == "response":
-            return entry
-    return None
+def gone(outcome: TurnOutcome) -> TurnOutcome:
+    """Tell of a turn that has ended, and whose answer is no longer kept. Guarantee: pure."""
+    return replace(outcome, status="failed", text="", error=ANSWER_GONE)
 
 
 def kept_hash(request_hash: str) -> str:

@@ -115,7 +115,10 @@ Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaitin
 LOG_UNAVAILABLE: Final = "LogUnavailableError"
 """The type of the error of a turn that was rejected because its log could not be opened."""
 
-_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending"})
+ENDED_BEFORE: Final = "ended_before"
+"""Key in the activity's outcome of a turn that had a receipt: nothing is committed."""
+
+_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", ENDED_BEFORE})
 
 
 def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
@@ -132,17 +135,23 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
     """
     try:
         admission = yield from _admit(request, times)
+        if admission["status"] == "ended" and "receipt" not in admission:
+            return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
             return encode_turn_outcome(_outcome_without_running(request, admission))
         outcome, committed = yield from _commit(request, (yield from _run(request, times)))
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(_failure(request, error))
     yield from _wake(request, committed)
-    ended = {name: value for name, value in outcome.items() if name not in _NOT_FOR_CALLERS}
+    ended = _for_callers(outcome)
+    if outcome.get(ENDED_BEFORE):
+        return ended
     ended["ended_at"] = outcome.get("ended_at") or committed.get("ended_at") or ""
-    if request.orchestration_id is not None and outcome["status"] == "completed":
-        ended["response_entry"] = outcome["entries"][1]  # an orchestration takes the whole response on
     return ended | {"message_count": committed["message_count"]}
+
+
+def _for_callers(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in outcome.items() if name not in _NOT_FOR_CALLERS}
 
 
 def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
@@ -202,6 +211,8 @@ def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[st
                 return encode_turn_outcome(_failure(request, error))
             yield Pause(times.retry_seconds * 4 ** (failures - 1))
             continue
+        if outcome.get(ENDED_BEFORE):
+            return outcome
         if outcome["status"] == "rejected":
             has_begun = failures > 0 or round_ > 0 or outcome["error"]["type"] != LOG_UNAVAILABLE
             if not has_begun:
@@ -223,8 +234,9 @@ def _commit(
     request: TurnRequest, outcome: dict[str, Any]
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
+    payload = outcome if not outcome.get(ENDED_BEFORE) else outcome | {"status": "rejected"}
     try:
-        committed = yield AskSession("commit", outcome)
+        committed = yield AskSession("commit", payload)
     except Exception as error:  # noqa: BLE001 - the session has to be freed whatever was wrong with the outcome
         outcome = encode_turn_outcome(_failure(request, error))
         committed = yield AskSession("commit", outcome)

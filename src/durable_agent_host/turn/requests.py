@@ -191,7 +191,7 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
         raise RequestError("the input is no object: give an object with 'agent' and 'message'")
     given = {name: value for name, value in cast("Mapping[str, Any]", wire).items() if value is not None}
     for name in ("agent", "message"):
-        if not given.get(name):
+        if not given.get(name) and not (name == "message" and given.get("stored")):
             raise RequestError(f"the input has no {name!r}: give an object with 'agent' and 'message'")
     for name, (kind, said) in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
@@ -217,7 +217,7 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
 
 _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
     **dict.fromkeys(("agent", "message", "session_id", "role", "policy", "turn_id"), (str, "a text")),
-    **dict.fromkeys(("created_at", "request_hash", "orchestration_id", "principal"), (str, "a text")),
+    **dict.fromkeys(("created_at", "request_hash", "orchestration_id", "principal", "stored"), (str, "a text")),
     **dict.fromkeys(("response_format", "options"), (Mapping, "an object")),
     "enable_tool_calls": (bool, "true or false"),
 }

@@ -1,15 +1,18 @@
 """What crosses the durable boundary during a turn: request and outcome, as plain JSON. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
+from durable_agent_host.codec.pieces import decode_sealing, encode_sealing, json_bytes_of
 from durable_agent_host.codec.state import decode_stats, encode_stats
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
-_ABSENT_WHEN_NONE: Final = ("principal", "traceparent")
+_ABSENT_WHEN_NONE: Final = ("principal", "traceparent", "stored")
 """Fields that older documents and histories do not have."""
+_LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}}
+"""Fields of a request that may be stored outside of it, with what stands in their place."""
 _OUTCOME_FIELDS: Final = frozenset(field.name for field in fields(TurnOutcome))
 
 
@@ -41,6 +44,34 @@ def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
     return TurnRequest(**{name: value for name, value in wire.items() if name in _REQUEST_FIELDS})
 
 
+def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
+    """Divide a request that is too large to travel.
+
+    Guarantee: pure; `join_request` puts it together again.
+
+    Args:
+        request: what was asked.
+        max_bytes: what may travel, as JSON.
+
+    Returns:
+        The request without its large fields, and those fields, to be stored; or the same request and None.
+    """
+    wire = encode_turn_request(request)
+    if len(json_bytes_of(wire)) <= max_bytes:
+        return request, None
+    return replace(request, **dict(_LARGE)), {name: wire[name] for name in _LARGE}
+
+
+def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest:
+    """Put a divided request together. Guarantee: pure.
+
+    Args:
+        request: as it travelled.
+        stored: the fields that `split_request` took out.
+    """
+    return replace(request, stored=None, **{name: stored[name] for name in _LARGE if name in stored})
+
+
 def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     """Write an outcome, as the result of the activity and the output of the orchestration. Guarantee: pure.
 
@@ -51,11 +82,17 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         A dictionary that JSON can hold, by the names of `TurnOutcome`.
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
-    del wire["pending"], wire["served"]
+    del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"]
     if outcome.pending:  # absent when empty, as in older documents
         wire["pending"] = [dict(call) for call in outcome.pending]
     if outcome.served:
         wire["served"] = dict(outcome.served)
+    if outcome.sealing:
+        wire["sealing"] = encode_sealing(outcome.sealing)
+    if outcome.text_at:
+        wire["text_at"] = outcome.text_at
+    if outcome.response:
+        wire["response"] = dict(outcome.response)
     return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 
@@ -71,34 +108,18 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     known = {name: value for name, value in wire.items() if name in _OUTCOME_FIELDS}
     known["entries"] = tuple(wire.get("entries") or ())
     known["pending"] = tuple(wire.get("pending") or ())
+    if sealing := wire.get("sealing"):
+        known["sealing"] = decode_sealing(sealing)
     known["stats"] = decode_stats(wire.get("stats") or {})
     return TurnOutcome(**known)
 
 
-def encode_ended(outcome: TurnOutcome) -> dict[str, Any]:
-    """Write how a turn ended that asks again, as the session's answer to it. Guarantee: pure.
-
-    Args:
-        outcome: as the session still knows it.
-
-    Returns:
-        ``receipt``, ``text``, ``usage`` and ``message_count``.
-    """
-    receipt = {"status": outcome.status, "error": outcome.error}
-    return {
-        "receipt": receipt | {"requestHash": outcome.request_hash, "endedAt": outcome.ended_at},
-        "text": outcome.text,
-        "usage": outcome.usage,
-        "message_count": outcome.message_count,
-    }
-
-
 def decode_ended(turn_id: str, wire: Mapping[str, Any]) -> TurnOutcome:
-    """Read how a turn ended that asked again. Guarantee: pure.
+    """Read how a turn ended that asked again, as histories of the first versions have it. Guarantee: pure.
 
     Args:
         turn_id: whose end it is.
-        wire: as `encode_ended` wrote it.
+        wire: ``receipt``, ``text``, ``usage`` and ``message_count``.
 
     Returns:
         The outcome.

@@ -16,6 +16,8 @@ CRASH_POINTS: Final = (
     "journal.tool.after_intent",
     "journal.tool.after_run",
     "journal.tool.after_append",
+    "pieces.after_hold",
+    "pieces.after_put",
     "turn.before_outcome",
     "turn.after_outcome",
 )

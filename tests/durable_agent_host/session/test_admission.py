@@ -18,7 +18,6 @@ from durable_agent_host.session.admission import (
     queue_request,
     reset_session,
 )
-from durable_agent_host.session.receipts import response_of
 
 WINDOW = ReceiptWindow(5)
 TURNS = [f"turn-{number}" for number in range(6)]
@@ -352,10 +351,3 @@ def test_a_running_turn_holds_off_a_reset():
     """A session is not cleared under a running turn."""
     with pytest.raises(TurnRejectedError, match="cannot be reset while turn a is running"):
         reset_session(Session(running="a"))
-
-
-def test_the_response_of_a_turn_is_found_by_its_id():
-    """The stored response of a turn is found among those of others; a failed turn has none."""
-    session = Session(entries=entries("a") + entries("b"))
-    assert response_of(session, "a") == entries("a")[1]
-    assert response_of(session, "c") is None

@@ -1,12 +1,14 @@
 """What a session tells of turns that have ended."""
 
+import asyncio
+
 from agent_framework import AgentResponse, Content, Message
 
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.session.receipts import ended_turn, is_same_request, kept_turn
-from durable_agent_host.turn.wire import decode_ended, encode_ended, encode_turn_request
+from durable_agent_host.segments.keeper import NoKeeper
+from durable_agent_host.session.receipts import EndedTurn, is_same_request, kept_turn
 
 REQUEST = TurnRequest("Agent", "s", "turn-1", "hello", created_at="2026-11-21T05:44:58+00:00")
 EMPTY = Content.from_text("", additional_properties={"of": "the provider"})
@@ -23,37 +25,35 @@ def session(**more) -> Session:
     return Session(**{"entries": entries, "receipts": (receipt,)} | more)
 
 
+def ended_turn(held: Session, turn_id: str) -> EndedTurn | None:
+    return asyncio.run(NoKeeper().record(held).ended(turn_id))
+
+
 def test_all_readers_give_the_same_answer():
     """A client that asks for a purged turn, and one that repeats it, get the text as it was told when it ended."""
-    ended, kept = ended_turn(session(), "turn-1"), kept_turn("Agent", "s", "turn-1", session())
+    ended = ended_turn(session(), "turn-1")
     assert ended
-    assert kept
+    kept = kept_turn("Agent", "s", ended)
     assert kept.outcome == ended.outcome
     assert (kept.outcome.text, kept.outcome.message_count, kept.outcome.usage) == ("one two", 2, None)
     assert (kept.request.message, kept.request.created_at) == ("hello", REQUEST.created_at)
-    again = decode_ended("turn-1", encode_ended(ended.outcome))
-    assert (again.text, again.ended_at, again.request_hash) == ("one two", "then", "ab" * 16)
+    assert (ended.outcome.ended_at, ended.outcome.request_hash) == ("then", "ab" * 16)
 
 
 def test_an_answer_that_is_gone_is_said_to_be():
     """A receipt whose answer was cut away says so; the turn is not taken for one without words."""
-    cut = session(entries=())
-    ended, kept = ended_turn(cut, "turn-1"), kept_turn("Agent", "s", "turn-1", cut)
+    ended = ended_turn(session(entries=()), "turn-1")
     assert ended
+    kept = kept_turn("Agent", "s", ended)
     assert ended.has_lost_answer
     assert ended.outcome.status == "completed"
-    assert kept
     assert kept.outcome
     assert (kept.outcome.status, kept.outcome.error["type"]) == ("failed", "AnswerGoneError")
 
 
-def test_a_turn_that_waits_as_a_signal_has_no_outcome():
-    """A turn that only the session knows is found before it has run; one that nobody knows is not."""
-    waiting = session(requests={"turn-2": encode_turn_request(REQUEST)})
-    kept = kept_turn("Agent", "s", "turn-2", waiting)
-    assert kept
-    assert kept.outcome is None
-    assert (kept_turn("Agent", "s", "turn-3", waiting), ended_turn(waiting, "turn-3")) == (None, None)
+def test_a_turn_that_nobody_knows_has_not_ended():
+    """A session knows of no end of a turn without a receipt."""
+    assert ended_turn(session(), "turn-3") is None
 
 
 def test_requests_are_compared_as_far_as_they_are_known():

@@ -1,0 +1,212 @@
+"""Large texts of an entry outside of it: taken out before the entry is stored, put back before it is read. Pure.
+
+What was taken out is listed in the entry's own extension, by its path in the entry, and the text in its place is empty.
+The list is the only thing that makes a reference: a text of a user, a tool or a model that looks like one is a text.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from durable_agent_host.codec.extension import extension_of, with_extension
+from durable_agent_host.errors import CorruptStateError
+
+STORED: Final = "stored"
+LARGE_CHARACTERS: Final = 16 * 1024
+"""From this length on, a text is stored once, outside the entry."""
+
+_LONGEST_PREFIX: Final = 256
+_BASE64: Final = ";base64,"
+
+type _Path = tuple[str | int, ...]
+
+
+class Detached(NamedTuple):
+    """A text that stands outside its entry.
+
+    Attributes:
+        path: of keys and list positions, from the entry.
+        name: SHA-256 of the stored bytes.
+        home: of the piece; empty for the home of what holds the entry.
+        prefix: what stands before the bytes: of a data URL, all up to its comma.
+        is_base64: the stored bytes are what the text has in base64; else they are the text in UTF-8.
+        size: stored bytes.
+    """
+
+    path: _Path
+    name: str
+    home: str
+    prefix: str
+    is_base64: bool
+    size: int
+
+
+def piece_name(data: bytes) -> str:
+    """Name a piece: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def detach(entry: Mapping[str, Any], *, least: int = LARGE_CHARACTERS) -> tuple[Mapping[str, Any], dict[str, bytes]]:
+    """Take the large texts out of an entry.
+
+    Guarantee: pure; the entry given is not changed, and the one returned shares what is small.
+
+    Args:
+        entry: as it is to be stored; one that has detached texts already keeps them.
+        least: characters from which a text is large.
+
+    Returns:
+        The entry, itself when it has no large text, and the pieces to store: name → bytes.
+    """
+    found = [*_large_texts(entry, (), least)]
+    if not found:
+        return entry, {}
+    pieces: dict[str, bytes] = {}
+    listed: list[dict[str, Any]] = []
+    small: Any = entry
+    for path, text in found:
+        prefix, data, is_base64 = _bytes_of(text)
+        name = piece_name(data)
+        pieces[name] = data
+        listed.append(_encode(Detached(path, name, "", prefix, is_base64, len(data))))
+        small = _replaced(small, path, "")
+    before = cast("list[Any]", extension_of(small).get(STORED) or [])
+    return with_extension(small, {**extension_of(small), STORED: [*before, *listed]}), pieces
+
+
+def detached_of(entry: Mapping[str, Any]) -> list[Detached]:
+    """List the texts of an entry that stand outside it.
+
+    Guarantee: pure.
+
+    Args:
+        entry: as it is stored.
+
+    Raises:
+        CorruptStateError: the list has another shape.
+    """
+    listed: Any = extension_of(entry).get(STORED)
+    if listed is None:
+        return []
+    try:
+        return [_decode(one) for one in listed]
+    except (TypeError, KeyError, ValueError) as error:
+        raise CorruptStateError(
+            f"an entry of turn {entry.get('correlationId')} lists its large contents in another shape"
+        ) from error
+
+
+def attach(entry: Mapping[str, Any], pieces: Mapping[str, bytes]) -> Mapping[str, Any]:
+    """Put the large texts back into an entry.
+
+    Guarantee: pure; the inverse of `detach`; the entry given is not changed.
+
+    Args:
+        entry: as it is stored.
+        pieces: name → bytes, of all that the entry lists.
+
+    Returns:
+        The whole entry, itself when nothing was detached.
+
+    Raises:
+        CorruptStateError: a piece is missing, or the entry has nothing at its place.
+    """
+    listed = detached_of(entry)
+    if not listed:
+        return entry
+    whole: Any = without_list(entry)
+    for one in listed:
+        data = pieces.get(one.name)
+        if data is None:
+            raise CorruptStateError(
+                f"a large content of turn {entry.get('correlationId')} is missing: piece {one.name} of the session"
+            )
+        text = base64.b64encode(data).decode() if one.is_base64 else data.decode("utf-8", "surrogatepass")
+        try:
+            whole = _replaced(whole, one.path, one.prefix + text)
+        except (KeyError, IndexError, TypeError) as error:
+            raise CorruptStateError(
+                f"an entry of turn {entry.get('correlationId')} has no place {one.path!r} for its large content"
+            ) from error
+    return whole
+
+
+def without_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Drop the list of detached texts, so that what stands in their places is all there is. Guarantee: pure."""
+    kept = {name: value for name, value in extension_of(entry).items() if name != STORED}
+    return with_extension(entry, kept)
+
+
+def at_home(entry: Mapping[str, Any], home: str) -> Mapping[str, Any]:
+    """Name the home of an entry's detached texts, so that the entry can move to another home. Guarantee: pure."""
+    listed = detached_of(entry)
+    if not listed:
+        return entry
+    moved = [_encode(one if one.home else one._replace(home=home)) for one in listed]
+    return with_extension(entry, {**extension_of(entry), STORED: moved})
+
+
+def _large_texts(value: Any, path: _Path, least: int) -> Generator[tuple[_Path, str]]:
+    waiting: list[tuple[Any, _Path]] = [(value, path)]
+    while waiting:
+        value, path = waiting.pop()
+        if isinstance(value, str):
+            if len(value) >= least:
+                yield path, value
+        elif isinstance(value, Mapping):
+            waiting += [(one, (*path, key)) for key, one in cast("Mapping[str, Any]", value).items()]
+        elif isinstance(value, Sequence):
+            waiting += [(one, (*path, place)) for place, one in enumerate(cast("Sequence[Any]", value))]
+
+
+def _bytes_of(text: str) -> tuple[str, bytes, bool]:
+    """Split a text into prefix and bytes; base64 only when it is written as Python writes it, to the letter."""
+    comma = text.find(_BASE64, 0, _LONGEST_PREFIX) if text.startswith("data:") else -1
+    prefix = text[: comma + len(_BASE64)] if comma >= 0 else ""
+    rest = text[len(prefix) :]
+    try:
+        data = base64.b64decode(rest.encode("ascii"), validate=True)
+    except (ValueError, binascii.Error):
+        pass
+    else:
+        if base64.b64encode(data) == rest.encode("ascii"):
+            return prefix, data, True
+    return "", text.encode("utf-8", "surrogatepass"), False
+
+
+def _replaced(value: Any, path: Sequence[str | int], text: str) -> Any:
+    if not path:
+        if not isinstance(value, str):
+            raise TypeError(type(value).__name__)
+        return text
+    key, *rest = path
+    if isinstance(key, int):
+        listed = [*value]
+        listed[key] = _replaced(listed[key], rest, text)
+        return listed
+    return {**value, key: _replaced(value[key], rest, text)}
+
+
+def _encode(one: Detached) -> dict[str, Any]:
+    wire: dict[str, Any] = {"at": [*one.path], "name": one.name, "size": one.size}
+    if one.home:
+        wire["home"] = one.home
+    if one.prefix:
+        wire["prefix"] = one.prefix
+    if one.is_base64:
+        wire["base64"] = True
+    return wire
+
+
+def _decode(wire: Any) -> Detached:
+    path = tuple(part if isinstance(part, int) else str(part) for part in wire["at"])
+    return Detached(
+        path,
+        str(wire["name"]),
+        str(wire.get("home") or ""),
+        str(wire.get("prefix") or ""),
+        wire.get("base64") is True,
+        int(wire["size"]),
+    )

@@ -1,0 +1,153 @@
+"""Pieces and the references to them as JSON: segments, indexes, and the sealed part of a session. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
+
+
+class Segment(NamedTuple):
+    """What a segment holds.
+
+    Attributes:
+        entries: of the conversation, oldest first, as they are stored; references without a home are to the home of
+            the segment.
+        receipts: of turns, as they are stored: of those whose entries are here, and of others that left none.
+    """
+
+    entries: tuple[Mapping[str, Any], ...]
+    receipts: tuple[Mapping[str, Any], ...] = ()
+
+
+def json_bytes_of(value: Any) -> bytes:
+    """Write JSON as a piece holds it: compact, UTF-8, halves of surrogate pairs included. Guarantee: pure."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def json_of_bytes(data: bytes, what: str) -> Any:
+    """Read the JSON of a piece. Guarantee: pure.
+
+    Args:
+        data: of the piece.
+        what: it is, for the error.
+
+    Raises:
+        CorruptStateError: it is no JSON.
+    """
+    try:
+        return json.loads(data.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise CorruptStateError(f"{what} cannot be read: it is no JSON; nothing was changed") from error
+
+
+def encode_segment(segment: Segment) -> bytes:
+    """Write a segment. Guarantee: pure."""
+    wire: dict[str, Any] = {"entries": segment.entries}
+    if segment.receipts:
+        wire["receipts"] = segment.receipts
+    return json_bytes_of(wire)
+
+
+def decode_segment(data: bytes) -> Segment:
+    """Read a segment. Guarantee: pure.
+
+    Raises:
+        CorruptStateError: it is none.
+    """
+    wire = json_of_bytes(data, "a segment of the session")
+    try:
+        return Segment(tuple(wire["entries"]), tuple(wire.get("receipts") or ()))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CorruptStateError("a segment of the session has another shape; nothing was changed") from error
+
+
+def encode_index(refs: Sequence[SegmentRef], home: str) -> bytes:
+    """Write an index of segments, to be stored in a home. Guarantee: pure."""
+    return json_bytes_of({"refs": [_encode_ref(ref, home) for ref in refs]})
+
+
+def decode_index(data: bytes, home: str) -> tuple[SegmentRef, ...]:
+    """Read an index of segments that is stored in a home. Guarantee: pure.
+
+    Raises:
+        CorruptStateError: it is none.
+    """
+    wire = json_of_bytes(data, "an index of the session")
+    try:
+        return tuple(_decode_ref(one, home) for one in wire["refs"])
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise CorruptStateError("an index of the session has another shape; nothing was changed") from error
+
+
+def encode_sealed(sealed: Sealed) -> dict[str, Any]:
+    """Write the sealed part of a session, as its head has it. Guarantee: pure."""
+    wire: dict[str, Any] = {
+        "home": sealed.home,
+        "homes": [home for home in sealed.homes if home != sealed.home],
+        "refs": [_encode_ref(ref, sealed.home) for ref in sealed.refs],
+        "seen": sealed.seen,
+        "agentSession": list(sealed.agent_session) if sealed.agent_session else None,
+    }
+    return {name: value for name, value in wire.items() if value}
+
+
+def decode_sealed(wire: Any) -> Sealed:
+    """Read the sealed part of a session. Guarantee: pure.
+
+    Args:
+        wire: as `encode_sealed` wrote it, or None.
+
+    Raises:
+        CorruptStateError: it has another shape.
+    """
+    if not wire:
+        return Sealed()
+    try:
+        home = str(wire.get("home") or "")
+        homes = (*((home,) if home else ()), *(str(one) for one in wire.get("homes") or ()))
+        stored = wire.get("agentSession")
+        return Sealed(
+            home=home,
+            homes=homes,
+            refs=tuple(_decode_ref(one, home) for one in wire.get("refs") or ()),
+            seen=str(wire.get("seen") or ""),
+            agent_session=(str(stored[0]), str(stored[1])) if stored else None,
+        )
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CorruptStateError("the session's references have another shape; nothing was changed") from error
+
+
+def encode_sealing(sealing: Sealing) -> dict[str, Any]:
+    """Write what a turn's end moves out of the head. Guarantee: pure."""
+    return {
+        "instead_of": sealing.instead_of,
+        "taken": sealing.taken,
+        "receipts": sealing.receipts,
+        "sealed": encode_sealed(sealing.sealed),
+    }
+
+
+def decode_sealing(wire: Mapping[str, Any]) -> Sealing:
+    """Read what a turn's end moves out of the head. Guarantee: pure."""
+    return Sealing(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
+
+
+def _encode_ref(ref: SegmentRef, home: str) -> list[Any]:
+    wire: list[Any] = [ref.name, ref.entries, ref.size, ref.depth, ref.turns, int(ref.has_contents)]
+    return wire if ref.home == home else [*wire, ref.home]
+
+
+def _decode_ref(wire: Any, home: str) -> SegmentRef:
+    fields = cast("list[Any]", wire)
+    return SegmentRef(
+        name=str(fields[0]),
+        entries=int(fields[1]),
+        size=int(fields[2]),
+        depth=int(fields[3]),
+        turns=str(fields[4]),
+        has_contents=bool(fields[5]),
+        home=str(fields[6]) if len(fields) > 6 else home,  # noqa: PLR2004 - the last field is there when it differs
+    )

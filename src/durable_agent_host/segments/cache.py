@@ -1,0 +1,53 @@
+"""What a process keeps of the pieces that it has read: immutable, bounded by bytes, the least used go first."""
+
+import threading
+from collections import OrderedDict
+from typing import Any, Final
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+class PieceCache:
+    """Values by key, with the bytes that each stands for. Safe from any thread.
+
+    Args:
+        max_bytes: of all values; a value that is larger than a quarter of it is not kept.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._values: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Any:
+        """Return the value of a key, or None."""
+        with self._lock:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Any, value: Any, size: int) -> None:
+        """Keep a value.
+
+        Args:
+            key: names the value; the same key always has an equal value.
+            value: is not changed by anyone any more.
+            size: bytes that it stands for.
+        """
+        if size > self._max_bytes // 4:
+            return
+        with self._lock:
+            if key in self._values:
+                return
+            self._values[key] = (value, size)
+            self._bytes += size
+            while self._bytes > self._max_bytes:
+                _, (_, gone) = self._values.popitem(last=False)
+                self._bytes -= gone
+
+
+PIECES: Final = PieceCache()
+"""Of this process."""

@@ -1,0 +1,204 @@
+"""What a turn keeps outside its entity and its orchestration: large contents, sealed history, long requests."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
+from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.record import OpenSegments, Record
+from durable_agent_host.session.receipts import gone
+from durable_agent_host.session.sealing import seal_outcome
+from durable_agent_host.turn.wire import join_request, split_request
+from durable_agent_host.turn_log.crash_points import reach
+
+TRAVELS_BYTES: Final = 4 * 1024
+"""What of a request, an answer or a response travels through orchestrations; larger ones go by reference."""
+
+
+class Keeper:
+    """Stores what is too large for the session's entity and the turn's orchestration.
+
+    Args:
+        open_store: returns the process's piece store, and opens it at the first call.
+        seen: of how many sealed receipts a session's head keeps a mark.
+    """
+
+    def __init__(self, open_store: OpenSegments, *, seen: int) -> None:
+        self.open_store = open_store
+        self._seen = seen
+
+    def record(self, session: Session) -> Record:
+        """Return the record of a session.
+
+        Args:
+            session: its head.
+        """
+        return Record(self.open_store, session)
+
+    async def seal(self, session: Session, request: TurnRequest, outcome: TurnOutcome) -> TurnOutcome:
+        """Store what the commit of a turn's end does not carry.
+
+        Guarantee: idempotent; pieces of an attempt that is never committed are swept.
+
+        Args:
+            session: the head, as it was when the turn was granted.
+            request: of the turn.
+            outcome: how it ended, with whole entries.
+
+        Returns:
+            The outcome to journal and to commit.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        response = outcome.entries[-1] if request.orchestration_id and outcome.status == "completed" else None
+        new_home = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
+        sealed = seal_outcome(session, outcome, new_home=new_home, seen=self._seen)
+        if sealed.pieces:
+            store = self.open_store()
+            await store.hold(sealed.home, holder_of(request.agent, request.session_id))
+            reach("pieces.after_hold")
+            await store.put(sealed.home, sealed.pieces)
+            reach("pieces.after_put")
+        text, text_at = outcome.text, ""
+        if len(json_bytes_of(text)) > TRAVELS_BYTES:
+            text_at = RECORD if outcome.entries else await self._keep(request, text)
+            text = ""
+        kept = replace(sealed.outcome, text=text, text_at=text_at)
+        if response is None:
+            return kept
+        if len(json_bytes_of(response)) <= TRAVELS_BYTES:
+            return replace(kept, response={"entry": response})
+        return replace(kept, response={"home": home_of_turn(request), "name": await self._keep(request, response)})
+
+    async def keep_request(self, request: TurnRequest) -> TurnRequest:
+        """Store what of a request is too large to travel.
+
+        Guarantee: idempotent.
+
+        Args:
+            request: what was asked.
+
+        Returns:
+            The request as it travels; the same one when it is small.
+
+        Raises:
+            LogUnavailableError: the store does not answer; nothing was begun.
+        """
+        small, large = split_request(request, TRAVELS_BYTES)
+        if large is None:
+            return request
+        try:
+            return replace(small, stored=await self._keep(request, large))
+        except LogError as error:
+            raise LogUnavailableError(f"{error}. The turn could not begin: ask again in a while") from error
+
+    async def whole_request(self, request: TurnRequest) -> TurnRequest:
+        """Return a request with what was stored of it.
+
+        Args:
+            request: as it travelled.
+
+        Raises:
+            CorruptStateError: what was stored is gone.
+            LogError: the store does not answer.
+        """
+        if request.stored is None:
+            return request
+        return join_request(request, await self._kept(home_of_turn(request), request.stored, "a turn's request"))
+
+    async def whole_turn(self, turn: Turn, read_session: Callable[[], Awaitable[Session | None]]) -> Turn:
+        """Put into a turn what was too large to travel.
+
+        Args:
+            turn: as its orchestration has it.
+            read_session: reads the head of its session, as it is now; None when it is gone.
+
+        Returns:
+            The turn; without a text that is gone with its session, and then it has failed with the reason.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        request, outcome = turn.request, turn.outcome
+        with suppress(StateError):
+            request = await self.whole_request(request)
+        if outcome is not None and outcome.text_at:
+            text = await self._text(request, outcome, read_session)
+            outcome = replace(outcome, text=text) if text else gone(outcome)
+        if request is turn.request and outcome is turn.outcome:
+            return turn
+        return replace(turn, request=request, outcome=outcome)
+
+    async def _text(
+        self, request: TurnRequest, outcome: TurnOutcome, read_session: Callable[[], Awaitable[Session | None]]
+    ) -> str:
+        try:
+            if outcome.text_at != RECORD:
+                return str(await self._kept(home_of_turn(request), outcome.text_at, "a turn's answer"))
+            session = await read_session()
+            return "" if session is None else await self.record(session).answer(request.turn_id)
+        except StateError:
+            return ""
+
+    async def whole_response(self, response: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the response entry that an orchestration is given; see `TurnOutcome.response`."""
+        if "entry" in response:
+            return response["entry"]
+        return await self._kept(response["home"], response["name"], "a turn's response")
+
+    async def _keep(self, request: TurnRequest, value: Any) -> str:
+        data = json_bytes_of(value)
+        name = piece_name(data)
+        await self.open_store().put(home_of_turn(request), {name: data})
+        return name
+
+    async def _kept(self, home: str, name: str, what: str) -> Any:
+        data = await self.record(Session()).pieces({(home, name)})
+        return json_of_bytes(data[home, name], what)
+
+
+class NoKeeper(Keeper):
+    """Keeps nothing outside: of conversations that are whole in themselves."""
+
+    def __init__(self) -> None:
+        super().__init__(_no_pieces, seen=0)
+
+    async def seal(self, session: Session, request: TurnRequest, outcome: TurnOutcome) -> TurnOutcome:
+        """Return the outcome as it is."""
+        del session, request
+        return outcome
+
+    async def keep_request(self, request: TurnRequest) -> TurnRequest:
+        """Return the request as it is."""
+        return request
+
+
+def _no_pieces() -> SegmentStore:
+    raise CorruptStateError("the conversation has parts outside of it, which can be read with its session alone")
+
+
+RECORD: Final = "record"
+"""Where an answer's text is that has no piece of its own."""
+
+
+def home_of_turn(request: TurnRequest) -> str:
+    """Name the home of what a turn alone refers to; it goes with the turn's log. Guarantee: pure."""
+    return turn_log_id(request.agent, request.session_id, request.turn_id)
+
+
+def holder_of(agent: str, session_id: str) -> str:
+    """Name a session as a holder of homes: its entity, as Durable Functions writes it. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+    """
+    return f"@{entity_name(agent).lower()}@{session_id}"

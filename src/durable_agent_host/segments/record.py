@@ -1,0 +1,254 @@
+"""The record of a session: its head and the pieces that the head refers to, read as one conversation."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from durable_agent_host.codec.detached import attach, detached_of
+from durable_agent_host.codec.message import decode_response
+from durable_agent_host.codec.pieces import Segment, decode_index, decode_segment, json_of_bytes
+from durable_agent_host.codec.state import decode_receipt
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.sealed import SegmentRef
+from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.segments.cache import PIECES, PieceCache
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.session.receipts import EndedTurn, ended_turn
+from durable_agent_host.session.sealing import has_mark
+from durable_agent_host.stream.live_events import answer_text
+
+OpenSegments = Callable[[], SegmentStore]
+"""Returns the process's piece store; the first call opens it."""
+
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a conversation.
+
+    Attributes:
+        name: of the segment, whose entries never change; None for the head.
+        home: of the segment's pieces, or of the head's.
+        first: place of its first entry in the conversation, from 0.
+        entries: as they are stored, oldest first.
+        receipts: of turns, as they are stored; the head's are in the session.
+    """
+
+    name: str | None
+    home: str
+    first: int
+    entries: tuple[Mapping[str, Any], ...]
+    receipts: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """What a session has of a turn.
+
+    Attributes:
+        receipt: how it ended, or None when that is not known.
+        entries: its entries, whole, by their places in the conversation, from 1.
+    """
+
+    receipt: Receipt | None
+    entries: Mapping[int, Mapping[str, Any]]
+
+
+class Record:
+    """The conversation of one session, as its head says.
+
+    Args:
+        open_store: returns the store of the pieces; not called for a session that has none.
+        session: the head.
+        cache: of pieces that were read.
+
+    Attributes:
+        session: the head.
+    """
+
+    def __init__(self, open_store: OpenSegments, session: Session, *, cache: PieceCache = PIECES) -> None:
+        self.session = session
+        self._open_store = open_store
+        self._cache = cache
+
+    async def chunks(self) -> list[Chunk]:
+        """Read the whole conversation, oldest first; the head comes last."""
+        sealed = self.session.sealed
+        refs = [ref async for ref in self._leaves(sealed.refs)]
+        segments = await self._segments(refs)
+        found: list[Chunk] = []
+        first = 0
+        for ref, segment in zip(refs, segments, strict=True):
+            found.append(Chunk(ref.name, ref.home, first, segment.entries, segment.receipts))
+            first += len(segment.entries)
+        return [*found, self.head()]
+
+    def head(self) -> Chunk:
+        """Return the newest part of the conversation, which the entity holds."""
+        sealed = self.session.sealed
+        return Chunk(None, sealed.home, sealed.entries, self.session.entries)
+
+    async def newest_first(self) -> AsyncIterator[Chunk]:
+        """Read the conversation from its end: the head, then one segment after the other."""
+        yield self.head()
+        last = self.session.sealed.entries
+        async for ref in self._leaves(self.session.sealed.refs, newest_first=True):
+            (segment,) = await self._segments([ref])
+            last -= len(segment.entries)
+            yield Chunk(ref.name, ref.home, last, segment.entries, segment.receipts)
+
+    async def oldest_first(self) -> AsyncIterator[Chunk]:
+        """Read the conversation from its beginning, one segment after the other, for callers that keep no more."""
+        first = 0
+        async for ref in self._leaves(self.session.sealed.refs):
+            (segment,) = await self._segments([ref])
+            yield Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
+            first += len(segment.entries)
+        yield self.head()
+
+    async def whole(self, chunk: Chunk) -> tuple[Mapping[str, Any], ...]:
+        """Return the entries of a chunk with their large contents."""
+        return await self.attached(chunk.entries, chunk.home)
+
+    async def attached(self, entries: Iterable[Mapping[str, Any]], home: str) -> tuple[Mapping[str, Any], ...]:
+        """Return entries with their large contents; those without any are the same objects.
+
+        Args:
+            entries: as they are stored.
+            home: of what holds them.
+
+        Raises:
+            CorruptStateError: a content is missing.
+            LogError: the store does not answer.
+        """
+        listed = [(entry, [(one.home or home, one.name) for one in detached_of(entry)]) for entry in entries]
+        pieces = await self.pieces({key for _, keys in listed for key in keys})
+        return tuple(
+            attach(entry, {name: pieces[at, name] for at, name in keys}) if keys else entry for entry, keys in listed
+        )
+
+    async def entries(self) -> tuple[Mapping[str, Any], ...]:
+        """Return all entries of the conversation, whole, oldest first."""
+        found = [await self.whole(chunk) for chunk in await self.chunks()]
+        return tuple(entry for entries in found for entry in entries)
+
+    async def agent_session(self) -> Mapping[str, Any] | None:
+        """Return the framework's session as it serializes itself, or None before the first turn."""
+        stored = self.session.sealed.agent_session
+        if stored is None:
+            return self.session.agent_session
+        home, name = stored[1], stored[0]
+        data = (await self.pieces({(home, name)}))[home, name]
+        return cast("Mapping[str, Any]", json_of_bytes(data, "the framework's session"))
+
+    async def turn(self, turn_id: str) -> TurnRecord:
+        """Find what the session has of a turn.
+
+        Args:
+            turn_id: which turn.
+
+        Returns:
+            Its receipt and entries, as far as they are there.
+
+        Raises:
+            CorruptStateError: a piece is missing.
+            LogError: the store does not answer.
+        """
+        receipt = self.session.receipt_of(turn_id)
+        found = await self._entries_of(turn_id, self.head())
+        if (found and receipt is not None) or not self.session.sealed.refs:
+            return TurnRecord(receipt, found)
+        last = self.session.sealed.entries
+        async for ref in self._leaves(self.session.sealed.refs, newest_first=True):
+            last -= ref.entries
+            if not has_mark(ref.turns, turn_id):
+                continue
+            (segment,) = await self._segments([ref])
+            receipt = receipt or next(
+                (decode_receipt(one) for one in segment.receipts if one.get("turnId") == turn_id), None
+            )
+            found = found or await self._entries_of(turn_id, Chunk(ref.name, ref.home, last, segment.entries))
+            if found and receipt is not None:
+                break
+        return TurnRecord(receipt, found)
+
+    async def ended(self, turn_id: str) -> EndedTurn | None:
+        """Tell how a turn has ended, or None when the session knows of no end of it."""
+        found = await self.turn(turn_id)
+        return ended_turn(turn_id, found.receipt, found.entries, self.session.message_count)
+
+    async def answer(self, turn_id: str) -> str:
+        """Return the text of a turn's answer, or an empty one when the conversation has none of it."""
+        found = (await self.turn(turn_id)).entries.values()
+        answered = next((entry for entry in found if entry.get("$type") == "response"), None)
+        return answer_text(decode_response(answered)) if answered is not None else ""
+
+    async def pieces(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
+        """Read pieces.
+
+        Args:
+            wanted: home and name of each.
+
+        Returns:
+            The bytes of all of them.
+
+        Raises:
+            CorruptStateError: one is missing.
+            LogError: the store does not answer.
+        """
+        found: dict[tuple[str, str], bytes] = {}
+        missing: dict[str, list[str]] = {}
+        for home, name in wanted:
+            if (known := self._cache.get((home, name))) is not None:
+                found[home, name] = known
+            else:
+                missing.setdefault(home, []).append(name)
+        for home, names in missing.items():
+            for name, data in (await self._open_store().get(home, names)).items():
+                self._cache.put((home, name), data, len(data))
+                found[home, name] = data
+        return found
+
+    async def _entries_of(self, turn_id: str, chunk: Chunk) -> dict[int, Mapping[str, Any]]:
+        own = {
+            place: entry
+            for place, entry in enumerate(chunk.entries, chunk.first + 1)
+            if entry.get("correlationId") == turn_id
+        }
+        return dict(zip(own, await self.attached(own.values(), chunk.home), strict=True))
+
+    async def _leaves(self, refs: Sequence[SegmentRef], *, newest_first: bool = False) -> AsyncIterator[SegmentRef]:
+        """Walk the references to segments, through the indexes above them."""
+        for ref in reversed(refs) if newest_first else refs:
+            if not ref.depth:
+                yield ref
+                continue
+            data = (await self.pieces({(ref.home, ref.name)}))[ref.home, ref.name]
+            async for leaf in self._leaves(decode_index(data, ref.home), newest_first=newest_first):
+                yield leaf
+
+    async def _segments(self, refs: Sequence[SegmentRef]) -> list[Segment]:
+        """Read segments, several at once; what was decoded before is not decoded again."""
+        known = {ref: cast("Segment | None", self._cache.get(("segment", ref.home, ref.name))) for ref in refs}
+        missing: dict[str, list[SegmentRef]] = {}
+        for ref, segment in known.items():
+            if segment is None:
+                missing.setdefault(ref.home, []).append(ref)
+        for home, own in missing.items():
+            for start in range(0, len(own), _AT_ONCE):
+                some = own[start : start + _AT_ONCE]
+                data = await self._open_store().get(home, [ref.name for ref in some])
+                for ref in some:
+                    segment = known[ref] = await _decoded(data[ref.name])
+                    if len(segment.entries) != ref.entries:
+                        raise CorruptStateError(f"segment {ref.name} of the session has not the entries that it had")
+                    self._cache.put(("segment", ref.home, ref.name), segment, 2 * ref.size)
+        return [cast("Segment", known[ref]) for ref in refs]
+
+
+async def _decoded(data: bytes) -> Segment:
+    if len(data) < 1024 * 1024:
+        return decode_segment(data)
+    return await asyncio.to_thread(decode_segment, data)

@@ -1,0 +1,288 @@
+"""Sealing: what a turn's end moves out of the session's head, so that the head stays small. Pure.
+
+The head keeps the newest turns and refers to the others. When it has grown, its older turns become a segment, which is
+never written again; sixteen segments get an index, sixteen indexes an index of their own, so the head's list of
+references grows with the logarithm of the conversation. What a turn writes is what it adds, and now and then a list.
+
+The activity calls `seal_outcome` and writes the pieces; the session's ``commit`` calls `apply_sealing`, which only
+compares and swaps.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from durable_agent_host.codec.detached import detach, detached_of, piece_name
+from durable_agent_host.codec.pieces import Segment, encode_index, encode_sealed, encode_segment, json_bytes_of
+from durable_agent_host.codec.state import document_digest, encode_receipt, kept_receipts
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
+from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.turn import TurnOutcome
+from durable_agent_host.session.receipts import kept_hash
+
+HEAD_BYTES: Final = 16 * 1024
+"""What entries and receipts may take in the head before they are sealed."""
+KEPT_BYTES: Final = 6 * 1024
+"""What entries may take in the head afterwards."""
+KEPT_RECEIPTS: Final = 8
+SEGMENT_BYTES: Final = 256 * 1024
+"""The size of the segments into which a long head is divided; a longer turn has one of its own."""
+FAN_OUT: Final = 16
+AGENT_SESSION_BYTES: Final = 4 * 1024
+"""From this size on, the framework's session is a piece of its own."""
+MARK_CHARACTERS: Final = 8
+
+
+@dataclass(frozen=True)
+class SealedOutcome:
+    """An outcome ready to be committed, and what has to be stored before.
+
+    Attributes:
+        outcome: with large texts detached, and a `Sealing` when the sealed part of the session changes.
+        home: where the pieces go.
+        pieces: name → bytes; often none.
+    """
+
+    outcome: TurnOutcome
+    home: str
+    pieces: Mapping[str, bytes]
+
+
+def turn_mark(turn_id: str) -> str:
+    """Shorten a turn's id to eight characters; different turns may have the same. Guarantee: pure."""
+    return hashlib.sha256(turn_id.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARACTERS]
+
+
+def has_mark(marks: str, turn_id: str) -> bool:
+    """Tell whether a list of marks has that of a turn. Guarantee: pure."""
+    mark = turn_mark(turn_id)
+    return any(marks[place : place + MARK_CHARACTERS] == mark for place in range(0, len(marks), MARK_CHARACTERS))
+
+
+def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen: int) -> SealedOutcome:
+    """Prepare a turn's end for the commit: take out what is large, and seal what the head has no room for.
+
+    Guarantee: pure.
+
+    Args:
+        session: the head, as it was when the turn was granted.
+        outcome: how the turn ended; its entries are whole.
+        new_home: the session's home, if it has none yet.
+        seen: of how many sealed receipts the head keeps a mark.
+
+    Returns:
+        The outcome to commit, and the pieces to store first.
+    """
+    home = session.sealed.home or new_home
+    pieces: dict[str, bytes] = {}
+    entries: list[Mapping[str, Any]] = []
+    for entry in outcome.entries:
+        small, found = detach(entry)
+        entries.append(small)
+        pieces |= found
+    outcome = replace(outcome, entries=tuple(entries))
+    outcome, sealed, stored = _agent_session_apart(session, outcome, home)
+    pieces |= stored
+    taken, segments, receipts = _sealed_turns(session, outcome)
+    refs, written = _with_segments(sealed.refs, segments, home)
+    pieces |= written
+    gone = [_turn_of_receipt(one) for one in kept_receipts(session.receipts)[:receipts]]
+    marks = (sealed.seen + "".join(map(turn_mark, gone)))[-MARK_CHARACTERS * seen :]
+    sealed = replace(sealed, refs=refs, seen=marks)
+    if pieces and not sealed.home:
+        sealed = replace(sealed, home=home, homes=(home, *sealed.homes))
+    if sealed == session.sealed and not taken and not receipts:
+        return SealedOutcome(outcome, home, pieces)
+    from_head = min(taken, len(session.entries))
+    sealing = Sealing(_seen_by(session, from_head, receipts), from_head, receipts, sealed)
+    outcome = replace(outcome, sealing=sealing, entries=outcome.entries[taken - from_head :])
+    return SealedOutcome(outcome, home, pieces)
+
+
+def apply_sealing(session: Session, sealing: Sealing) -> Session:
+    """Move out of the head what has been sealed.
+
+    Guarantee: pure.
+
+    Args:
+        session: as it is.
+        sealing: of the turn that ends.
+
+    Returns:
+        The session as it is to be stored, before the turn's own entries are added.
+
+    Raises:
+        CorruptStateError: the head is not what was sealed; nothing is changed.
+    """
+    if _seen_by(session, sealing.taken, sealing.receipts) != sealing.instead_of:
+        raise CorruptStateError(
+            "the session has changed while the turn ran, so that what was sealed is not what it holds: ask again"
+        )
+    return replace(
+        session,
+        entries=session.entries[sealing.taken :],
+        receipts=session.receipts[sealing.receipts :],
+        sealed=sealing.sealed,
+    )
+
+
+def emptied(sealed: Sealed) -> Sealed:
+    """Give the sealed part of a session whose conversation is cleared; the marks of its turns stay. Guarantee: pure."""
+    return replace(sealed, refs=(), agent_session=None)
+
+
+def pieces_named(entries: Iterable[Mapping[str, Any]], home: str) -> set[tuple[str, str]]:
+    """Name the pieces that entries refer to.
+
+    Guarantee: pure.
+
+    Args:
+        entries: as they are stored.
+        home: of what holds them.
+
+    Returns:
+        Home and name of each.
+    """
+    return {(one.home or home, one.name) for entry in entries for one in detached_of(entry)}
+
+
+def _seen_by(session: Session, taken: int, receipts: int) -> str:
+    """Hash what a sealing replaces."""
+    kept = [encode_receipt(one) for one in kept_receipts(session.receipts)[:receipts]]
+    return document_digest([list(session.entries[:taken]), kept, encode_sealed(session.sealed)])
+
+
+def _agent_session_apart(
+    session: Session, outcome: TurnOutcome, home: str
+) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
+    """Take a large framework's session out of an outcome that has one."""
+    sealed = session.sealed
+    if outcome.status != "completed" and outcome.agent_session is None:
+        return outcome, sealed, {}
+    data = json_bytes_of(outcome.agent_session) if outcome.agent_session is not None else b""
+    if len(data) < AGENT_SESSION_BYTES:
+        return outcome, replace(sealed, agent_session=None), {}
+    name = piece_name(data)
+    return replace(outcome, agent_session=None), replace(sealed, agent_session=(name, home)), {name: data}
+
+
+def _sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
+    """Decide how many entries of head and outcome are sealed, in which segments, and how many receipts go."""
+    entries = [*session.entries, *outcome.entries]
+    sizes = [len(json_bytes_of(entry)) for entry in entries]
+    stored = [encode_receipt(one) for one in kept_receipts(session.receipts)]
+    if sum(sizes) + len(json_bytes_of(stored)) <= HEAD_BYTES:
+        return 0, [], 0
+    taken = _boundary(entries, sizes)
+    receipts = max(len(stored) - KEPT_RECEIPTS, 0)
+    if taken > len(session.entries):
+        stored.append(encode_receipt(receipt_of_outcome(outcome)))
+    return taken, _segments(entries[:taken], sizes[:taken], stored, receipts), receipts
+
+
+def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
+    """Make the receipt of a turn's end. Guarantee: pure.
+
+    Args:
+        outcome: how it ended.
+        ended_at: when the outcome does not say it; UTC, ISO-8601.
+    """
+    return Receipt(
+        turn_id=outcome.turn_id,
+        status=outcome.status,
+        ended_at=outcome.ended_at or ended_at,
+        request_hash=kept_hash(outcome.request_hash),
+        error=outcome.error,
+        stats=outcome.stats,
+    )
+
+
+def _boundary(entries: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> int:
+    """Count the entries before the newest turns that the head keeps; a turn stays whole."""
+    boundary, kept = len(entries), 0
+    for _, turn in groupby(reversed(range(len(entries))), key=lambda place: entries[place].get("correlationId")):
+        places = [*turn]
+        kept += sum(sizes[place] for place in places)
+        if kept > KEPT_BYTES:
+            break
+        boundary = places[-1]
+    return boundary
+
+
+def _segments(
+    entries: Sequence[Mapping[str, Any]], sizes: Sequence[int], receipts: Sequence[Mapping[str, Any]], gone: int
+) -> list[Segment]:
+    """Divide sealed entries into segments at the ends of turns; receipts go with their turns, or with the last."""
+    groups: list[list[Mapping[str, Any]]] = []
+    size = SEGMENT_BYTES
+    places = range(len(entries))
+    for _, turn in groupby(places, key=lambda place: entries[place].get("correlationId")):
+        own = [*turn]
+        more = sum(sizes[place] for place in own)
+        if size + more > SEGMENT_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1] += [entries[place] for place in own]
+        size += more
+    turns = [{entry.get("correlationId") for entry in group} for group in groups]
+    kept: list[list[Mapping[str, Any]]] = [[one for one in receipts if _turn_of_receipt(one) in own] for own in turns]
+    known = set[Any]().union(*turns)
+    alone = [one for one in receipts[:gone] if _turn_of_receipt(one) not in known]
+    if alone and not groups:
+        return [Segment((), tuple(alone))]
+    if alone:
+        kept[-1] += alone
+    return [Segment(tuple(group), tuple(own)) for group, own in zip(groups, kept, strict=True)]
+
+
+def _with_segments(
+    refs: Sequence[SegmentRef], segments: Sequence[Segment], home: str
+) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
+    """Add segments to a list of references, and indexes where there are enough of one depth."""
+    pieces: dict[str, bytes] = {}
+    grown = [*refs]
+    for segment in segments:
+        data = encode_segment(segment)
+        name = piece_name(data)
+        pieces[name] = data
+        turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
+        turns |= dict.fromkeys(_turn_of_receipt(one) for one in segment.receipts)
+        grown.append(
+            SegmentRef(
+                name,
+                home,
+                entries=len(segment.entries),
+                size=len(data),
+                turns="".join(map(turn_mark, turns)),
+                has_contents=bool(pieces_named(segment.entries, home)),
+            )
+        )
+        while (together := _full_depth(grown)) is not None:
+            index = encode_index(together, home)
+            pieces[piece_name(index)] = index
+            grown[-FAN_OUT:] = [_index_ref(piece_name(index), home, together)]
+    return tuple(grown), pieces
+
+
+def _full_depth(refs: Sequence[SegmentRef]) -> Sequence[SegmentRef] | None:
+    """Find the last references when enough of them have one depth."""
+    last = refs[-FAN_OUT:]
+    return last if len(last) == FAN_OUT and len({ref.depth for ref in last}) == 1 else None
+
+
+def _index_ref(name: str, home: str, refs: Sequence[SegmentRef]) -> SegmentRef:
+    return SegmentRef(
+        name,
+        home,
+        entries=sum(ref.entries for ref in refs),
+        size=sum(ref.size for ref in refs),
+        depth=refs[0].depth + 1,
+        has_contents=any(ref.has_contents for ref in refs),
+    )
+
+
+def _turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
+    return receipt.turn_id if isinstance(receipt, Receipt) else str(receipt.get("turnId"))

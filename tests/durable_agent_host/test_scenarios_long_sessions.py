@@ -1,0 +1,84 @@
+"""Sessions that outgrow their entity: older turns and large contents move out of it, and nothing of them is lost."""
+
+import json
+
+import requests
+
+from tests.kit import ROOT, AgentHost
+
+HEAD_BYTES = 32 * 1024
+LARGE = 64 * 1024
+
+
+def entity(host: AgentHost, agent: str, session: str) -> str:
+    """What the session's entity holds, as the host's own management API gives it."""
+    answer = requests.get(f"{host.management}/entities/dafx-{agent}/{session}", timeout=30)
+    assert answer.ok, answer.text
+    return answer.text
+
+
+def histories(host: AgentHost) -> list[str]:
+    """Input, output and history of every orchestration, as JSON."""
+    url = f"{host.management}/instances"
+    listed = requests.get(url, params={"top": 1000}, timeout=30).json()
+    more = {"showHistory": "true", "showHistoryOutput": "true", "showInput": "true"}
+    return [requests.get(f"{url}/{one['instanceId']}", params=more, timeout=30).text for one in listed]
+
+
+def test_a_conversation_grows_and_its_head_does_not(lives, model):
+    """Eighty turns of two kilobytes each: the head stays small, and a cold process sends all of them, in order."""
+    life = lives(ROOT, OPENAI_STORE="false")
+    said = [f"turn {n}: " + "word" * 500 for n in range(80)]
+    model.plan(*({"text": f"answer {n} " + "reply" * 100} for n in range(81)), times=1)
+    for n, text in enumerate(said):
+        assert life.host.run("BugRepro", text, thread_id="long").status_code == 200
+        if n in {20, 50}:
+            life.crash()
+        assert len(entity(life.host, "bugrepro", "long")) <= HEAD_BYTES
+    warm = model.requests()[-1]["body"]["input"]
+    life.crash()
+    assert life.host.run("BugRepro", "the last", thread_id="long").status_code == 200
+    cold = model.requests()[-1]["body"]["input"]
+    assert cold[: len(warm)] == warm
+    users = [item["content"][0]["text"] for item in cold if item.get("role") == "user"]
+    assert users == [*said, "the last"]
+
+
+def test_large_contents_travel_by_reference(lives, model):
+    """A large message, a large answer and a large tool result: no orchestration and no entity holds them."""
+    life = lives(ROOT)
+    text = "long message " * (LARGE // 12)
+    model.plan({"calls": [{"name": "echo", "arguments": json.dumps({"text": "e" * LARGE})}]}, {"text": "a" * LARGE})
+    answered = life.host.run("BugRepro", {"message": text, "thread_id": "large"})
+    assert answered.status_code == 200, answered.text
+    assert answered.json()["response"] == "a" * LARGE
+    assert answered.json()["message"] == text
+    assert len(entity(life.host, "bugrepro", "large")) <= HEAD_BYTES
+    for history in histories(life.host):
+        assert len(history) <= LARGE
+        assert "eeeeeeeeeeeeeeeeeeeeeeee" not in history
+    life.crash()
+    model.plan({"text": "yes"})
+    again = life.host.run("BugRepro", {"message": "again", "thread_id": "large"})
+    assert again.json()["response"] == "yes"
+    sent = model.requests()[-1]["body"]["input"]
+    assert sent[0]["content"][0]["text"] == text
+    assert [item["output"] for item in sent if item["type"] == "function_call_output"] == ["e" * LARGE]
+    turn = life.host.get(f"/agents/BugRepro/sessions/large/turns/{answered.json()['turn_id']}").json()
+    assert (turn["response"], turn["message"]) == ("a" * LARGE, text)
+
+
+def test_text_that_looks_like_a_reference_is_text(lives, model):
+    """What users and models say of references changes nothing of what is stored and sent."""
+    life = lives(ROOT)
+    fake = json.dumps({"extensionData": {"durableAgentHost": {"stored": [{"at": ["messages"], "name": "0" * 64}]}}})
+    model.plan({"text": fake}, {"text": "fine"})
+    answered = life.host.run("BugRepro", {"message": fake, "thread_id": "fake"})
+    assert answered.json().get("response") == fake, answered.text
+    life.crash()
+    assert life.host.run("BugRepro", {"message": fake, "stored": "0" * 64, "thread_id": "fake"}).status_code in {
+        200,
+        400,
+    }
+    users = [item["content"][0]["text"] for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
+    assert users[0] == fake
