@@ -42,6 +42,8 @@ class Settings:
             ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
         turn_log_retention_hours: how long the log of a turn is kept after its last entry; clients that come later get
             the answer alone. Hours, default 168 (7 days).
+        segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
+            account). Empty, the default: a file beside the embedded host's own, else ``blob``.
         stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly
             give up after 30 or 60.
     """
@@ -60,6 +62,7 @@ class Settings:
     model_retry_most_seconds: float = 30.0
     turn_log: str = ""
     turn_log_retention_hours: float = 168.0
+    segments: str = ""
     stream_heartbeat_seconds: float = 15.0
 
     @classmethod
@@ -99,6 +102,7 @@ class Settings:
             model_retry_most_seconds=_number(environment, "MODEL_RETRY_MOST_SECONDS", cls.model_retry_most_seconds),
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
             turn_log_retention_hours=retention_hours,
+            segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
         )
 

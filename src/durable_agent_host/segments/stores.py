@@ -1,46 +1,64 @@
-"""Which store keeps the pieces (temporary)."""
+"""Which store keeps the pieces of conversations. The one place where it is chosen and opened.
 
-import asyncio
-import sqlite3
-import threading
-from pathlib import Path
+A new technology is a class that implements `durable_agent_host.segments.protocol.SegmentStore`, and a row of `STORES`.
+"""
+
 import os
-import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from durable_agent_host.errors import SettingError
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.settings import Settings
 
 
-class TinyStore:
-    def __init__(self, path):
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._lock = threading.Lock()
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("create table if not exists p(home, name, data blob, at real, primary key(home,name)) ")
-        self._db.execute("create table if not exists h(home, holder, at real, primary key(home,holder))")
+@dataclass(frozen=True)
+class Store:
+    """A technology that keeps pieces.
 
-    async def put(self, home, pieces):
-        def run():
-            with self._lock:
-                self._db.execute("begin")
-                self._db.executemany(
-                    "insert or replace into p values(?,?,?,?)", [(home, n, d, time.time()) for n, d in pieces.items()]
-                )
-                self._db.execute("commit")
+    Attributes:
+        form: how the setting is written, for error messages.
+        accepts: whether the setting, whose scheme is this store's, has that form.
+        open: creates the store; connects to nothing. Gets the setting and the environment.
+    """
 
-        await asyncio.to_thread(run)
-
-    async def get(self, home, names):
-        def run():
-            with self._lock:
-                return {
-                    n: self._db.execute("select data from p where home=? and name=?", (home, n)).fetchone()[0]
-                    for n in names
-                }
-
-        return await asyncio.to_thread(run)
-
-    async def hold(self, home, holder):
-        with self._lock:
-            self._db.execute("insert or replace into h values(?,?,?)", (home, holder, time.time()))
+    form: str
+    accepts: Callable[[str], bool]
+    open: Callable[[str, Mapping[str, str]], SegmentStore]
 
 
-def open_segment_store(settings, environment=os.environ):
-    return TinyStore(str(Path(environment["FUNCTIONS_HOST_DATA"], "segments.sqlite")))
+def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> SegmentStore:
+    """Create the store that the settings name; connects to nothing.
+
+    Args:
+        settings: ``segments`` names the store.
+        environment: names the embedded host's data folder, if it is the host, and the app's storage account.
+
+    Returns:
+        The store; without a setting a SQLite file in the embedded host's data folder, else the app's storage account.
+
+    Raises:
+        SettingError: the setting has no meaning, or what it needs is missing.
+    """
+    data = environment.get("FUNCTIONS_HOST_DATA")
+    setting = settings.segments or (f"sqlite:{Path(data, 'segments.sqlite')}" if data else "blob")
+    store = STORES.get(setting.partition(":")[0])
+    if store is None or not store.accepts(setting):
+        forms = ", ".join(store.form for store in STORES.values())
+        raise SettingError(f"DURABLE_AGENT_HOST_SEGMENTS is {setting!r}: set {forms} or nothing")
+    return store.open(setting, environment)
+
+
+def _open_sqlite(setting: str, environment: Mapping[str, str]) -> SegmentStore:
+    from durable_agent_host.segments.sqlite.store import SqliteSegmentStore  # noqa: PLC0415 - only the store in use
+
+    del environment
+    return SqliteSegmentStore(setting.partition(":")[2])
+
+
+STORES: Final[dict[str, Store]] = {
+    "sqlite": Store("'sqlite:PATH'", lambda setting: bool(setting.partition(":")[2]), _open_sqlite),
+}
+"""By the part of the setting before its first colon."""

@@ -23,8 +23,8 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.errors import LogError
+from durable_agent_host.storage.backoff import retry
 from durable_agent_host.turn_log.blob.write_rate import WriteRate
-from durable_agent_host.turn_log.store_retries import retry
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
 MAX_BLOCKS: Final = 50_000

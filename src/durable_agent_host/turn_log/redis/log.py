@@ -35,11 +35,11 @@ from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entr
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.loops.loop_thread import LoopThread
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.storage.backoff import retry
 from durable_agent_host.turn_log.followers import Appended, Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES
 from durable_agent_host.turn_log.redis.listener import RedisListener, channel_of
 from durable_agent_host.turn_log.redis.pipeline import Command, Pipelines
-from durable_agent_host.turn_log.store_retries import retry
 
 _APPEND: Final = """
 local state, stream = KEYS[1], KEYS[2]

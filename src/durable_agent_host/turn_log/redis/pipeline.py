@@ -15,7 +15,7 @@ from typing import Any, Final
 from durable_agent_host.errors import LogError
 from durable_agent_host.loops.loop_thread import LoopThread
 from durable_agent_host.loops.waiters import Promise
-from durable_agent_host.turn_log.store_retries import Backoff
+from durable_agent_host.storage.backoff import Backoff
 
 _MOST_COMMANDS: Final = 512
 _MOST_BYTES: Final = 1024 * 1024

@@ -1,49 +1,74 @@
-"""The SQLite file of the turn logs: tables, connections, checkpoints, and errors that say what to do."""
+"""A SQLite file of ours: connections, checkpoints, erasure, and errors that say what to do.
+
+What is deleted is nowhere in the files once `SqliteFile.shrink` returns: SQLite overwrites what is deleted
+(``secure_delete``), the write-ahead log is folded in and emptied, and free pages are cut off. Where rows are smaller
+than a page, SQLite leaves copies of them in pages that it splits and merges, which it does not overwrite; only
+rewriting the file removes those.
+"""
 
 import logging
 import sqlite3
 import threading
 import time
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from durable_agent_host.errors import LogError
 
 _LOGGER = logging.getLogger(__name__)
-_VERSION: Final = 1
-_SCHEMA: Final = """
-CREATE TABLE logs (
-    id INTEGER PRIMARY KEY, log_id TEXT NOT NULL UNIQUE, attempt INTEGER NOT NULL, next_offset INTEGER NOT NULL,
-    appended_at REAL NOT NULL
-);
-CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body TEXT NOT NULL);
-CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
-"""
+_PRAGMAS: Final = ("wal_autocheckpoint=20000", "cache_size=-8192")
 _BUSY_SECONDS: Final = 5.0
 _BUSY_PAUSE_SECONDS: Final = 0.01
 _BYTES_BETWEEN_CHECKPOINTS: Final = 4 * 1024 * 1024
 _LONGEST_LOG_BYTES: Final = 32 * 1024 * 1024
 _CHECKPOINT_BUSY_SECONDS: Final = 0.1
-_PAGES_AT_ONCE: Final = 256
+_PAGES_AT_ONCE: Final = 1024
 _LARGEST_VACUUM_BYTES: Final = 256 * 1024 * 1024
 _DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 
+@dataclass(frozen=True)
+class SqliteContent:
+    """What is in a file.
+
+    Attributes:
+        what: in the plural, for messages.
+        version: of the tables.
+        schema: the statements that create them.
+        after_damage: what becomes of things when the file is moved away.
+        survives_power_failures: whether a commit waits for the disk; otherwise a power failure may lose the last ones.
+    """
+
+    what: str
+    version: int
+    schema: str
+    after_damage: str
+    survives_power_failures: bool = False
+
+
 class SqliteFile:
-    """The database file of the turn logs.
+    """A database file.
 
     Args:
         path: of the file; the first connection creates it.
+        content: what is in it.
+
+    Attributes:
+        name: what it is, for messages.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: SqliteContent) -> None:
+        self.name = f"the {content.what} in {path}"
         self._path = path
+        self._content = content
         self._wal = path.with_name(f"{path.name}-wal")
         self._checkpoint_at = _BYTES_BETWEEN_CHECKPOINTS
         self._checkpointing = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self._connections: list[sqlite3.Connection] = []
+        self._shrinks = 0
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection; creates the file, its folder and its tables if they are missing."""
@@ -51,7 +76,7 @@ class SqliteFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise LogError(
-                f"the folder of the turn logs {self._path} cannot be made ({error}): name another"
+                f"the folder of the {self._content.what} {self._path} cannot be made ({error}): name another"
             ) from error
         with suppress(OSError):  # made closed to others, as its -wal file is then; SQLite tells of trouble
             self._path.touch(mode=0o600, exist_ok=False)
@@ -60,7 +85,8 @@ class SqliteFile:
             if not _pragma(connection, "user_version"):
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything else is in the file
             _use_wal(connection)
-            for pragma in ("synchronous=NORMAL", "wal_autocheckpoint=20000", "cache_size=-8192"):
+            synchronous = "FULL" if self._content.survives_power_failures else "NORMAL"
+            for pragma in (f"synchronous={synchronous}", "secure_delete=ON", *_PRAGMAS):
                 connection.execute(f"PRAGMA {pragma}")
             self._make_tables(connection)
         except BaseException:
@@ -71,21 +97,21 @@ class SqliteFile:
         return connection
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == self._content.version:
             return
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version == _VERSION:  # another process was first
+            if version == self._content.version:  # another process was first
                 return
             if version or connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
                 raise LogError(
                     f"{self._path} is a database of another program, or of another version of this one ({version}): "
-                    "move it away, or name another file for the turn logs"
+                    f"move it away, or name another file for the {self._content.what}"
                 )
-            for statement in _SCHEMA.split(";")[:-1]:
+            for statement in self._content.schema.split(";")[:-1]:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={_VERSION}")
+            connection.execute(f"PRAGMA user_version={self._content.version}")
         finally:
             connection.execute("COMMIT")
 
@@ -97,8 +123,8 @@ class SqliteFile:
         """
         if self._identity is not None and _identity(self._path) != self._identity:
             raise LogError(
-                f"the file of the turn logs {self._path} was deleted or replaced while the host runs: what is written "
-                "now is lost. Put it back if you can, and start the host again"
+                f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: what "
+                "is written now is lost. Put it back if you can, and start the host again"
             ) from FileNotFoundError(str(self._path))
 
     def is_checkpoint_due(self) -> bool:
@@ -115,19 +141,20 @@ class SqliteFile:
         except OSError:
             return 0
 
-    def checkpoint(self, *, waits: bool = False) -> None:
-        """Move the write-ahead log into the database and truncate it; called in a reader's thread.
+    def checkpoint(self, *, waits: bool = False, busy_seconds: float = _CHECKPOINT_BUSY_SECONDS) -> None:
+        """Move the write-ahead log into the database and truncate it; called in a thread beside the writer's.
 
         Commits go on during the bulk, and wait briefly for the rest. An active reader prevents the truncation; the next
         checkpoint tries again.
 
         Args:
             waits: for a running checkpoint; otherwise this one is skipped.
+            busy_seconds: how long readers are waited for.
         """
         if not self._checkpointing.acquire(blocking=waits):
             return
         try:
-            with closing(self._connect_beside(_CHECKPOINT_BUSY_SECONDS)) as connection:
+            with closing(self._connect_beside(busy_seconds)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
@@ -136,13 +163,25 @@ class SqliteFile:
             self._checkpoint_at = self._wal_bytes() + _BYTES_BETWEEN_CHECKPOINTS
             self._checkpointing.release()
 
-    def shrink(self) -> None:
-        """Return the space of deleted logs to the disk, in a reader's thread and in small steps.
+    @property
+    def next_shrink(self) -> int:
+        """The number of the next `shrink` that begins, which serves whoever has deleted before."""
+        return self._shrinks + 1
+
+    def shrink(self, number: int) -> None:
+        """Return the space of what was deleted to the disk; called in one thread beside the writer's, in small steps.
 
         A file of an earlier version has to be rewritten once for that, which happens when it is mostly empty.
+
+        Args:
+            number: `next_shrink` of who has deleted; does nothing if that one is done.
         """
+        if self._shrinks >= number:
+            return
+        self._shrinks += 1
         try:
             with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
+                connection.execute("PRAGMA secure_delete=ON")
                 _use_incremental_vacuum(connection)
                 free = _pragma(connection, "freelist_count")
                 while free:
@@ -153,7 +192,7 @@ class SqliteFile:
                     time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer in
         except sqlite3.Error as error:
             _LOGGER.warning("the file %s was not shrunk: %s", self._path, error)
-        self.checkpoint(waits=True)  # one under way began before the file was shrunk
+        self.checkpoint(waits=True, busy_seconds=_BUSY_SECONDS)  # one under way began before the file was shrunk
 
     def _connect_beside(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
@@ -170,11 +209,11 @@ class SqliteFile:
         name = getattr(error, "sqlite_errorname", "")
         if any(name.startswith(damaged) for damaged in _DAMAGED):
             return LogError(
-                f"the turn logs in {self._path} are damaged, or are no database ({error}): move the file away together "
-                "with its -wal file; turns that are under way begin again"
+                f"{self.name} are damaged, or are no database ({error}): move the file away together "
+                f"with its -wal file; {self._content.after_damage}"
             )
         return LogError(
-            f"the turn logs in {self._path} cannot be used ({error}): see that the file can be read and written, "
+            f"{self.name} cannot be used ({error}): see that the file can be read and written, "
             "that no other program holds it locked, and that its disk has room"
         )
 

@@ -1,62 +1,51 @@
-"""Jobs of the thread that writes a SQLite file of turn logs, and how they are written."""
+"""How a SQLite file of turn logs is appended to."""
 
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from durable_agent_host.codec.log_entry import encode_log_entry
 from durable_agent_host.errors import FencedError
-from durable_agent_host.loops.waiters import Promise, wake_all
-from durable_agent_host.model.log_entry import LogEntry, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogRecord
+from durable_agent_host.storage.sqlite_worker import Change, Job
 from durable_agent_host.turn_log.followers import Appended
 
 OFFSETS: Final = 1 << 32
 """An entry's place is its log's id times this, plus its offset: one B-tree, each log contiguous."""
 _LARGE_BYTES: Final = 256 * 1024
 
-type Result = tuple[Any, Appended | None]
-type Work = Callable[[sqlite3.Connection], Result]
 
-
-class Job:
-    """A job for the writer's thread; created in the loop that waits for it.
-
-    Attributes:
-        size_bytes: of what is written, roughly.
-        promise: of the result.
-        result: for the promise, once written.
-        appended: for the followers, once written.
-        refusal: why it was not written, or None.
-        is_retried: whether it is retried while the file is not writable.
-    """
-
-    def __init__(self, size_bytes: int = 0, *, is_retried: bool = True) -> None:
-        self.size_bytes = size_bytes
-        self.promise = Promise()
-        self.result: Any = None
-        self.appended: Appended | None = None
-        self.refusal: Exception | None = None
-        self.is_retried = is_retried
-
-
-class Change(Job):
-    """Any change of the file.
+class Begin(Change):
+    """The next attempt of a log, which it creates if it is missing.
 
     Args:
-        change: called within a transaction; returns the result, and what was appended.
-        is_retried: whether it is retried while the file is not writable.
+        log_id: which log.
+
+    Attributes:
+        appended: for the followers, once written.
     """
 
-    def __init__(self, change: Work, *, is_retried: bool = True) -> None:
-        super().__init__(is_retried=is_retried)
-        self._change = change
+    def __init__(self, log_id: str) -> None:
+        super().__init__(self._begin)
+        self._log_id = log_id
+        self.appended: Appended | None = None
 
-    def do(self, connection: sqlite3.Connection) -> None:
-        """Make the change, within the open transaction."""
-        self.result, self.appended = self._change(connection)
+    def _begin(self, connection: sqlite3.Connection) -> int:
+        now = time.time()
+        key, attempt, offset = connection.execute(
+            "INSERT INTO logs (log_id, attempt, next_offset, appended_at) VALUES (?, 1, 1, ?) ON CONFLICT (log_id) "
+            "DO UPDATE SET attempt = attempt + 1, next_offset = next_offset + 1, appended_at = ? "
+            "RETURNING id, attempt, next_offset - 1",
+            (self._log_id, now, now),
+        ).fetchone()
+        entry = LogEntry(ATTEMPT, {"number": attempt})
+        line = encode_log_entry(entry)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (key * OFFSETS + offset, attempt, line))
+        self.appended = (self._log_id, [LogRecord(offset, attempt, entry)], len(line))
+        return attempt
 
 
 class Append(Job):
@@ -66,6 +55,9 @@ class Append(Job):
         log_id: which log.
         entries: at least one.
         attempt: the writer's.
+
+    Attributes:
+        appended: for the followers, once written.
 
     Raises:
         LogError: an entry cannot be stored.
@@ -77,6 +69,7 @@ class Append(Job):
         self.log_id = log_id
         self.entries = entries
         self.attempt = attempt
+        self.appended: Appended | None = None
 
     def place(self, known: "_Known | None") -> list[tuple[int, int, str]]:
         """Return the rows for ``entries``; none, and a `refusal`, if the attempt may not write.
@@ -144,10 +137,3 @@ def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> Non
         "FROM json_each(?) AS changed WHERE logs.id = json_extract(changed.value, '$[0]')",
         (time.time(), json.dumps([(log.key, log.next_offset) for log in changed.values()])),
     )
-
-
-def settle_all(jobs: Sequence[Job]) -> None:
-    """Deliver results and refusals to the callers; callable from any thread."""
-    for job in jobs:
-        job.promise.keep(job.result, job.refusal)
-    wake_all(job.promise for job in jobs)

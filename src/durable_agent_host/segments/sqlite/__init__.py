@@ -1,0 +1,1 @@
+"""Pieces in a SQLite file."""

@@ -1,0 +1,1 @@
+"""What stores of different things share: SQLite files, the app's storage account, retries."""

@@ -1,0 +1,272 @@
+"""One SQLite file that many loops read and write, through a few threads.
+
+Theory of operation. One thread of the process writes. Jobs that arrive during a transaction go together into the next
+one (group commit). Readers have their own threads and connections and never wait for the writer. One more thread folds
+the write-ahead log in and shrinks the file. Several processes may share the file. Writers wait while the file is locked
+or its disk is full.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from durable_agent_host.errors import LogError
+from durable_agent_host.loops.loop_thread import StepBatches
+from durable_agent_host.loops.waiters import Promise, wake_all
+from durable_agent_host.storage.sqlite_file import SqliteFile, is_final
+
+_READERS: Final = 4
+_GROUP_BYTES: Final = 8 * 1024 * 1024
+
+
+class Job:
+    """A job for the writer's thread; created in the loop that waits for it.
+
+    Args:
+        size_bytes: of what is written, roughly.
+        is_retried: whether it is retried while the file is not writable.
+
+    Attributes:
+        size_bytes: of what is written, roughly.
+        promise: of the result.
+        result: for the promise, once written.
+        refusal: why it was not written, or None.
+        is_retried: whether it is retried while the file is not writable.
+    """
+
+    def __init__(self, size_bytes: int = 0, *, is_retried: bool = True) -> None:
+        self.size_bytes = size_bytes
+        self.promise = Promise()
+        self.result: Any = None
+        self.refusal: Exception | None = None
+        self.is_retried = is_retried
+
+
+class Change(Job):
+    """A change of the file.
+
+    Args:
+        change: called within a transaction, again if that fails; returns the result.
+        size_bytes: of what is written, roughly.
+        is_retried: whether it is retried while the file is not writable.
+    """
+
+    def __init__(
+        self, change: Callable[[sqlite3.Connection], Any], size_bytes: int = 0, *, is_retried: bool = True
+    ) -> None:
+        super().__init__(size_bytes, is_retried=is_retried)
+        self._change = change
+
+    def do(self, connection: sqlite3.Connection) -> None:
+        """Make the change, within the open transaction."""
+        self.result = self._change(connection)
+
+
+def do_changes(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    """Make the changes of a group, one after the other."""
+    for job in jobs:
+        assert isinstance(job, Change)
+        job.do(connection)
+
+
+def _tell_nobody(jobs: Sequence[Job]) -> None:
+    del jobs
+
+
+class SqliteWorker:
+    """The threads that work on a file. They start at the first use.
+
+    Args:
+        file: which.
+        name: of the threads.
+        give_up_seconds: how long a write is retried while the file is locked or its disk is full.
+        write: carries out a group of jobs, within a transaction; may set their refusals.
+        on_commit: told of a group that is committed, before its callers are.
+
+    Attributes:
+        durable_writes: transactions committed so far.
+    """
+
+    def __init__(
+        self,
+        file: SqliteFile,
+        name: str,
+        give_up_seconds: float,
+        *,
+        write: Callable[[sqlite3.Connection, Sequence[Job]], None] = do_changes,
+        on_commit: Callable[[Sequence[Job]], None] = _tell_nobody,
+    ) -> None:
+        self.durable_writes = 0
+        self._file = file
+        self._name = name
+        self._give_up_seconds = give_up_seconds
+        self._write = write
+        self._on_commit = on_commit
+        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._asked = StepBatches[Job](self._post)
+        self._start_lock = threading.Lock()
+        self._writer: threading.Thread | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        self._keeper: ThreadPoolExecutor | None = None
+        self._connections = threading.local()
+        self._is_closed = False
+        self._trouble: LogError | None = None
+
+    async def write(self, job: Job) -> Any:
+        """Have a job written, with others that wait; returns its result once it is committed.
+
+        Raises:
+            LogError: the file cannot be written.
+            Exception: the job was refused for its own reason.
+        """
+        self._asked.add(job, job.promise.loop)
+        return await job.promise.future
+
+    async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query in a reader's thread.
+
+        Raises:
+            LogError: the file cannot be read.
+        """
+
+        def run() -> T:
+            try:
+                connection = getattr(self._connections, "connection", None)
+                if connection is None:
+                    connection = self._connections.connection = self._file.connect()
+                return work(connection)
+            except sqlite3.Error as error:
+                raise self._file.explain(error) from error
+
+        with self._start_lock:
+            reading = self._start()[0].submit(run)
+        return await asyncio.wrap_future(reading)
+
+    async def check(self, job: Job) -> None:
+        """Prove with a job that the file is writable; fails at once while the writer is failing.
+
+        Raises:
+            LogError: it is not.
+        """
+        if self._trouble is not None:
+            raise self._trouble
+        await self.write(job)
+
+    async def shrink(self) -> None:
+        """Return the space of what was deleted to the disk; nothing of it is in any file then."""
+        with self._start_lock:
+            shrinking = self._start()[1].submit(self._file.shrink, self._file.next_shrink)
+        await asyncio.wrap_future(shrinking)
+
+    async def close(self) -> None:
+        """Stop the threads and close the file, after pending writes."""
+        await asyncio.sleep(0)  # jobs of this step are handed over
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        with self._start_lock:
+            self._is_closed = True
+            if self._writer is not None:
+                self._jobs.put(None)
+                self._writer.join()
+            for threads in (self._readers, self._keeper):
+                if threads is not None:
+                    threads.shutdown()
+            self._file.close()
+
+    def _post(self, jobs: list[Job]) -> None:
+        """Hand the jobs of one step of a loop to the writer: turns that write at the same tick share a commit."""
+        with self._start_lock:
+            try:
+                self._start()
+            except LogError as error:
+                for job in jobs:
+                    job.refusal = error
+                _settle(jobs)
+            else:
+                self._jobs.put(jobs)
+
+    def _start(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+        if self._is_closed:
+            raise LogError(f"{self._file.name} are closed")
+        if self._readers is None or self._keeper is None:
+            self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix=f"{self._name}-reader")
+            self._keeper = ThreadPoolExecutor(1, thread_name_prefix=f"{self._name}-keeper")
+            self._writer = threading.Thread(target=self._run, name=f"{self._name}-writer", daemon=True)
+            self._writer.start()
+        return self._readers, self._keeper
+
+    def _run(self) -> None:
+        """Write group after group, until `close`."""
+        connection: sqlite3.Connection | None = None
+        is_last = False
+        while not is_last:
+            group, is_last = self._next_group()
+            deadline = time.monotonic() + self._give_up_seconds
+            pause = 0.01
+            while group:
+                try:
+                    connection = connection or self._file.connect()
+                    self._commit(connection, group)
+                    break
+                except Exception as error:  # noqa: BLE001 (given to the callers, who would wait for ever)
+                    refusal = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
+                    is_over = is_final(error) or time.monotonic() > deadline or self._is_closed
+                    group = self._refuse(group, refusal, all_of_it=is_over)
+                    if is_over:
+                        break
+                    time.sleep(pause)
+                    pause = min(pause * 2, 1.0)
+            self._trouble = None
+            self._on_commit([job for job in group if not job.refusal])
+            _settle(group)
+
+    def _refuse(self, group: list[Job], refusal: Exception, *, all_of_it: bool) -> list[Job]:
+        """Refuse jobs that are not retried; returns the jobs that are not settled."""
+        refused = [job for job in group if all_of_it or not job.is_retried]
+        for job in refused:
+            job.refusal = refusal
+        if all_of_it:
+            return group
+        self._trouble = refusal if isinstance(refusal, LogError) else LogError(str(refusal))
+        _settle(refused)
+        return [job for job in group if job.is_retried]
+
+    def _next_group(self) -> tuple[list[Job], bool]:
+        """Wait for a job; returns it with all others that wait, and whether it is the last group."""
+        group: list[Job] = []
+        size_bytes = 0
+        while (jobs := self._jobs.get()) is not None:
+            group += jobs
+            size_bytes += sum(job.size_bytes for job in jobs)
+            if size_bytes > _GROUP_BYTES or self._jobs.empty():
+                return group, False
+        return group, True
+
+    def _commit(self, connection: sqlite3.Connection, group: Sequence[Job]) -> None:
+        self._file.check_place()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            self._write(connection, group)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self.durable_writes += 1
+        if self._file.is_checkpoint_overdue():
+            self._file.checkpoint(waits=True)
+        elif self._keeper is not None and self._file.is_checkpoint_due():
+            self._keeper.submit(self._file.checkpoint)
+
+
+def _settle(jobs: Sequence[Job]) -> None:
+    """Deliver results and refusals to the callers; callable from any thread."""
+    for job in jobs:
+        job.promise.keep(job.result, job.refusal)
+    wake_all(job.promise for job in jobs)
