@@ -82,8 +82,6 @@ SHARED_NAMES = {
     "log_entry": "a value and its JSON",
     "protocol": "what a kind of store promises",
     "provider": "the port to model providers, and who implements it",
-    "protocol": "what every implementation of a store does",
-    "stores": "which store of its kind the settings choose",
     "sessions": "looking after stored sessions: the routes, and the commands that call them",
     "stores": "which technology keeps a kind of thing",
     "tool_calls": "calls of tools: what their authors see, and how they are journaled",

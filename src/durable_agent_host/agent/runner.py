@@ -41,7 +41,7 @@ from durable_agent_host.errors import FencedError, LogError, TurnTimedOutError, 
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.segments.keeper import Keeper, NoKeeper
+from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.turn_log.disabled import NoTurnLog
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -92,7 +92,7 @@ class AgentRunner:
         observers: Sequence[TurnObserver] = (),
         open_log: OpenLog = NoTurnLog,
         limits: RunLimits = RunLimits(),
-        keeper: Keeper = NoKeeper(),
+        keeper: Keeper = NO_KEEPER,
     ) -> None:
         self.name = name
         self.agent = agent

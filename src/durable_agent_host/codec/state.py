@@ -100,24 +100,18 @@ def encode_session(session: Session) -> dict[str, Any]:
     """
     document, before = session.document, _extension(session.document)
     ours = {name: value for name, value in before.items() if name not in _OURS} | {"version": EXTENSION_VERSION}
-    if session.agent_session is not None:
-        ours["agentSession"] = session.agent_session
-    if session.running is not None:
-        ours["running"] = session.running
-    if session.queue:
-        ours["queue"] = list(session.queue)
-    if session.interrupting is not None:
-        ours["interrupting"] = session.interrupting
-    if session.requests:
-        ours["requests"] = dict(session.requests)
-    if kept := kept_receipts(session.receipts):
-        ours["receipts"] = [encode_receipt(receipt) for receipt in kept]
-    if session.refused:
-        ours["refused"] = list(session.refused)
-    if sealed := encode_sealed(session.sealed):
-        ours["sealed"] = sealed
-    if session.app_state:
-        ours["appState"] = dict(session.app_state)
+    written: dict[str, Any] = {
+        "agentSession": session.agent_session,
+        "running": session.running,
+        "queue": list(session.queue) or None,
+        "interrupting": session.interrupting,
+        "requests": dict(session.requests) or None,
+        "receipts": [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)] or None,
+        "refused": list(session.refused) or None,
+        "sealed": encode_sealed(session.sealed) or None,
+        "appState": dict(session.app_state) or None,
+    }
+    ours |= {name: value for name, value in written.items() if value is not None}
     data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
     is_of_upstream = bool(document) and not before
     if not is_of_upstream or len(ours) > 1:  # a document of upstream that has nothing of ours stays as it was

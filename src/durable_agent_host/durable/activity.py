@@ -92,7 +92,7 @@ async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) 
 
 
 async def _session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
-    """Read the session of a granted or ended turn; a store that serves reads from a copy may show that a moment late."""
+    """Read the session of a turn; a store that serves reads from a copy may show its admission a moment late."""
     for pause in (0.05, 0.2, 0.8, 3.0, None):
         state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
         session = decode_session(state.entity_state)

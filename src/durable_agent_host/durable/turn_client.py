@@ -22,7 +22,7 @@ from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.keeper import Keeper, NoKeeper
+from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.session.receipts import is_same_request, kept_turn
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
@@ -54,7 +54,7 @@ class TurnClient:
         wakeups: Wakeups,
         stopper: TurnStopper | None = None,
         probes: StoreProbes | None = None,
-        keeper: Keeper = NoKeeper(),
+        keeper: Keeper = NO_KEEPER,
     ) -> None:
         self._probes = probes
         self.keeper = keeper

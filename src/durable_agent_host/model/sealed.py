@@ -1,6 +1,7 @@
 """Where the older part of a conversation is stored: references to pieces outside the session's entity."""
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Sealed:
     def entries(self) -> int:
         """How many entries are sealed."""
         return sum(ref.entries for ref in self.refs)
+
+
+NOTHING_SEALED: Final = Sealed()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast, overload
 
-from durable_agent_host.model.sealed import Sealed
+from durable_agent_host.model.sealed import NOTHING_SEALED, Sealed
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
 WORKFLOW_STATE: Final = "durable_agent_host.workflow"
@@ -148,7 +148,7 @@ class Session:
     """
 
     entries: tuple[Mapping[str, Any], ...] = ()
-    sealed: Sealed = Sealed()
+    sealed: Sealed = NOTHING_SEALED
     agent_session: Mapping[str, Any] | None = None
     running: str | None = None
     queue: tuple[str, ...] = ()

@@ -106,7 +106,7 @@ class TurnOutcome:
         sealing: what the turn's end moves out of the session's head, when it moves something.
         text_at: where the text of an answer is that is too long to travel, see `durable_agent_host.segments.keeper`;
             empty when ``text`` has it.
-        response: for an orchestration that asked: the response entry, or where it is (``home`` and ``name`` of a piece).
+        response: for an orchestration that asked: the response entry, or its piece (``home``, ``name``).
     """
 
     turn_id: str

@@ -181,6 +181,9 @@ class NoKeeper(Keeper):
         return request
 
 
+NO_KEEPER: Final = NoKeeper()
+
+
 def _no_pieces() -> SegmentStore:
     raise CorruptStateError("the conversation has parts outside of it, which can be read with its session alone")
 

@@ -7,7 +7,7 @@ from agent_framework import AgentResponse, Content, Message
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.keeper import NoKeeper
+from durable_agent_host.segments.keeper import NO_KEEPER
 from durable_agent_host.session.receipts import EndedTurn, is_same_request, kept_turn
 
 REQUEST = TurnRequest("Agent", "s", "turn-1", "hello", created_at="2026-11-21T05:44:58+00:00")
@@ -26,7 +26,7 @@ def session(**more) -> Session:
 
 
 def ended_turn(held: Session, turn_id: str) -> EndedTurn | None:
-    return asyncio.run(NoKeeper().record(held).ended(turn_id))
+    return asyncio.run(NO_KEEPER.record(held).ended(turn_id))
 
 
 def test_all_readers_give_the_same_answer():
