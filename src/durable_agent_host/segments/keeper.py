@@ -181,12 +181,11 @@ class NoKeeper(Keeper):
         return request
 
 
-NO_KEEPER: Final = NoKeeper()
-
-
 def _no_pieces() -> SegmentStore:
     raise CorruptStateError("the conversation has parts outside of it, which can be read with its session alone")
 
+
+NO_KEEPER: Final = NoKeeper()
 
 RECORD: Final = "record"
 """Where an answer's text is that has no piece of its own."""
