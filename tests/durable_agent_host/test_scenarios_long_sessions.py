@@ -82,3 +82,59 @@ def test_text_that_looks_like_a_reference_is_text(lives, model):
     }
     users = [item["content"][0]["text"] for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
     assert users[0] == fake
+
+
+def test_a_long_session_of_before_moves_over(lives, model):
+    """A document that holds its whole conversation is carried on, and its head is small after one turn."""
+    life = lives(ROOT, OPENAI_STORE="false")
+    history = [
+        {
+            "$type": kind,
+            "correlationId": f"old-{n}",
+            "createdAt": "2026-01-01T00:00:00+00:00",
+            "messages": [{"role": role, "contents": [{"$type": "text", "text": f"{kind} {n} " + "w" * 1000}]}],
+        }
+        for n in range(150)
+        for kind, role in (("request", "user"), ("response", "assistant"))
+    ]
+    document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": history}}
+    path = "/agents/BugRepro/sessions/old/import"
+    assert life.host.post(path, json.dumps(document).encode(), content_type="application/json").status_code == 201
+    model.plan({"text": "new"})
+    assert life.host.run("BugRepro", {"message": "go on", "thread_id": "old"}).json()["message_count"] == 302
+    assert len(entity(life.host, "bugrepro", "old")) <= HEAD_BYTES
+    life.crash()
+    model.plan({"text": "newer"})
+    assert life.host.run("BugRepro", {"message": "again", "thread_id": "old"}).json()["message_count"] == 304
+    sent = model.requests()[-1]["body"]["input"]
+    assert [item["content"][0]["text"].split(" w")[0] for item in sent] == [
+        *(f"{kind} {n}" for n in range(150) for kind in ("request", "response")),
+        *("go on", "new", "again"),
+    ]
+    old = life.host.get("/agents/BugRepro/sessions/old/turns/old-3")
+    assert old.status_code == 404, old.text  # it never had a receipt
+
+
+def test_an_ended_turn_is_known_after_its_receipt_is_sealed(lives, model):
+    """A retry of a turn whose receipt and orchestration are gone from their first places gets the same answer."""
+    life = lives(ROOT)
+    model.plan(*({"text": f"answer {n}"} for n in range(121)))
+    first = life.host.run("BugRepro", {"message": "0", "thread_id": "s"}, headers={"Idempotency-Key": "k0"}).json()
+    for n in range(1, 120):
+        assert life.host.run("BugRepro", {"message": "m" * 900, "thread_id": "s"}).status_code == 200
+    held = json.loads(entity(life.host, "bugrepro", "s"))["data"]["extensionData"]["durableAgentHost"]
+    assert first["turn_id"] not in {one["turnId"] for one in held["receipts"]}
+    purged = requests.delete(f"{life.host.management}/instances/{first['turn_id']}", timeout=30)
+    assert purged.ok, purged.text
+    for _ in range(2):
+        again = life.host.run("BugRepro", {"message": "0", "thread_id": "s"}, headers={"Idempotency-Key": "k0"})
+        assert (again.json()["response"], again.json()["turn_id"]) == ("answer 0", first["turn_id"])
+        life.crash()
+    reused = life.host.run("BugRepro", {"message": "1", "thread_id": "s"}, headers={"Idempotency-Key": "k0"})
+    assert reused.status_code == 422, reused.text
+    direct = {"agent": "BugRepro", "session_id": "s", "message": "0", "turn_id": first["turn_id"]}
+    started = f"{life.host.management}/orchestrators/agent_turn/{first['turn_id']}"
+    assert requests.post(started, json=direct, timeout=30).status_code == 202
+    status = life.host.end_of_turn(f"{life.host.url}/api/agents/BugRepro/sessions/s/turns/{first['turn_id']}")
+    assert (status["status"], status["response"]) == ("rejected", None), status  # asked for with another hash
+    assert len(model.requests()) == 120

@@ -30,6 +30,7 @@ from durable_agent_host.session.closing import close_calls, finished_part
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.stream.live_events import answer_text
 from durable_agent_host.turn.answer_schema import check_answer
+from durable_agent_host.turn.waiting import shortened_calls
 from durable_agent_host.turn_log.journal import Recorded
 
 CANCELLED: Final = "durable_agent_host.cancelled"
@@ -37,6 +38,7 @@ CANCELLED: Final = "durable_agent_host.cancelled"
 
 _NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did not run."
 _TOOL_FAILED: Final = "Error: Function failed."
+_WAITING_CHARACTERS: Final = 8 * 1024
 _CUT_OFF: Final = (
     "Error: The turn was cancelled while the tool was running; the outcome is not known, "
     "and the call may or may not have taken effect."
@@ -173,7 +175,7 @@ def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutc
     return TurnOutcome(
         turn_id=runs.request.turn_id,
         status="suspended",
-        pending=calls,
+        pending=shortened_calls(calls, _WAITING_CHARACTERS),
         stats=TurnStats(agent_milliseconds=runs.milliseconds()),
         request_hash=runs.request.request_hash,
     )

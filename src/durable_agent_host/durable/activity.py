@@ -17,7 +17,7 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import RECORD, TRAVELS_BYTES, Keeper
-from durable_agent_host.session.receipts import ANSWER_GONE
+from durable_agent_host.session.receipts import ANSWER_GONE, KEY_REUSED, is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.turn.plan import ENDED_BEFORE
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_outcome
@@ -56,9 +56,10 @@ async def run_agent_turn(
         if (known := await _ended_before(request, session, keeper)) is not None:
             return known
         request = await keeper.whole_request(request)
+        answers = await keeper.whole_answers(request, wire.get("answers") or {})
     except StateError as error:
         return encode_turn_outcome(failed(request, error))
-    running = runner.run(session, request, wire.get("answers"), was_cancelled=wire.get("cancelled") is True)
+    running = runner.run(session, request, answers, was_cancelled=wire.get("cancelled") is True)
     try:
         outcome = await asyncio.wrap_future(submit(running))
     except FencedError:
@@ -83,6 +84,8 @@ async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) 
     if session.receipt_of(turn_id) is None and not has_mark(session.sealed.seen, turn_id):
         return None
     ended = await keeper.record(session).ended(turn_id)
+    if ended is not None and not is_same_request(ended.outcome.request_hash, request.request_hash):
+        return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=KEY_REUSED)) | {ENDED_BEFORE: True}
     if ended is None or ended.has_lost_answer:
         return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=ANSWER_GONE)) | {ENDED_BEFORE: True}
     outcome = ended.outcome

@@ -245,7 +245,8 @@ class TurnClient:
         Returns:
             The turn afterwards; of several answers to a call, the first one holds.
         """
-        payload = [{"call_id": call_id} | dict(answer) for call_id, answer in answers.items()]
+        travels = await self.keeper.keep_answers(turn.request, answers)
+        payload = [{"call_id": call_id} | dict(answer) for call_id, answer in travels.items()]
         turn_id = turn.request.turn_id
         with suppress(Exception):  # the SDK has no type for an orchestration that has ended meanwhile
             await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)

@@ -61,11 +61,11 @@ class Sealing:
     Attributes:
         instead_of: digest of what the activity saw: the head's entries that are sealed, and the sealed part before.
         taken: how many entries at the front of the head are sealed.
-        receipts: how many receipts at the front of the head are sealed.
+        receipts: short marks of the turns whose receipts leave the head, see `durable_agent_host.session.sealing`.
         sealed: the sealed part from now on.
     """
 
     instead_of: str
     taken: int
-    receipts: int
+    receipts: str
     sealed: Sealed

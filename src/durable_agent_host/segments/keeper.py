@@ -63,7 +63,8 @@ class Keeper:
         sealed = seal_outcome(session, outcome, new_home=new_home, seen=self._seen)
         if sealed.pieces:
             store = self.open_store()
-            await store.hold(sealed.home, holder_of(request.agent, request.session_id))
+            if not session.sealed.home:
+                await store.hold(sealed.home, holder_of(request.agent, request.session_id))
             reach("pieces.after_hold")
             await store.put(sealed.home, sealed.pieces)
             reach("pieces.after_put")
@@ -113,6 +114,45 @@ class Keeper:
         if request.stored is None:
             return request
         return join_request(request, await self._kept(home_of_turn(request), request.stored, "a turn's request"))
+
+    async def keep_answers(
+        self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Store what of persons' answers is too large to travel.
+
+        Args:
+            request: of the turn.
+            answers: by call id.
+
+        Returns:
+            The answers as they travel, with ``stored`` where reason and arguments are stored.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        kept: dict[str, Mapping[str, Any]] = {}
+        for call_id, answer in answers.items():
+            kept[call_id] = answer
+            if len(json_bytes_of(dict(answer))) > TRAVELS_BYTES:
+                said = {name: answer.get(name) for name in ("reason", "arguments")}
+                kept[call_id] = {"approved": answer["approved"], "stored": await self._keep(request, said)}
+        return kept
+
+    async def whole_answers(
+        self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Return answers with what was stored of them.
+
+        Raises:
+            CorruptStateError: what was stored is gone.
+            LogError: the store does not answer.
+        """
+        whole: dict[str, Mapping[str, Any]] = {}
+        for call_id, answer in answers.items():
+            name: Any = answer.get("stored")
+            said: Any = await self._kept(home_of_turn(request), name, "a person's answer") if name else {}
+            whole[call_id] = {**answer, **said}
+        return whole
 
     async def whole_turn(self, turn: Turn, read_session: Callable[[], Awaitable[Session | None]]) -> Turn:
         """Put into a turn what was too large to travel.

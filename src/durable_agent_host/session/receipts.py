@@ -17,6 +17,12 @@ ANSWER_GONE: Final[Mapping[str, Any]] = {
 }
 """Why a turn that has ended has no answer."""
 
+KEY_REUSED: Final[Mapping[str, Any]] = {
+    "type": "IdempotencyKeyReusedError",
+    "message": "the key of this turn was used for another request: send the same request again, or another key",
+}
+"""Why a turn that has ended does not answer another request."""
+
 _HASH_CHARACTERS: Final = 32
 """How many hexadecimal digits of a SHA-256 a receipt keeps; 128 bits tell any two requests apart."""
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from durable_agent_host.codec.detached import detach, detached_of, piece_name
 from durable_agent_host.codec.pieces import Segment, encode_index, encode_sealed, encode_segment, json_bytes_of
-from durable_agent_host.codec.state import document_digest, encode_receipt, kept_receipts
+from durable_agent_host.codec.state import decode_receipt, document_digest, encode_receipt, kept_receipts
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
-from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.receipts import kept_hash
 
@@ -90,14 +90,14 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen:
     refs, written = _with_segments(sealed.refs, segments, home)
     pieces |= written
     gone = [_turn_of_receipt(one) for one in kept_receipts(session.receipts)[:receipts]]
-    marks = (sealed.seen + "".join(map(turn_mark, gone)))[-MARK_CHARACTERS * seen :]
-    sealed = replace(sealed, refs=refs, seen=marks)
+    marks = "".join(map(turn_mark, gone))
+    sealed = replace(sealed, refs=refs, seen=(sealed.seen + marks)[-MARK_CHARACTERS * seen :])
     if pieces and not sealed.home:
         sealed = replace(sealed, home=home, homes=(home, *sealed.homes))
     if sealed == session.sealed and not taken and not receipts:
         return SealedOutcome(outcome, home, pieces)
     from_head = min(taken, len(session.entries))
-    sealing = Sealing(_seen_by(session, from_head, receipts), from_head, receipts, sealed)
+    sealing = Sealing(_seen_by(session, from_head), from_head, marks, sealed)
     outcome = replace(outcome, sealing=sealing, entries=outcome.entries[taken - from_head :])
     return SealedOutcome(outcome, home, pieces)
 
@@ -117,14 +117,15 @@ def apply_sealing(session: Session, sealing: Sealing) -> Session:
     Raises:
         CorruptStateError: the head is not what was sealed; nothing is changed.
     """
-    if _seen_by(session, sealing.taken, sealing.receipts) != sealing.instead_of:
+    if _seen_by(session, sealing.taken) != sealing.instead_of:
         raise CorruptStateError(
             "the session has changed while the turn ran, so that what was sealed is not what it holds: ask again"
         )
+    kept = [one for one in kept_receipts(session.receipts) if not has_mark(sealing.receipts, _turn_of_receipt(one))]
     return replace(
         session,
         entries=session.entries[sealing.taken :],
-        receipts=session.receipts[sealing.receipts :],
+        receipts=Receipts(kept, decode_receipt),
         sealed=sealing.sealed,
     )
 
@@ -149,10 +150,9 @@ def pieces_named(entries: Iterable[Mapping[str, Any]], home: str) -> set[tuple[s
     return {(one.home or home, one.name) for entry in entries for one in detached_of(entry)}
 
 
-def _seen_by(session: Session, taken: int, receipts: int) -> str:
-    """Hash what a sealing replaces."""
-    kept = [encode_receipt(one) for one in kept_receipts(session.receipts)[:receipts]]
-    return document_digest([list(session.entries[:taken]), kept, encode_sealed(session.sealed)])
+def _seen_by(session: Session, taken: int) -> str:
+    """Hash what a sealing replaces; other turns may be cancelled meanwhile, so receipts do not count."""
+    return document_digest([list(session.entries[:taken]), encode_sealed(session.sealed)])
 
 
 def _agent_session_apart(

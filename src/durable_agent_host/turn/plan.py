@@ -270,7 +270,7 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     Guarantee: pure.
 
     Args:
-        payload: ``{call_id, approved, reason?, arguments?}``, or a list of such objects, or the JSON text of either:
+        payload: ``{call_id, approved, reason?, arguments?, stored?}``, or a list of such objects, or their JSON text:
             the SDK's ``raise_event`` encodes its payload twice.
 
     Returns:
@@ -295,6 +295,8 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
             "reason": reason if isinstance(reason, str) else None,
             "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
         }
+        if isinstance(stored := fields.get("stored"), str):
+            answer["stored"] = stored
         found.append((call_id, answer))
     return found
 

@@ -29,11 +29,32 @@ def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, M
     said = {call_id: dict(answer) for call_id, answer in kept.items()}
     status = {"pending": calls, "answers": said}
     for shortened in (calls, list(said.values())):
-        for one in sorted(shortened, key=_size, reverse=True):
-            if _size(status) <= _MAX_CHARACTERS:
-                return status
-            one |= {"arguments": None, "reason": None, "truncated": True}
+        _shorten(shortened, status, _MAX_CHARACTERS)
     return status
+
+
+def shortened_calls(pending: Sequence[Mapping[str, Any]], max_characters: int) -> tuple[dict[str, Any], ...]:
+    """Shorten calls that wait, so that they can travel; the turn's events have them whole.
+
+    Guarantee: pure.
+
+    Args:
+        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``.
+        max_characters: of all of them as JSON, when that is possible.
+
+    Returns:
+        The same calls; the largest have ``truncated: true`` instead of arguments and reason.
+    """
+    calls = [dict(call) for call in pending]
+    _shorten(calls, calls, max_characters)
+    return tuple(calls)
+
+
+def _shorten(some: list[dict[str, Any]], whole: Any, max_characters: int) -> None:
+    for one in sorted(some, key=_size, reverse=True):
+        if _size(whole) <= max_characters:
+            return
+        one |= {"arguments": None, "reason": None, "truncated": True}
 
 
 def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
