@@ -69,13 +69,32 @@ def echo(text: str) -> str:
     return text
 
 
-def agents() -> list[Any]:
-    """Make the agents; the model is the one that the environment names."""
-    client = OpenAIChatClient(
+def long_agents(**more: Any) -> list[Any]:
+    """Make the agents of the long sessions: ``Stored``, whose service keeps the conversation, and ``Sent``.
+
+    Args:
+        more: further arguments of both agents.
+    """
+    client = _client()
+    kept: Any = {"store": True}
+    sent: Any = {"store": False}
+    return [
+        Agent(client, "Answer in a few words.", name="Stored", default_options=kept, **more),
+        Agent(client, "Answer in a few words.", name="Sent", default_options=sent, **more),
+    ]
+
+
+def _client() -> OpenAIChatClient:
+    return OpenAIChatClient(
         model=os.environ["OPENAI_MODEL"],
         api_key=os.environ["OPENAI_API_KEY"],
         base_url=os.environ["OPENAI_BASE_URL"],
     )
+
+
+def agents() -> list[Any]:
+    """Make the agents; the model is the one that the environment names."""
+    client = _client()
     options: Any = {"store": False}
     bug_repro = TimedAgent(client, "Use the tools you have.", name="BugRepro", tools=[echo], default_options=options)
     return [InstantAgent(), bug_repro]

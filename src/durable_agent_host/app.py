@@ -159,7 +159,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._open_log = once(partial(open_turn_log, self.settings))
         self._stopper = TurnStopper(self._open_log)
         self._keeper = Keeper(once(partial(open_segment_store, self.settings)), seen=self.settings.max_receipts)
-        probes = StoreProbes(self._open_log, self._runners)
+        probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
         self._turns_of = partial(
             TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes, keeper=self._keeper
         )

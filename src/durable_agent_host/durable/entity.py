@@ -34,6 +34,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.segments.record import TurnRecord
 from durable_agent_host.session.admission import (
+    MAX_REFUSED,
     ReceiptWindow,
     commit_outcome,
     decide_admission,
@@ -146,7 +147,7 @@ class DurableAgentEntity:
             request_hash=payload.get("request_hash") or "",
         )
         if admission.status in {"rejected", "full"}:
-            changed = note_refused(changed, payload["turn_id"], keep=self.settings.max_receipts)
+            changed = note_refused(changed, payload["turn_id"], keep=MAX_REFUSED)
         result: dict[str, Any] = {"status": admission.status, "running": admission.running}
         if admission.status == "queued":
             result |= _next(changed, changed.queue[0])

@@ -1,4 +1,4 @@
-"""Health of the two stores: the durable store, which holds the sessions, and the turn log."""
+"""Health of the stores: the durable store, which holds the sessions, the turn log, and the pieces of sessions."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -7,6 +7,7 @@ from typing import Any, Final
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
 from durable_agent_host.model.ids import entity_name
+from durable_agent_host.segments.record import OpenSegments
 from durable_agent_host.turn_log.health import LogProbe, Probe
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -40,15 +41,18 @@ class StoreProbe(Probe):
 
 
 class StoreProbes:
-    """Checks both stores.
+    """Checks the stores.
 
     Args:
         open_log: gives the turn log of the process.
+        open_pieces: gives the piece store of the process.
         agents: the app's, by name; a live view.
     """
 
-    def __init__(self, open_log: Callable[[], TurnLog], agents: Mapping[str, Any]) -> None:
+    def __init__(self, open_log: Callable[[], TurnLog], open_pieces: OpenSegments, agents: Mapping[str, Any]) -> None:
         self._log = LogProbe(open_log)
+        self._pieces = Probe("the piece store")
+        self._open_pieces = open_pieces
         self._store = StoreProbe(agents)
 
     async def check_log(self) -> None:
@@ -66,7 +70,11 @@ class StoreProbes:
             client: of the request.
 
         Returns:
-            By store (``session_store``, ``turn_log``) what is wrong with it, or None.
+            By store (``session_store``, ``turn_log``, ``piece_store``) what is wrong with it, or None.
         """
-        session_store, turn_log = await asyncio.gather(self._store.find_problem(client), self._log.find_problem())
-        return {"session_store": session_store, "turn_log": turn_log}
+        session_store, turn_log, piece_store = await asyncio.gather(
+            self._store.find_problem(client),
+            self._log.find_problem(),
+            self._pieces.problem(lambda: self._open_pieces().check()),
+        )
+        return {"session_store": session_store, "turn_log": turn_log, "piece_store": piece_store}

@@ -6,13 +6,16 @@ rejected; a turn with a receipt has ended and never runs again.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from durable_agent_host.errors import TurnRejectedError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import apply_sealing, emptied, receipt_of_outcome
+
+MAX_REFUSED: Final = 64
+"""How many turns that were not let in a session remembers; the others' records go with their retention."""
 
 AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full"]
 

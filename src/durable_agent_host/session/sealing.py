@@ -1,7 +1,7 @@
 """Sealing: what a turn's end moves out of the session's head, so that the head stays small. Pure.
 
-The head keeps the newest turns and refers to the others. When it has grown, its older turns become a segment, which is
-never written again; sixteen segments get an index, sixteen indexes an index of their own, so the head's list of
+The head keeps the newest turns and refers to the others. When it has grown, its turns become a segment, which is never
+written again; sixteen segments get an index, sixteen indexes an index of their own, so the head's list of
 references grows with the logarithm of the conversation. What a turn writes is what it adds, and now and then a list.
 
 The activity calls `seal_outcome` and writes the pieces; the session's ``commit`` calls `apply_sealing`, which only
@@ -23,11 +23,10 @@ from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.receipts import kept_hash
 
-HEAD_BYTES: Final = 16 * 1024
-"""What entries and receipts may take in the head before they are sealed."""
-KEPT_BYTES: Final = 6 * 1024
-"""What entries may take in the head afterwards."""
+HEAD_BYTES: Final = 12 * 1024
+"""What entries and receipts may take in the head before they are sealed; with all else it stays within 32 KiB."""
 KEPT_RECEIPTS: Final = 8
+"""How many of the newest receipts stay in the head, for clients that repeat a request."""
 SEGMENT_BYTES: Final = 256 * 1024
 """The size of the segments into which a long head is divided; a longer turn has one of its own."""
 FAN_OUT: Final = 16
@@ -170,17 +169,16 @@ def _agent_session_apart(
 
 
 def _sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
-    """Decide how many entries of head and outcome are sealed, in which segments, and how many receipts go."""
+    """Decide how many entries of head and outcome are sealed, all or none, in which segments, and which receipts go."""
     entries = [*session.entries, *outcome.entries]
     sizes = [len(json_bytes_of(entry)) for entry in entries]
     stored = [encode_receipt(one) for one in kept_receipts(session.receipts)]
     if sum(sizes) + len(json_bytes_of(stored)) <= HEAD_BYTES:
         return 0, [], 0
-    taken = _boundary(entries, sizes)
     receipts = max(len(stored) - KEPT_RECEIPTS, 0)
-    if taken > len(session.entries):
+    if outcome.entries:
         stored.append(encode_receipt(receipt_of_outcome(outcome)))
-    return taken, _segments(entries[:taken], sizes[:taken], stored, receipts), receipts
+    return len(entries), _segments(entries, sizes, stored, receipts), receipts
 
 
 def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
@@ -198,18 +196,6 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
         error=outcome.error,
         stats=outcome.stats,
     )
-
-
-def _boundary(entries: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> int:
-    """Count the entries before the newest turns that the head keeps; a turn stays whole."""
-    boundary, kept = len(entries), 0
-    for _, turn in groupby(reversed(range(len(entries))), key=lambda place: entries[place].get("correlationId")):
-        places = [*turn]
-        kept += sum(sizes[place] for place in places)
-        if kept > KEPT_BYTES:
-            break
-        boundary = places[-1]
-    return boundary
 
 
 def _segments(

@@ -10,18 +10,20 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http.agents import health
 from durable_agent_host.http.calls import Call, Host
 from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn_log.disabled import NoTurnLog
 
 NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/?code=the-system-key"
 
 
-async def test_a_store_that_does_not_answer_is_told(caplog):
+async def test_a_store_that_does_not_answer_is_told(caplog, tmp_path):
     """Health is a 503 then, which tells a load balancer to send nobody here; the log has the reason, once, no key."""
     urls = dict.fromkeys(("id", "statusQueryGetUri", "sendEventPostUri", "terminatePostUri"), NOWHERE)
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
+    pieces = SqliteSegmentStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
-    turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, {"Helper": None}))
+    turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, lambda: pieces, {"Helper": None}))
     agents = [{"name": "Helper"}]
     host = Host(agents={"Helper": None}, settings=Settings(), open_log=NoTurnLog, hosted=lambda: agents)
     for _ in range(3):
@@ -32,6 +34,7 @@ async def test_a_store_that_does_not_answer_is_told(caplog):
         assert (body["health"], body["healthy"], body["agent_count"]) == ("unhealthy", False, 1)
         assert body["agents"] == agents
         assert body["checks"]["turn_log"] == {"ok": True}
+        assert body["checks"]["piece_store"] == {"ok": True}
         assert "the-system-key" not in answer.get_body().decode()
     assert caplog.text.count("the durable store cannot be written") == 1
     assert "the-system-key" not in caplog.text

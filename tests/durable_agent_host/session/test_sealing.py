@@ -18,7 +18,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
-from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
+from durable_agent_host.session.admission import MAX_REFUSED, ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import FAN_OUT, SEGMENT_BYTES, seal_outcome
 
 HOME = "a" * 32
@@ -122,6 +122,21 @@ def test_a_long_conversation_is_written_once(store):
     assert kept.written <= 1.25 * added
     found = asyncio.run(Record(lambda: store, kept.session).turn("turn-3"))
     assert [*found.entries] == [7, 8]
+
+
+def test_the_head_stays_small_whatever_else_it_holds(store):
+    """A full queue, refused turns, a large state of the framework and many segments: all of it fits."""
+    full = Session(queue=tuple(f"{n:032x}" for n in range(50)), refused=tuple(f"{n:032x}" for n in range(MAX_REFUSED)))
+    kept = Conversation(store, full)
+    state = {"session_id": "s" * 128, "state": {"notes": "n" * 3_000}}
+    for n in range(2_500):
+        own = entries(f"{n:032x}", 100, 150)
+        outcome = TurnOutcome(f"{n:032x}", "completed", entries=own, agent_session=state, request_hash="ab" * 32)
+        kept.turn(f"{n:032x}", outcome)
+        if n % 50 == 0:
+            kept.session = replace(kept.session, queue=full.queue)
+        assert kept.head_bytes() <= HEAD_BYTES
+    kept.check()
 
 
 def test_a_long_head_of_before_is_divided(store):

@@ -1,0 +1,12 @@
+"""This project's app, with the agents of the long sessions."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from agents import long_agents
+
+from durable_agent_host import DurableAgentApp
+
+app = DurableAgentApp(agents=long_agents())
