@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from turn_overhead import Answer, connected, print_columns, send
+from turn_overhead import connected, print_columns, send
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))

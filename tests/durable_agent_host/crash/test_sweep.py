@@ -39,6 +39,7 @@ UNUSED = frozenset(
 ENGINE = tuple(point for point in POINTS if point not in UNUSED)
 JOURNAL = CRASH_POINTS
 WITHOUT_TOOLS = {"plain"}
+WITH_PIECES = {"large"}
 WITH_EVENTS = {"approval", "cancel", "queue", "interrupt"}
 """Scenarios in which one orchestration waits for an event from outside."""
 
@@ -78,6 +79,8 @@ def sweep(plans: Iterable[Plan], folder: Path, model: PracticeModel, undisturbed
 
 def passes(name: str, point: str) -> bool:
     """Tell whether a scenario passes a point."""
+    if point.startswith("pieces."):
+        return name in WITH_PIECES
     if point.startswith("journal.tool."):
         return name not in WITHOUT_TOOLS
     return not point.startswith("event.") or name in WITH_EVENTS

@@ -22,6 +22,7 @@ from durable_agent_host.session.admission import MAX_REFUSED, ReceiptWindow, com
 from durable_agent_host.session.sealing import FAN_OUT, SEGMENT_BYTES, seal_outcome
 
 HOME = "a" * 32
+NEW = Session()
 WINDOW = ReceiptWindow(200, "2026-11-22T00:00:00+00:00")
 HEAD_BYTES = 32 * 1024
 
@@ -42,7 +43,7 @@ def entries(turn: str, *sizes: int, letter: str = "x") -> tuple[dict, ...]:
 class Conversation:
     """A session that is stored, and what it should hold."""
 
-    def __init__(self, store: SqliteSegmentStore, session: Session = Session()) -> None:
+    def __init__(self, store: SqliteSegmentStore, session: Session = NEW) -> None:
         self.store, self.session, self.written = store, session, 0
         self.expected = [*session.entries]
 
@@ -65,6 +66,7 @@ class Conversation:
         assert asyncio.run(backwards(record)) == self.expected
 
     def head_bytes(self) -> int:
+        """What the entity holds, as JSON."""
         return len(json_bytes_of(encode_session(self.session)))
 
 
