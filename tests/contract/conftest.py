@@ -10,6 +10,7 @@ import pytest
 
 from durable_agent_host.turn_log.protocol import TurnLog
 from tests.contract.memory import Memory, MemoryTurnLog
+from tests.contract.piece_stores import BlobPieces, PieceBackend, SqlitePieces
 from tests.kit_services import azurite, azurite_connection, redis
 
 GIVE_UP_SECONDS = 60.0
@@ -164,8 +165,23 @@ async def networked(request, tmp_path) -> AsyncIterator[Backend]:
         yield made
 
 
+PIECE_STORES = ("sqlite", "blob", "blob-small")
+
+
+@pytest.fixture(params=PIECE_STORES)
+async def pieces(request, tmp_path) -> AsyncIterator[PieceBackend]:
+    """Each store of pieces in turn; with small blocks, most pieces have many."""
+    if request.param == "sqlite":
+        made: PieceBackend = SqlitePieces(tmp_path / "made" / "pieces.db")
+    else:
+        small = {"max_block_bytes": 4096} if request.param == "blob-small" else {}
+        made = BlobPieces(request.getfixturevalue("azurite_port"), small)
+    async with _closing(made):
+        yield made
+
+
 @contextlib.asynccontextmanager
-async def _closing(made: Backend) -> AsyncIterator[None]:
+async def _closing(made: Backend | PieceBackend) -> AsyncIterator[None]:
     try:
         yield
     finally:

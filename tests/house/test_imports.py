@@ -24,7 +24,9 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "stream": {"errors", "model", "codec", "turn"},
     "storage": {"errors", "loops"},
     "turn_log": {"errors", "settings", "model", "codec", "turn", "loops", "storage"},
-    "segments": {"errors", "settings", "model", "codec", "session", "stream", "turn", "turn_log", "storage"},
+    "segments": {
+        *("errors", "settings", "model", "codec", "session", "stream", "turn", "turn_log", "loops", "storage"),
+    },
     "agent": {
         *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
         "tool_calls",
@@ -128,8 +130,13 @@ HOMES = {
     "openai": ("durable_agent_host.providers.openai",),
     "agent_framework_gemini": ("durable_agent_host.providers.gemini",),
     "google": ("durable_agent_host.providers.gemini",),
-    "azure.identity": ("durable_agent_host.providers.openai", "durable_agent_host.turn_log.blob.log"),
-    "azure.storage": ("durable_agent_host.turn_log.blob.log", "durable_agent_host.turn_log.blob.container"),
+    "azure.identity": ("durable_agent_host.providers.openai", "durable_agent_host.storage.blob_account"),
+    "azure.storage": (
+        "durable_agent_host.storage.blob_account",
+        "durable_agent_host.storage.blob_container",
+        "durable_agent_host.turn_log.blob",
+        "durable_agent_host.segments.blob",
+    ),
     "redis": ("durable_agent_host.turn_log.redis.log",),
     "jsonschema": ("durable_agent_host.turn.answer_schema",),
     "azure_functions_runtime": ("functions_host.app.loader", "functions_host.app.invoker"),

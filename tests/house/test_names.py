@@ -83,6 +83,7 @@ SHARED_NAMES = {
     "protocol": "what a kind of store promises",
     "provider": "the port to model providers, and who implements it",
     "sessions": "looking after stored sessions: the routes, and the commands that call them",
+    "store": "the store of pieces of one technology",
     "stores": "which technology keeps a kind of thing",
     "tool_calls": "calls of tools: what their authors see, and how they are journaled",
     "wire": "JSON of what is stored and sent",

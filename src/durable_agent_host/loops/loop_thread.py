@@ -68,7 +68,7 @@ class LoopThread:
         """
         with self._lock:
             if self._is_closed:
-                raise LogError("the turn log is closed")
+                raise LogError(f"{self._name} is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)

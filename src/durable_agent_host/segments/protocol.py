@@ -8,7 +8,10 @@ before it writes or names a piece in it. `tests/contract` tests what is said her
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+CHECK_SECONDS: Final = 1.5
+"""How long `SegmentStore.check` retries."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class SegmentStore(Protocol):
         """Prove that the store is writable, by one small write that replaces the previous one.
 
         Raises:
-            LogError: it is not; retried briefly.
+            LogError: it is not; retried for at most `CHECK_SECONDS`, or as long as the store takes to answer.
         """
         ...
 

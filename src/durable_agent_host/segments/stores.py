@@ -58,7 +58,15 @@ def _open_sqlite(setting: str, environment: Mapping[str, str]) -> SegmentStore:
     return SqliteSegmentStore(setting.partition(":")[2])
 
 
+def _open_blob(setting: str, environment: Mapping[str, str]) -> SegmentStore:
+    from durable_agent_host.segments.blob.store import BlobSegmentStore  # noqa: PLC0415
+
+    del setting
+    return BlobSegmentStore.from_environment(environment)
+
+
 STORES: Final[dict[str, Store]] = {
     "sqlite": Store("'sqlite:PATH'", lambda setting: bool(setting.partition(":")[2]), _open_sqlite),
+    "blob": Store("'blob'", lambda setting: not setting.partition(":")[2], _open_blob),
 }
 """By the part of the setting before its first colon."""

@@ -10,7 +10,7 @@ import uuid
 from collections import OrderedDict
 from typing import Final
 
-from durable_agent_host.turn_log.blob.container import BlobContainer
+from durable_agent_host.turn_log.blob.container import LogContainer
 
 _BELL: Final = "cancels/bell"
 _TOGETHER_SECONDS: Final = 0.1
@@ -26,7 +26,7 @@ class BlobCancels:
         container: of the marks.
     """
 
-    def __init__(self, container: BlobContainer) -> None:
+    def __init__(self, container: LogContainer) -> None:
         self._container = container
         self._looked: OrderedDict[str, tuple[str | None, float]] = OrderedDict()
         self._hearing: asyncio.Task[str | None] | None = None

@@ -5,7 +5,7 @@ from typing import Final
 
 from durable_agent_host.codec.log_entry import decode_log_entry
 from durable_agent_host.model.log_entry import LogRecord
-from durable_agent_host.turn_log.blob.container import BlobContainer
+from durable_agent_host.turn_log.blob.container import LogContainer
 from durable_agent_host.turn_log.blob.frame_format import LogFrame, decode_log_frames
 
 _READ_BYTES: Final = 256 * 1024
@@ -25,7 +25,7 @@ class FrameReader:
         next_part: number of the following part, once the seal was read.
     """
 
-    def __init__(self, container: BlobContainer, name: str, position: int, max_blocks: int) -> None:
+    def __init__(self, container: LogContainer, name: str, position: int, max_blocks: int) -> None:
         self.blocks = 0
         self.next_part: int | None = None
         self._container = container

@@ -14,11 +14,9 @@ Clients of the SDK belong to one loop, so all requests run in the store's own `L
 """
 
 import asyncio
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
@@ -26,16 +24,13 @@ from weakref import WeakValueDictionary
 from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.codec.log_entry import encode_log_entry
-from durable_agent_host.errors import FencedError, SettingError
+from durable_agent_host.errors import FencedError
 from durable_agent_host.loops.loop_thread import LoopThread
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.storage.blob_account import container_of_app
+from durable_agent_host.storage.blob_container import MAX_BLOCK_BYTES, BlobMissingError
 from durable_agent_host.turn_log.blob.cancels import BlobCancels
-from durable_agent_host.turn_log.blob.container import (
-    MAX_BLOCK_BYTES,
-    MAX_BLOCKS,
-    BlobContainer,
-    BlobMissingError,
-)
+from durable_agent_host.turn_log.blob.container import MAX_BLOCKS, LogContainer
 from durable_agent_host.turn_log.blob.frame_reader import FrameReader, PageBuilder
 from durable_agent_host.turn_log.blob.tail import BlobTails, Tail, part_name
 from durable_agent_host.turn_log.followers import Followers
@@ -45,11 +40,6 @@ CONTAINER: Final = "durable-agent-host-turns"
 _CHECK: Final = "check"
 _CACHED_PLACES: Final = 8192
 _BESIDE_WRITER_SECONDS: Final = 2.0
-_CLIENT_OPTIONS: Final[dict[str, Any]] = {
-    "retry_total": 0,  # the store retries itself, with shorter and longer waits than the SDK
-    "logger": logging.getLogger("durable_agent_host.turn_log.blob.log.requests"),
-}
-_CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
 
 
 class BlobTurnLog:
@@ -73,7 +63,7 @@ class BlobTurnLog:
         max_blocks: int = MAX_BLOCKS,
         max_block_bytes: int = MAX_BLOCK_BYTES,
     ) -> None:
-        self._container = BlobContainer(make_client, give_up_seconds)
+        self._container = LogContainer(make_client, give_up_seconds)
         self._max_blocks = max_blocks
         self._loop = LoopThread("turn-log-blob")
         self._followers = Followers()
@@ -106,30 +96,7 @@ class BlobTurnLog:
         Raises:
             SettingError: none of the settings exists.
         """
-        connection_string = environment.get(setting, "").strip()
-        if connection_string:
-            return cls(lambda transport: _connect(connection_string, container, setting, transport), **options)
-        account = environment.get(f"{setting}__accountName", "").strip()
-        url = environment.get(f"{setting}__blobServiceUri", "").strip()
-        url = url or (f"https://{account}.blob.core.windows.net" if account else "")
-        if not url:
-            raise SettingError(
-                f"the turn log needs a storage account: set {setting} to a connection string, or "
-                f"{setting}__accountName for an identity"
-            )
-        client_id = environment.get(f"{setting}__clientId", "").strip() or None
-        is_managed = environment.get(f"{setting}__credential", "").strip().casefold() == "managedidentity"
-
-        def make_client(transport: Any) -> ContainerClient:
-            from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential  # noqa: PLC0415 (slow)
-
-            credential = (
-                ManagedIdentityCredential(client_id=client_id)
-                if is_managed
-                else DefaultAzureCredential(managed_identity_client_id=client_id)
-            )
-            return ContainerClient(url, container, credential, transport=transport, **_CLIENT_OPTIONS)
-
+        make_client = container_of_app(environment, container, what="the turn log", setting=setting)
         return cls(make_client, **options)
 
     @property
@@ -220,15 +187,14 @@ class BlobTurnLog:
         """Delete logs without an append for so long; see the protocol."""
 
         async def work() -> int:
-            newest: dict[str, datetime] = {}
+            ages: dict[str, float] = {}
             logs: set[str] = set()
-            for name, changed in await self._container.names():
-                log_id, _, part = name.partition("/")
-                newest[log_id] = max(changed, newest.get(log_id, changed))
+            for blob in await self._container.listed(""):
+                log_id, _, part = blob.name.partition("/")
+                ages[log_id] = min(blob.age_seconds, ages.get(log_id, blob.age_seconds))
                 if part.isdigit():
                     logs.add(log_id)
-            before = datetime.now(UTC) - timedelta(seconds=older_than_seconds)
-            old = {log_id for log_id, changed in newest.items() if changed < before}
+            old = {log_id for log_id, age in ages.items() if age > older_than_seconds}
             for log_id in old:
                 await self._delete(log_id)
             return len(old & logs)
@@ -254,8 +220,8 @@ class BlobTurnLog:
 
     async def _delete(self, log_id: str) -> None:
         self._tails.forget(log_id)
-        for name, _ in await self._container.names(f"{log_id}/"):
-            await self._container.delete(name)
+        for blob in await self._container.listed(f"{log_id}/"):
+            await self._container.delete(blob.name)
 
     async def _append(self, log_id: str, entries: Sequence[LogEntry], attempt: int) -> int:
         tail = self._tails.known(log_id)
@@ -309,11 +275,3 @@ class _Beside:
 
     def __init__(self, log: BlobTurnLog) -> None:
         self.read = log.read_beside
-
-
-def _connect(connection_string: str, container: str, setting: str, transport: Any) -> ContainerClient:
-    options = _CLIENT_OPTIONS | {"transport": transport}
-    try:
-        return ContainerClient.from_connection_string(connection_string, container, **options)
-    except ValueError as error:
-        raise SettingError(f"{setting} is no connection string of a storage account ({error}): copy it anew") from None

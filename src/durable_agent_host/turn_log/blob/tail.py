@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.turn_log.blob.container import BlobContainer, BlobMissingError, BlobMovedError
+from durable_agent_host.storage.blob_container import BlobMissingError
+from durable_agent_host.turn_log.blob.container import BlobMovedError, LogContainer
 from durable_agent_host.turn_log.blob.frame_format import encode_log_frames, encode_log_seal
 from durable_agent_host.turn_log.blob.frame_reader import Appends, FrameReader
 
@@ -55,7 +56,7 @@ class BlobTails:
         max_block_bytes: of a block.
     """
 
-    def __init__(self, container: BlobContainer, *, max_blocks: int, max_block_bytes: int) -> None:
+    def __init__(self, container: LogContainer, *, max_blocks: int, max_block_bytes: int) -> None:
         self._container = container
         self._max_blocks = max_blocks
         self._max_block_bytes = max_block_bytes

@@ -1,0 +1,1 @@
+"""Pieces in block blobs of Azure Storage."""

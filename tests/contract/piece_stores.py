@@ -1,0 +1,126 @@
+"""The stores of pieces that their contract runs against. A new store is one more subclass of `PieceBackend`."""
+
+import sqlite3
+import uuid
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from durable_agent_host.segments.protocol import SegmentStore
+from tests.kit_services import azurite_connection
+
+GIVE_UP_SECONDS = 60.0
+
+
+class PieceBackend:
+    """One place where pieces are kept. Each call of `store` is what another process would have."""
+
+    def __init__(self) -> None:
+        self.opened: list[SegmentStore] = []
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process; JSON holds it."""
+        raise NotImplementedError
+
+    def store(self, **options: Any) -> SegmentStore:
+        """Open the store once more."""
+        made = self.make(**({"give_up_seconds": GIVE_UP_SECONDS} | options))
+        self.opened.append(made)
+        return made
+
+    def make(self, **options: Any) -> SegmentStore:
+        """Make an object of the store's class."""
+        raise NotImplementedError
+
+    async def flip(self, home: str, name: str) -> None:
+        """Change one byte of a stored piece, behind the store's back."""
+        raise NotImplementedError
+
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any file or blob of the store."""
+        raise NotImplementedError
+
+
+class SqlitePieces(PieceBackend):
+    """A file."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__()
+        self.path = Path(path)
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process."""
+        return [str(self.path)]
+
+    def make(self, **options: Any) -> SegmentStore:
+        """Make an object of the store's class."""
+        from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+
+        return SqliteSegmentStore(self.path, **options)
+
+    async def flip(self, home: str, name: str) -> None:
+        """Change one byte of a stored piece, behind the store's back."""
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            [(key,)] = connection.execute("SELECT body FROM pieces WHERE home = ? AND name = ?", (home, name))
+            with connection.blobopen("bodies", "padded", key) as blob:
+                blob.seek(500)
+                byte = blob.read(1)
+                blob.seek(500)
+                blob.write(bytes([byte[0] ^ 1]))
+
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any file of the folder."""
+        return any(text in file.read_bytes() for file in self.path.parent.iterdir())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files of the folder."""
+        return sum(file.stat().st_size for file in self.path.parent.iterdir())
+
+
+class BlobPieces(PieceBackend):
+    """A container of its own in an Azurite."""
+
+    def __init__(self, port: int, options: dict[str, Any] | None = None, container: str | None = None) -> None:
+        super().__init__()
+        self.port = port
+        self.container = container or f"pieces-{uuid.uuid4().hex[:12]}"
+        self.options = options or {}
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process."""
+        return [self.port, self.options, self.container]
+
+    def make(self, *, port: int | None = None, **options: Any) -> SegmentStore:
+        """Make an object of the store's class."""
+        from durable_agent_host.segments.blob.store import BlobSegmentStore
+
+        settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
+        return BlobSegmentStore.from_environment(settings, container=self.container, **(self.options | options))
+
+    def client(self) -> Any:
+        """Make a client of the SDK."""
+        from azure.storage.blob.aio import ContainerClient
+
+        return ContainerClient.from_connection_string(azurite_connection(self.port), self.container)
+
+    async def flip(self, home: str, name: str) -> None:
+        """Change one byte of a stored piece, behind the store's back."""
+        async with self.client() as client:
+            blob = client.get_blob_client(f"{home}/{name}")
+            body = bytearray(await (await blob.download_blob()).readall())
+            body[len(body) // 2] ^= 1
+            await blob.upload_blob(bytes(body), overwrite=True)
+
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any blob of the container, committed or not."""
+        async with self.client() as client:
+            async for blob in client.list_blobs(include=["uncommittedblobs", "deleted", "snapshots", "versions"]):
+                if not blob.size:
+                    continue
+                if text in await (await client.get_blob_client(blob.name).download_blob()).readall():
+                    return True
+        return False

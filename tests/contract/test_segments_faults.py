@@ -1,0 +1,138 @@
+"""Pieces on a network and on servers that fail, and writers that are killed."""
+
+import asyncio
+import json
+import random
+import sys
+from urllib.parse import parse_qs
+
+import pytest
+
+from durable_agent_host.errors import LogError
+from tests.contract.piece_stores import PieceBackend
+from tests.contract.test_segments import HOME, listed, named, some
+from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port
+from tests.processes import Process
+
+BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small"], indirect=True)
+
+
+@BLOBS
+async def test_connections_that_break_lose_nothing(pieces):
+    """Connections are cut in the middle of requests and answers, and every piece and holder is there in the end."""
+    with CuttingProxy(pieces.port, most_bytes=12_000) as proxy:
+        store = pieces.store(port=proxy.port)
+        wanted = some(12, size=3_000) | some(3, size=9_000)
+        for name, body in wanted.items():
+            await store.put(HOME, {name: body})
+        await store.hold(HOME, "@agent@one")
+        assert await store.get(HOME, wanted) == wanted
+        first, *rest = wanted
+        await store.delete(HOME, [first])
+        assert set(await listed(store)) == set(rest)
+        assert proxy.cuts > 5
+    assert set(await pieces.store().get(HOME, rest)) == set(rest)
+    assert set(await pieces.store().holders(HOME)) == {"@agent@one"}
+
+
+@BLOBS
+async def test_servers_that_fail_lose_nothing(pieces):
+    """Throttling, server errors, and answers that never come to what was done: everything is there, and gone, once."""
+    chance = random.Random(3)
+
+    def decide(asked: Asked):
+        return chance.choice((None, None, None, 503, 500, 429, "lost"))
+
+    with FaultyHttp(pieces.port, decide) as proxy:
+        store = pieces.store(port=proxy.port)
+        wanted = some(8, size=900) | some(3, size=15_000)
+        await store.put(HOME, wanted)
+        await store.put(HOME, wanted)
+        await store.hold(HOME, "@agent@one")
+        assert await store.get(HOME, wanted) == wanted
+        first, *rest = wanted
+        assert await store.delete(HOME, [first]) == 1
+        await store.release(HOME, "@agent@one")
+        assert await store.holders(HOME) == {}
+        assert proxy.faults > 10
+    assert set(await listed(pieces.store())) == set(rest)
+
+
+@pytest.mark.parametrize("pieces", ["blob-small"], indirect=True)
+async def test_a_large_piece_counts_when_its_last_block_is_there(pieces):
+    """A writer that dies between the blocks of a piece leaves nothing to list or read, and the next one completes it."""
+    (name,), wanted = (made := named(b"x" * 20_000)), made
+    blocks = 0
+
+    def decide(asked: Asked):
+        nonlocal blocks
+        blocks += "block" in parse_qs(asked.query).get("comp", [])
+        return 503 if blocks > 3 else None
+
+    with FaultyHttp(pieces.port, decide) as proxy, pytest.raises(LogError, match="does not answer"):
+        await pieces.store(port=proxy.port, give_up_seconds=0.3).put(HOME, wanted)
+    assert blocks > 3
+    assert await listed(pieces.store()) == {}
+    await asyncio.gather(*(pieces.store().put(HOME, wanted) for _ in range(3)))
+    assert await pieces.store().get(HOME, [name]) == wanted
+
+
+@pytest.mark.parametrize("pieces", ["blob"], indirect=True)
+async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
+    """A put that comes between a sweep's look at the blobs and its deletion keeps its piece."""
+    store, wanted = pieces.store(), some(1)
+    await store.put(HOME, wanted)
+    await asyncio.sleep(2.1)
+    asked_to_delete, goes_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decide(asked: Asked):
+        if asked.method == "DELETE" and not goes_on.is_set():
+            loop.call_soon_threadsafe(asked_to_delete.set)
+            return 503
+        return None
+
+    with FaultyHttp(pieces.port, decide) as proxy:
+        sweep = asyncio.create_task(pieces.store(port=proxy.port).delete(HOME, wanted, older_than_seconds=0.5))
+        await asked_to_delete.wait()
+        await store.put(HOME, wanted)
+        goes_on.set()
+        assert await sweep == 0
+    assert await store.get(HOME, wanted) == wanted
+
+
+async def test_a_storage_that_stays_away_is_named(pieces):
+    """After the time to give up, the error says what does not answer, and what to do; so does the check."""
+    if isinstance(pieces, PieceBackend) and not hasattr(pieces, "port"):
+        pytest.skip("a file does not stay away")
+    store = pieces.store(port=free_port(), give_up_seconds=0.3)
+    with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
+        await store.put(HOME, some(1))
+    with pytest.raises(LogError, match="does not answer"):
+        await store.check()
+
+
+class Writer(Process):
+    """A process that puts pieces, and prints what has returned."""
+
+    @property
+    def acknowledged(self) -> list[str]:
+        """Names; a line that was cut off is left out."""
+        return [name for line in self.output[:-1] for name in json.loads(line)]
+
+
+async def test_writers_that_are_killed_leave_whole_pieces(pieces):
+    """Killed in the middle of puts, writers leave every piece whole or not at all, and all that has returned."""
+    for seed in range(3):
+        arguments = [type(pieces).__name__, json.dumps(pieces.arguments), HOME, str(seed)]
+        with Writer(sys.executable, "-m", "tests.contract.putting", *arguments) as writer:
+            async with asyncio.timeout(60):
+                while len(writer.acknowledged) < 60:
+                    assert writer.process.poll() is None
+                    await asyncio.sleep(0.02)
+            writer.kill()
+        store = pieces.store()
+        there = await listed(store)
+        assert set(writer.acknowledged) <= set(there)
+        assert {name: len(body) for name, body in (await store.get(HOME, there)).items()} == there
+        assert await store.delete(HOME, there) == len(there)
