@@ -15,7 +15,7 @@
         ├── StateError                     a stored session cannot be used as it is; it is left untouched
         │   ├── UnknownSchemaVersionError  written by a newer or unknown program
         │   └── CorruptStateError          not a document that this program or upstream writes
-        ├── LogError                       the turn log's store does not answer, or holds no log
+        ├── LogError                       a store does not answer, or holds something else
         │   ├── LogUnavailableError        it cannot be written now, and nothing was begun without it
         │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
         └── TurnError                      the turn ended without an answer
@@ -98,7 +98,7 @@ class CorruptStateError(StateError):
 
 
 class LogError(DurableAgentHostError):
-    """The turn log cannot be read or written: its store does not answer, or holds something else."""
+    """A store of turn logs or pieces cannot be read or written: it does not answer, or holds something else."""
 
 
 class LogUnavailableError(LogError):

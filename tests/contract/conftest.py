@@ -11,6 +11,7 @@ import pytest
 from durable_agent_host.turn_log.protocol import TurnLog
 from tests.contract.memory import Memory, MemoryTurnLog
 from tests.contract.piece_stores import BlobPieces, PieceBackend, SqlitePieces
+from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
 
 GIVE_UP_SECONDS = 60.0
@@ -37,6 +38,10 @@ class Backend:
         """Make an object of the store's class."""
         raise NotImplementedError
 
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any file, blob or key of the store."""
+        raise NotImplementedError
+
 
 class Sqlite(Backend):
     """A file."""
@@ -55,6 +60,10 @@ class Sqlite(Backend):
         from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
 
         return SqliteTurnLog(self.path, **options)
+
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any file of the folder."""
+        return text_in_files(self.path.parent, text)
 
 
 class Blob(Backend):
@@ -78,6 +87,10 @@ class Blob(Backend):
         settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
         return BlobTurnLog.from_environment(settings, container=self.container, **(self.options | options))
 
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any blob of the container."""
+        return await text_in_blobs(self.port, self.container, text)
+
 
 class Redis(Backend):
     """A Redis."""
@@ -97,6 +110,23 @@ class Redis(Backend):
 
         return RedisTurnLog(f"redis://127.0.0.1:{port or self.port}/0", **options)
 
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any key of the server, or in a key's name."""
+        from redis.asyncio import Redis as Client
+
+        async with Client(port=self.port) as client:
+            async for key in client.scan_iter(count=1000):
+                match await client.type(key):
+                    case b"stream":
+                        found = await client.xrange(key)
+                    case b"hash":
+                        found = await client.hgetall(key)
+                    case _:
+                        found = await client.get(key)
+                if text in key or text in repr(found).encode():
+                    return True
+        return False
+
 
 class InMemory(Backend):
     """A store of a few lines, which shows that the contract asks for nothing more than it says."""
@@ -109,6 +139,10 @@ class InMemory(Backend):
         """Make an object of the store's class."""
         del options
         return MemoryTurnLog(self.memory)
+
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any log."""
+        return text in repr([log.lines for log in self.memory.logs.values()]).encode()
 
 
 @pytest.fixture(scope="session")

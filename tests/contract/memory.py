@@ -106,11 +106,12 @@ class MemoryTurnLog:
             log = self._memory.logs[log_id]
             log.first_kept = min(before_offset, len(log.lines))
 
-    async def delete(self, log_id: str) -> None:
-        """Delete a log and its cancel mark."""
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs and their cancel marks."""
         with self._memory.lock:
-            self._memory.logs.pop(log_id, None)
-            self._memory.cancels.discard(log_id)
+            for log_id in log_ids:
+                self._memory.logs.pop(log_id, None)
+                self._memory.cancels.discard(log_id)
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs to which nothing has been appended for so long."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_agent_host.segments.protocol import SegmentStore
+from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite_connection
 
 GIVE_UP_SECONDS = 60.0
@@ -72,7 +73,7 @@ class SqlitePieces(PieceBackend):
 
     async def holds(self, text: bytes) -> bool:
         """Tell whether a text stands in any file of the folder."""
-        return any(text in file.read_bytes() for file in self.path.parent.iterdir())
+        return text_in_files(self.path.parent, text)
 
     @property
     def size(self) -> int:
@@ -116,11 +117,5 @@ class BlobPieces(PieceBackend):
             await blob.upload_blob(bytes(body), overwrite=True)
 
     async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any blob of the container, committed or not."""
-        async with self.client() as client:
-            async for blob in client.list_blobs(include=["uncommittedblobs", "deleted", "snapshots", "versions"]):
-                if not blob.size:
-                    continue
-                if text in await (await client.get_blob_client(blob.name).download_blob()).readall():
-                    return True
-        return False
+        """Tell whether a text stands in any blob of the container."""
+        return await text_in_blobs(self.port, self.container, text)

@@ -146,9 +146,7 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     turns = await client.documents.delete(agent, session_id)
     if turns is None:
         raise _unknown(agent, session_id)
-    log = host.open_log()
-    for turn_id in turns:
-        await log.delete(turn_log_id(agent, session_id, turn_id))
+    await host.open_log().delete(*(turn_log_id(agent, session_id, turn_id) for turn_id in turns))
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "status": "deleted"}
     if left := [*history.owners, *history.copies]:
         answer["kept_by"] = left

@@ -1,9 +1,9 @@
 """A SQLite file of ours: connections, checkpoints, erasure, and errors that say what to do.
 
-What is deleted is nowhere in the files once `SqliteFile.shrink` returns: SQLite overwrites what is deleted
-(``secure_delete``), the write-ahead log is folded in and emptied, and free pages are cut off. Where rows are smaller
-than a page, SQLite leaves copies of them in pages that it splits and merges, which it does not overwrite; only
-rewriting the file removes those.
+What is deleted is nowhere in the files once `SqliteFile.clean` returns: SQLite overwrites what is deleted
+(``secure_delete``), free pages are cut off, and the write-ahead log is folded in and emptied. Of rows that share pages,
+SQLite leaves copies where it splits and merges pages, which it does not overwrite; a file with such rows is rewritten,
+up to a size that takes a moment.
 """
 
 import logging
@@ -39,6 +39,7 @@ class SqliteContent:
         schema: the statements that create them.
         after_damage: what becomes of things when the file is moved away.
         survives_power_failures: whether a commit waits for the disk; otherwise a power failure may lose the last ones.
+        has_short_rows: whether rows with text share pages, so that erasing means rewriting the file.
     """
 
     what: str
@@ -46,6 +47,7 @@ class SqliteContent:
     schema: str
     after_damage: str
     survives_power_failures: bool = False
+    has_short_rows: bool = False
 
 
 class SqliteFile:
@@ -68,7 +70,7 @@ class SqliteFile:
         self._checkpointing = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self._connections: list[sqlite3.Connection] = []
-        self._shrinks = 0
+        self._cleanings = 0
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection; creates the file, its folder and its tables if they are missing."""
@@ -141,7 +143,7 @@ class SqliteFile:
         except OSError:
             return 0
 
-    def checkpoint(self, *, waits: bool = False, busy_seconds: float = _CHECKPOINT_BUSY_SECONDS) -> None:
+    def checkpoint(self, *, waits: bool = False) -> bool:
         """Move the write-ahead log into the database and truncate it; called in a thread beside the writer's.
 
         Commits go on during the bulk, and wait briefly for the rest. An active reader prevents the truncation; the next
@@ -149,50 +151,80 @@ class SqliteFile:
 
         Args:
             waits: for a running checkpoint; otherwise this one is skipped.
-            busy_seconds: how long readers are waited for.
+
+        Returns:
+            Whether the log was truncated.
         """
         if not self._checkpointing.acquire(blocking=waits):
-            return
+            return False
         try:
-            with closing(self._connect_beside(busy_seconds)) as connection:
+            with closing(self._connect_beside(_CHECKPOINT_BUSY_SECONDS)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                return not is_busy
         except sqlite3.Error as error:
             _LOGGER.warning("the write-ahead log of %s was not folded in: %s", self._path, error)
+            return False
         finally:
             self._checkpoint_at = self._wal_bytes() + _BYTES_BETWEEN_CHECKPOINTS
             self._checkpointing.release()
 
     @property
-    def next_shrink(self) -> int:
-        """The number of the next `shrink` that begins, which serves whoever has deleted before."""
-        return self._shrinks + 1
+    def next_cleaning(self) -> int:
+        """The number of the next `clean` that begins, which serves whoever has deleted before."""
+        return self._cleanings + 1
 
-    def shrink(self, number: int) -> None:
-        """Return the space of what was deleted to the disk; called in one thread beside the writer's, in small steps.
+    def clean(self, number: int, give_up_seconds: float) -> None:
+        """Leave nothing of what was deleted in the files, and return its space to the disk.
 
-        A file of an earlier version has to be rewritten once for that, which happens when it is mostly empty.
+        Called in one thread beside the writer's.
 
         Args:
-            number: `next_shrink` of who has deleted; does nothing if that one is done.
+            number: `next_cleaning` of who has deleted; does nothing if that one is done.
+            give_up_seconds: how long readers and writers are waited for.
+
+        Raises:
+            LogError: the files could not be cleaned, because another program reads or writes them all the time, or the
+                disk is full.
         """
-        if self._shrinks >= number:
+        if self._cleanings >= number:
             return
-        self._shrinks += 1
-        try:
-            with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
-                connection.execute("PRAGMA secure_delete=ON")
-                _use_incremental_vacuum(connection)
-                free = _pragma(connection, "freelist_count")
-                while free:
-                    connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
-                    free, before = _pragma(connection, "freelist_count"), free
-                    if free >= before:
-                        break
-                    time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer in
-        except sqlite3.Error as error:
-            _LOGGER.warning("the file %s was not shrunk: %s", self._path, error)
-        self.checkpoint(waits=True, busy_seconds=_BUSY_SECONDS)  # one under way began before the file was shrunk
+        self._cleanings += 1
+        deadline = time.monotonic() + give_up_seconds
+        pause = _BUSY_PAUSE_SECONDS
+        while True:
+            try:
+                self._free_pages()
+                if self.checkpoint(waits=True):  # one under way began before the pages were freed
+                    return
+                trouble = "another program reads it"
+            except sqlite3.Error as error:
+                trouble = str(error)
+            if time.monotonic() + pause > deadline:
+                raise LogError(
+                    f"what was deleted from {self.name} may still be in the file ({trouble}), tried for "
+                    f"{give_up_seconds:g} s: see that no other program holds the file and that its disk has room, and "
+                    "delete again"
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+    def _free_pages(self) -> None:
+        with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
+            connection.execute("PRAGMA secure_delete=ON")
+            pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
+            used_bytes = (pages - free) * _pragma(connection, "page_size")
+            has_traces = self._content.has_short_rows and used_bytes <= _LARGEST_VACUUM_BYTES
+            if has_traces or (not _pragma(connection, "auto_vacuum") and _is_worth_rewriting(pages, free, used_bytes)):
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                connection.execute("VACUUM")
+                return
+            while free:
+                connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+                free, before = _pragma(connection, "freelist_count"), free
+                if free >= before:
+                    break
+                time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer in
 
     def _connect_beside(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
@@ -232,15 +264,9 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _use_incremental_vacuum(connection: sqlite3.Connection) -> None:
-    """Enable shrinking for a file of an earlier version, if it is mostly empty and cheap to rewrite."""
-    if _pragma(connection, "auto_vacuum"):
-        return
-    pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
-    used_bytes = (pages - free) * _pragma(connection, "page_size")
-    if free > max(pages - free, _PAGES_AT_ONCE) and used_bytes <= _LARGEST_VACUUM_BYTES:
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        connection.execute("VACUUM")
+def _is_worth_rewriting(pages: int, free: int, used_bytes: int) -> bool:
+    """Tell whether a file of an earlier version, which cannot be cut off, is mostly empty and cheap to rewrite."""
+    return free > max(pages - free, _PAGES_AT_ONCE) and used_bytes <= _LARGEST_VACUUM_BYTES
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -2,7 +2,7 @@
 
 Theory of operation. One thread of the process writes. Jobs that arrive during a transaction go together into the next
 one (group commit). Readers have their own threads and connections and never wait for the writer. One more thread folds
-the write-ahead log in and shrinks the file. Several processes may share the file. Writers wait while the file is locked
+the write-ahead log in and cleans the file. Several processes may share the file. Writers wait while the file is locked
 or its disk is full.
 """
 
@@ -157,11 +157,15 @@ class SqliteWorker:
             raise self._trouble
         await self.write(job)
 
-    async def shrink(self) -> None:
-        """Return the space of what was deleted to the disk; nothing of it is in any file then."""
+    async def clean(self) -> None:
+        """Leave nothing of what was deleted in the files, and return its space to the disk.
+
+        Raises:
+            LogError: the files could not be cleaned.
+        """
         with self._start_lock:
-            shrinking = self._start()[1].submit(self._file.shrink, self._file.next_shrink)
-        await asyncio.wrap_future(shrinking)
+            cleaning = self._start()[1].submit(self._file.clean, self._file.next_cleaning, self._give_up_seconds)
+        await asyncio.wrap_future(cleaning)
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""

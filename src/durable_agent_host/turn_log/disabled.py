@@ -45,7 +45,7 @@ class NoTurnLog:
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Do nothing."""
 
-    async def delete(self, log_id: str) -> None:
+    async def delete(self, *log_ids: str) -> None:
         """Do nothing."""
 
     async def sweep(self, *, older_than_seconds: float) -> int:

@@ -106,8 +106,18 @@ class TurnLog(Protocol):
         """
         ...
 
-    async def delete(self, log_id: str) -> None:
-        """Delete a log and its cancel mark, if they exist."""
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs and their cancel marks, if they exist; idempotent. Many at once cost much less than one by one.
+
+        When it returns, nothing that the logs held can be found in the store's files, blobs or keys. A SQLite file with
+        more than 256 MB in use keeps copies of short entries until less is in use.
+
+        Args:
+            log_ids: any number.
+
+        Raises:
+            LogError: something may be left; delete again.
+        """
         ...
 
     async def sweep(self, *, older_than_seconds: float) -> int:

@@ -157,7 +157,7 @@ class SqliteSegmentStore:
             return len(rows)
 
         deleted = await self._worker.write(Change(work))
-        await self._worker.shrink()  # also when nothing is left to delete: the process may have died before it
+        await self._worker.clean()  # also when nothing is left to delete: the process may have died before it
         return deleted
 
     async def hold(self, home: str, holder: str) -> None:

@@ -226,9 +226,14 @@ class RedisTurnLog:
 
         await self._loop.run(work())
 
-    async def delete(self, log_id: str) -> None:
-        """Delete a log and its cancel mark."""
-        await self._loop.run(self._delete(log_id))
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs and their cancel marks; see the protocol."""
+
+        async def work() -> None:
+            for log_id in log_ids:
+                await self._delete(log_id)
+
+        await self._loop.run(work())
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs without an append for so long; see the protocol."""

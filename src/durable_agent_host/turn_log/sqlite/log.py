@@ -36,6 +36,7 @@ CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body 
 CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
 """,
     after_damage="turns that are under way begin again",
+    has_short_rows=True,
 )
 
 
@@ -116,27 +117,24 @@ class SqliteTurnLog:
 
         await self._worker.write(Change(work))
 
-    async def delete(self, log_id: str) -> None:
-        """Delete a log and its cancel mark."""
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs and their cancel marks; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> None:
-            for (key,) in connection.execute("DELETE FROM logs WHERE log_id = ? RETURNING id", (log_id,)).fetchall():
-                _delete_entries(connection, key)
-            connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))
+            for log_id in log_ids:
+                _delete_log(connection, log_id)
 
         await self._worker.write(Change(work))
+        await self._worker.clean()  # also when nothing is left to delete: the process may have died before it
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs without an append for so long; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> int:
             before = time.time() - older_than_seconds
-            gone = connection.execute(
-                "DELETE FROM logs WHERE appended_at < ? RETURNING id, log_id", (before,)
-            ).fetchall()
-            for key, log_id in gone:
-                _delete_entries(connection, key)
-                connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))
+            gone = connection.execute("SELECT log_id FROM logs WHERE appended_at < ?", (before,)).fetchall()
+            for (log_id,) in gone:
+                _delete_log(connection, log_id)
             connection.execute(
                 "DELETE FROM cancels WHERE requested_at < ? AND log_id NOT IN (SELECT log_id FROM logs)", (before,)
             )
@@ -144,7 +142,7 @@ class SqliteTurnLog:
 
         swept = await self._worker.write(Change(work))
         if swept:
-            await self._worker.shrink()
+            await self._worker.clean()
         return swept
 
     async def request_cancel(self, log_id: str) -> None:
@@ -188,5 +186,7 @@ def _write_all(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
             do_changes(connection, list(group))
 
 
-def _delete_entries(connection: sqlite3.Connection, key: int) -> None:
-    connection.execute("DELETE FROM entries WHERE place >= ? AND place < ?", (key * OFFSETS, (key + 1) * OFFSETS))
+def _delete_log(connection: sqlite3.Connection, log_id: str) -> None:
+    for (key,) in connection.execute("DELETE FROM logs WHERE log_id = ? RETURNING id", (log_id,)).fetchall():
+        connection.execute("DELETE FROM entries WHERE place >= ? AND place < ?", (key * OFFSETS, (key + 1) * OFFSETS))
+    connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))

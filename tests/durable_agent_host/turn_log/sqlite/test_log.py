@@ -310,3 +310,39 @@ async def test_the_file_shrinks_when_logs_are_swept(tmp_path, is_old):
     await write_turns(log, 2000, 10)
     await log.close()
     assert size_of(path) < 2 * MEGABYTE
+
+
+async def test_the_files_shrink_when_logs_are_deleted(tmp_path):
+    """When deleting returns, the space is given back to the disk, and what is left is readable."""
+    path = tmp_path / "turns.db"
+    log = SqliteTurnLog(path)
+    await write_turns(log, 0, 250)
+    assert size_of(path) + size_of(path, "-wal") > 8 * MEGABYTE
+    await log.delete(*(f"{number:032x}" for number in range(245)))
+    assert size_of(path) < MEGABYTE
+    assert size_of(path, "-wal") == 0
+    for number in range(245, 250):
+        assert await numbers(log, f"{number:032x}") == list(range(5))
+    await log.close()
+
+
+async def test_deleting_waits_for_readers(tmp_path):
+    """While another program reads the file, deleting waits, as its text is in the write-ahead log; then it is gone."""
+    path = tmp_path / "turns.db"
+    log, impatient = SqliteTurnLog(path), SqliteTurnLog(path, give_up_seconds=0.2)
+    await write_turns(log, 0, 3)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entries").fetchall()
+    deleting = asyncio.create_task(log.delete(f"{0:032x}"))
+    with pytest.raises(LogError, match="delete again"):
+        await impatient.delete(f"{1:032x}")
+    assert not deleting.done()
+    assert await numbers(log, f"{2:032x}") == list(range(5))
+    reader.execute("COMMIT")
+    reader.close()
+    await deleting
+    assert size_of(path, "-wal") == 0
+    await impatient.delete(f"{1:032x}")
+    await log.close()
+    await impatient.close()

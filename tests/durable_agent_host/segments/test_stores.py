@@ -1,0 +1,43 @@
+"""Which store keeps pieces, by the settings."""
+
+import pytest
+
+from durable_agent_host.errors import SettingError
+from durable_agent_host.segments.stores import open_segment_store
+from durable_agent_host.settings import Settings
+
+ACCOUNT = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "environment", "kind"),
+    [
+        ("", {"FUNCTIONS_HOST_DATA": "/nowhere"} | ACCOUNT, "SqliteSegmentStore"),
+        ("", ACCOUNT, "BlobSegmentStore"),
+        ("", {"AzureWebJobsStorage__accountName": "account"}, "BlobSegmentStore"),
+        ("blob", {"FUNCTIONS_HOST_DATA": "/nowhere"} | ACCOUNT, "BlobSegmentStore"),
+        ("sqlite:/nowhere/pieces.sqlite", {}, "SqliteSegmentStore"),
+    ],
+)
+def test_the_store_is_chosen_without_touching_it(setting, environment, kind):
+    """The setting names the store; by default it is a file beside the embedded host's own, else the app's storage."""
+    assert type(open_segment_store(Settings(segments=setting), environment)).__name__ == kind
+
+
+def test_the_turn_log_does_not_choose_the_store():
+    """With turn logs in Redis, pieces are in the app's storage account."""
+    settings = Settings(turn_log="redis://127.0.0.1:1")
+    assert type(open_segment_store(settings, ACCOUNT)).__name__ == "BlobSegmentStore"
+
+
+@pytest.mark.parametrize("setting", ["sqlite", "sqlite:", "blob:x", "redis://127.0.0.1:1", "file:/x", "/x"])
+def test_a_setting_without_meaning_is_refused(setting):
+    """What can be set is in the sentence."""
+    with pytest.raises(SettingError, match=r"DURABLE_AGENT_HOST_SEGMENTS .*'sqlite:PATH', 'blob' or nothing"):
+        open_segment_store(Settings(segments=setting), {})
+
+
+def test_without_a_storage_account_the_sentence_says_what_to_set():
+    """Without the embedded host and without storage there is no place."""
+    with pytest.raises(SettingError, match="AzureWebJobsStorage"):
+        open_segment_store(Settings(), {})
