@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from tests.contract.conftest import Blob
-from tests.contract.test_turn_log import delta, new_id, read_all, texts
+from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
 
 LOGS = 40
 SIZES = (2, 25, 110, 400, 1100)
@@ -36,3 +36,33 @@ async def test_nothing_of_a_deleted_log_is_left(backend):
     await log.delete(*ids)
     assert not await backend.holds(b"kept-")
     await log.delete()
+
+
+async def test_deleting_disturbs_nobody(backend):
+    """While logs are deleted one after the other and together, here and elsewhere, appends and followers go on."""
+    log, others = backend.log(), [backend.log(), backend.log()]
+    attempts = {new_id(): 0 for _ in range(3)}
+    for log_id in attempts:
+        attempts[log_id] = await log.open(log_id)
+    total = 6 if isinstance(backend, Blob) else 40
+
+    async def write(log_id: str, attempt: int) -> None:
+        for number in range(total):
+            await log.append(log_id, [delta(f"{number} " * 100)], attempt=attempt)
+
+    async def make_and_delete(store) -> None:
+        for _ in range(3):
+            made = [new_id() for _ in range(4)]
+            for log_id in made:
+                attempt = await store.open(log_id)
+                await store.append(log_id, [delta("gone-" * 100)], attempt=attempt)
+            first, *rest = made
+            await asyncio.gather(store.delete(first), store.delete(*rest))
+
+    following = [asyncio.create_task(collect(others[0], log_id, total + 1)) for log_id in attempts]
+    await asyncio.gather(*(write(*one) for one in attempts.items()), *map(make_and_delete, others))
+    for log_id, followed in zip(attempts, await asyncio.gather(*following), strict=True):
+        assert followed == await read_all(log, log_id)
+        assert_consecutive(followed)
+        assert len(followed) == total + 1
+    assert not await backend.holds(b"gone-")
