@@ -1,6 +1,7 @@
-"""A process that puts pieces, and deletes old ones, until it is killed.
+"""A process that puts pieces, some to keep and some that it deletes again, until it is killed.
 
-``python -m tests.contract.putting BACKEND ARGUMENTS HOME SEED`` prints the names of each put that has returned.
+``python -m tests.contract.putting BACKEND ARGUMENTS HOME SEED`` prints the names of kept ones when their put has
+returned. Those that are not kept begin with ``gone-``.
 """
 
 import asyncio
@@ -18,11 +19,16 @@ async def put(backend: piece_stores.PieceBackend, home: str, seed: int) -> None:
     """Put groups of pieces of all sizes, some puts at once, until killed."""
     store, chance = backend.store(), random.Random(seed)
 
+    def bodies(beginning: bytes, count: int) -> dict[str, bytes]:
+        sizes = chance.choices((0, 10, 5_000, 20_000), k=count)
+        return named(*(beginning + chance.randbytes(size) for size in sizes))
+
     async def putting() -> None:
         while True:
-            group = named(*(chance.randbytes(chance.choice((0, 10, 5_000, 40_000, 400_000))) for _ in range(20)))
-            await store.put(home, group)
-            print(json.dumps(list(group)), flush=True)
+            kept, gone = bodies(b"kept-", 15), bodies(b"gone-", 5)
+            await store.put(home, kept | gone)
+            print(json.dumps(list(kept)), flush=True)
+            await store.delete(home, gone)
 
     await asyncio.gather(*(putting() for _ in range(AT_ONCE)))
 

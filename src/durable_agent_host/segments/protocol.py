@@ -72,7 +72,9 @@ class SegmentStore(Protocol):
         ...
 
     async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
-        """Delete pieces; their bytes cannot be found in the store's files any more.
+        """Delete pieces; idempotent. When it returns, their bytes cannot be found in the store's files or blobs.
+
+        Many names in one call cost much less than many calls.
 
         Args:
             home: of the pieces.
@@ -81,6 +83,9 @@ class SegmentStore(Protocol):
 
         Returns:
             The number of deleted pieces.
+
+        Raises:
+            LogError: something may be left; delete again.
         """
         ...
 
