@@ -30,6 +30,8 @@ PLANS = [
 ]
 """Each point at one drawn pass; in long runs at all of them."""
 KILLS = count("KILLS", short=24, long=200)
+LARGE = "x" * 3_000_000
+"""An input whose purge leaves space to give back."""
 END = {
     "tour": (
         "Completed",
@@ -94,6 +96,9 @@ def live_through(driver: Driver, flag: Path) -> dict[str, Any]:
     ask("POST", f"{instances}/broken/rewind?reason=mended", commits="rewind")
     mended = driver.wait("broken", "Completed")
     ask("DELETE", f"{instances}/broken", commits="purge")
+    ask("POST", f"{MANAGEMENT}/orchestrators/waits/large", f'"\\"{LARGE}\\""', commits="start")
+    ask("POST", f"{instances}/large/terminate?reason=enough", commits="end")
+    ask("DELETE", f"{instances}/large", commits="purge")
 
     def second() -> bool:
         # The first event may belong to the second generation already: then this one is left over.

@@ -94,7 +94,7 @@ Routes and dialects start and read turns through the turn client, dialects pass 
 port, and knows nothing of how a turn runs; the stream and the log know the events of a turn, and nothing else of it.
 """
 
-_PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "rewind", "sdk_wire")
+_PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "packed_history", "rewind", "sdk_wire")
 
 PURE = (
     *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),
@@ -144,6 +144,7 @@ HOMES = {
         "functions_host.engine.database",
         "functions_host.engine.sqlite_store",
         "functions_host.engine.checkpoints",
+        "functions_host.engine.schema",
         "durable_agent_host.storage.sqlite_file",
         "durable_agent_host.storage.sqlite_worker",
         "durable_agent_host.turn_log.sqlite",

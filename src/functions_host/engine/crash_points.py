@@ -11,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 CALLS = ("orchestrator", "activity", "entity")
-COMMITS = ("start", "event", "operation", "suspend", "end", "rewind", "purge", "drop", "episode", "answer", "batch")
+COMMITS = (
+    *("start", "event", "operation", "suspend", "end", "rewind", "purge", "shrink", "drop"),
+    *("episode", "answer", "batch"),
+)
 POINTS = (
     *(f"{kind}.{moment}_call" for kind in CALLS for moment in ("before", "after")),
     *(f"{kind}.{moment}_commit" for kind in COMMITS for moment in ("before", "after")),

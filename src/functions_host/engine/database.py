@@ -6,12 +6,17 @@ that is damaged, deleted or replaced while the host runs is not written to again
 
 SQLite silently ignores a damaged or missing write-ahead log. So commits are counted, in the file and in a mark beside
 it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
+
+What is deleted is overwritten, and ``erase`` empties the log of it. Freed pages are reused, and given back to the disk
+by ``shrink``, in slices. A file of a version that could not give pages back is rewritten once, when it is opened,
+unless it is too large for that.
 """
 
 import logging
 import os
 import sqlite3
-from collections.abc import Generator, Sequence
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +28,12 @@ from functions_host.engine.crash_points import reach
 _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+_REWRITTEN_BYTES = 256 * 1024 * 1024
 _LEAST_FREE_BYTES = 1024 * 1024
+_KEPT_PAGES = 256
+_KEPT_PART = 8
+_SLICE_PAGES = 256
+_SPACE = ("freelist_count", "page_count", "auto_vacuum")
 _COUNTER = (
     "CREATE TABLE IF NOT EXISTS commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);"
     "INSERT OR IGNORE INTO commits VALUES(1, 0);"
@@ -64,6 +74,7 @@ class Database:
         schema: the statements that create the tables.
         version: of the schema; a file of another version is refused.
         max_bytes: maximum size of the file; None for no limit but the disk.
+        upgrades: by an earlier version, what makes a file of it one of the next version.
 
     Raises:
         StoreVersionError: the file has another version.
@@ -72,12 +83,23 @@ class Database:
         StoreError: the file cannot be opened for another reason.
     """
 
-    def __init__(self, path: Path, schema: str, version: int, max_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        schema: str,
+        version: int,
+        max_bytes: int | None = None,
+        *,
+        upgrades: Mapping[int, Callable[[sqlite3.Connection], None]] | None = None,
+    ) -> None:
         self._path = path
+        self._upgrades = upgrades or {}
+        self._writing = threading.Lock()
         self._damage: StoreDamagedError | None = None
         self._full: StoreFullError | None = None
         self._count = 0
         self._identities: dict[Path, tuple[int, int]] = {}
+        was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
         try:
             self._connection = sqlite3.connect(
                 path, isolation_level=None, cached_statements=256, check_same_thread=False
@@ -94,18 +116,20 @@ class Database:
             raise
         self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
         self._mark.compare(path, self._count)
-        self._checkpointer = Checkpointer(path)
+        self._checkpointer = Checkpointer(path, self._writing, erase_first=was_killed)
         self._watch_files()
 
     def _open(self, schema: str, version: int, max_bytes: int | None) -> None:
         execute = self._connection.execute
         found = execute("PRAGMA user_version").fetchone()[0]
-        if found not in {0, version}:
+        if found not in {0, version, *self._upgrades}:
             raise StoreVersionError(f"{self._path} has schema version {found}, this host reads {version}; move it away")
         if found and self._path.stat().st_size <= _CHECKED_BYTES:
             complaint = execute("PRAGMA quick_check(1)").fetchone()[0]
             if complaint != "ok":
                 raise self._damaged(complaint)
+        execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file; another keeps its own
+        execute("PRAGMA secure_delete=ON")
         execute("PRAGMA journal_mode=WAL")
         execute("PRAGMA synchronous=NORMAL")
         execute("PRAGMA foreign_keys=OFF")
@@ -117,7 +141,34 @@ class Database:
             self._connection.executescript(f"BEGIN;{schema}PRAGMA user_version={version};COMMIT;")
         if execute("SELECT count(*) FROM sqlite_master WHERE name = 'commits'").fetchone()[0] == 0:
             self._connection.executescript(f"BEGIN;{_COUNTER}COMMIT;")
+        if found:
+            self._bring_up(found, version)
         self._count = execute("SELECT count FROM commits").fetchone()[0]
+
+    def _bring_up(self, found: int, version: int) -> None:
+        """Make a file of an earlier version one of this version."""
+        execute = self._connection.execute
+        if found != version:
+            execute("BEGIN IMMEDIATE")
+            for earlier in range(found, version):
+                self._upgrades[earlier](self._connection)
+            execute(f"PRAGMA user_version={version}")
+            execute("COMMIT")
+        if execute("PRAGMA auto_vacuum").fetchone()[0]:
+            return
+        if self._path.stat().st_size > _REWRITTEN_BYTES:
+            _logger.warning(
+                "The database %s was made by an earlier version, and does not shrink when instances are purged. To "
+                "have it shrink, stop the host and run once: sqlite3 %s 'PRAGMA auto_vacuum=2; VACUUM'",
+                self._path,
+                self._path,
+            )
+            return
+        try:
+            execute("PRAGMA auto_vacuum=INCREMENTAL")
+            execute("VACUUM")
+        except sqlite3.OperationalError as error:
+            _logger.warning("The database %s was not rewritten, and does not shrink yet: %s", self._path, error)
 
     def _watch_files(self) -> None:
         """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
@@ -130,6 +181,7 @@ class Database:
         """Checkpoint the write-ahead log and close the file."""
         self._checkpointer.stop()
         self._connection.close()
+        self._checkpointer.close()
         self._mark.close()
 
     def check_files(self) -> None:
@@ -182,6 +234,26 @@ class Database:
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
 
+    def erase(self) -> None:
+        """Have everything that was deleted leave the files, within about a second."""
+        self._checkpointer.erase()
+
+    def shrink(self) -> bool:
+        """Give a slice of the unused pages back to the disk; returns whether there are more to give.
+
+        An eighth of the file, at least a megabyte, stays for what comes next.
+
+        Raises:
+            StoreError: nothing was written.
+        """
+        free, count, mode = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
+        spare = free - max(_KEPT_PAGES, count // _KEPT_PART)
+        if spare <= 0 or not mode:
+            return False
+        with self.transaction("shrink") as db:
+            db.execute(f"PRAGMA incremental_vacuum({min(spare, _SLICE_PAGES)})").fetchall()
+        return spare > _SLICE_PAGES
+
     @contextmanager
     def transaction(self, kind: str) -> Generator[sqlite3.Connection]:
         """Run the body in one transaction, rolled back when it raises.
@@ -193,18 +265,21 @@ class Database:
             StoreError: nothing was written.
         """
         self.check_files()
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
-            self._connection.execute("UPDATE commits SET count = ?", (self._count + 1,))
-            reach(f"{kind}.before_commit")
-            self._connection.execute("COMMIT")
-        except BaseException as error:
-            if self._connection.in_transaction:  # a full disk may have ended it already
-                self._connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.DatabaseError):
-                raise self._explain(error) from error
-            raise
+        with self._writing:
+            if self._checkpointer.take_cleared():
+                self._connection.execute("PRAGMA shrink_memory")
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("UPDATE commits SET count = ?", (self._count + 1,))
+                reach(f"{kind}.before_commit")
+                self._connection.execute("COMMIT")
+            except BaseException as error:
+                if self._connection.in_transaction:  # a full disk may have ended it already
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.DatabaseError):
+                    raise self._explain(error) from error
+                raise
         self._count += 1
         self._mark.set(self._count)
         reach(f"{kind}.after_commit")

@@ -21,6 +21,29 @@ class InstanceFilter:
 
 def list_instances(store: SqliteStore, wanted: InstanceFilter) -> list[InstanceRecord]:
     """List instances in the order of their creation."""
+    clauses, values = _conditions(wanted)
+    sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE {clauses} ORDER BY key LIMIT ?"  # noqa: S608 - values are bound
+    return [read_instance(row) for row in store.read(sql, [*values, wanted.limit])]
+
+
+def list_ended(store: SqliteStore, wanted: InstanceFilter) -> list[tuple[int, str]]:
+    """List the rows and ids of the instances that have ended, in the order of their creation."""
+    clauses, values = _conditions(wanted)
+    sql = (
+        f"SELECT key, id FROM instances WHERE {clauses} AND status NOT IN ('Pending', 'Running')"  # noqa: S608 - bound
+        " ORDER BY key LIMIT ?"
+    )
+    return [(key, instance_id) for key, instance_id in store.read(sql, [*values, wanted.limit])]
+
+
+def list_entities(store: SqliteStore, name: str | None = None) -> list[EntityRecord]:
+    """List the entities that exist, of one name or of all, by id."""
+    prefix = f"@{name.lower()}@" if name else "@"
+    sql = "SELECT id, state, updated_at FROM entities WHERE substr(id, 1, ?) = ? ORDER BY id"
+    return [EntityRecord(*row) for row in store.read(sql, [len(prefix), prefix])]
+
+
+def _conditions(wanted: InstanceFilter) -> tuple[str, list[Any]]:
     clauses, values = ["key > ?"], list[Any]([wanted.after_key])
     if wanted.created_from is not None:
         clauses.append("created_at >= ?")
@@ -35,13 +58,4 @@ def list_instances(store: SqliteStore, wanted: InstanceFilter) -> list[InstanceR
         shown = "CASE WHEN suspended AND status IN ('Pending', 'Running') THEN 'Suspended' ELSE status END"
         clauses.append(f"{shown} IN ({', '.join('?' * len(wanted.statuses))})")
         values += sorted(wanted.statuses)
-    where = " AND ".join(clauses)
-    sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE {where} ORDER BY key LIMIT ?"  # noqa: S608 - values are bound
-    return [read_instance(row) for row in store.read(sql, [*values, wanted.limit])]
-
-
-def list_entities(store: SqliteStore, name: str | None = None) -> list[EntityRecord]:
-    """List the entities that exist, of one name or of all, by id."""
-    prefix = f"@{name.lower()}@" if name else "@"
-    sql = "SELECT id, present, state, updated_at FROM entities WHERE present AND substr(id, 1, ?) = ? ORDER BY id"
-    return [EntityRecord(row[0], bool(row[1]), row[2], row[3]) for row in store.read(sql, [len(prefix), prefix])]
+    return " AND ".join(clauses), values

@@ -1,4 +1,4 @@
-"""The engine's state in SQLite: schema, reads, and the transactions that commit work items."""
+"""The engine's state in SQLite: reads, and the transactions that commit work items."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,16 @@ from typing import Any
 
 from functions_host.engine.database import Database
 from functions_host.engine.decision import ActivityWork
-from functions_host.engine.events import Caller, Operation, Status
+from functions_host.engine.events import TERMINAL_STATUSES, Caller, Operation, Status
+from functions_host.engine.packed_history import unpack_history
+from functions_host.engine.schema import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    UPGRADES,
+    append_history,
+    end_history,
+    reopen_history,
+)
 from functions_host.engine.store_records import (
     ActivityItem,
     Arrival,
@@ -21,41 +30,18 @@ from functions_host.engine.store_records import (
     RewindCommit,
 )
 
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE instances(
-  key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, version TEXT NOT NULL,
-  execution_id TEXT NOT NULL, status TEXT NOT NULL, suspended INTEGER NOT NULL DEFAULT 0,
-  input TEXT, output TEXT, custom_status TEXT, parent_id TEXT, parent_execution TEXT, parent_task INTEGER,
-  created_at REAL NOT NULL, updated_at REAL NOT NULL);
-CREATE INDEX live_instances ON instances(key) WHERE status IN ('Pending', 'Running');
-CREATE INDEX created_instances ON instances(created_at);
-CREATE TABLE history(
-  instance INTEGER NOT NULL, seq INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY(instance, seq)) WITHOUT ROWID;
-CREATE TABLE arrivals(
-  seq INTEGER PRIMARY KEY, instance INTEGER NOT NULL, due_at REAL, task INTEGER,
-  event TEXT NOT NULL);
-CREATE INDEX arrivals_of_instance ON arrivals(instance);
-CREATE TABLE activities(
-  seq INTEGER PRIMARY KEY, instance INTEGER NOT NULL, execution_id TEXT NOT NULL, task INTEGER NOT NULL,
-  name TEXT NOT NULL, input TEXT NOT NULL);
-CREATE TABLE entities(id TEXT PRIMARY KEY, present INTEGER NOT NULL, state TEXT, updated_at REAL NOT NULL);
-CREATE TABLE operations(
-  seq INTEGER PRIMARY KEY, entity TEXT NOT NULL, name TEXT NOT NULL, input TEXT,
-  caller_id TEXT, caller_execution TEXT, caller_task INTEGER, request_id TEXT);
-CREATE INDEX operations_of_entity ON operations(entity, seq);
-"""
 INSTANCE_COLUMNS = (
     "key, id, name, version, execution_id, status, suspended, input, output, custom_status,"
     " parent_id, parent_execution, parent_task, created_at, updated_at"
 )
 _ADD_ARRIVAL = (
-    "INSERT INTO arrivals(instance, task, event) SELECT key, ?, ? FROM instances"
-    " WHERE id = ? AND execution_id = ? AND status IN ('Pending', 'Running')"
+    "INSERT INTO arrivals(instance, seq, due_at, task, event)"
+    " VALUES(?1, (SELECT ifnull(max(seq), 0) + 1 FROM arrivals WHERE instance = ?1), ?2, ?3, ?4)"
 )
+_FIND_LIVE = "SELECT key FROM instances WHERE id = ? AND execution_id = ? AND status IN ('Pending', 'Running')"
 _ADD_OPERATION = (
-    "INSERT INTO operations(entity, name, input, caller_id, caller_execution, caller_task, request_id)"
-    " VALUES(?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO operations(entity, seq, name, input, caller_id, caller_execution, caller_task, request_id)"
+    " VALUES(?1, (SELECT ifnull(max(seq), 0) + 1 FROM operations WHERE entity = ?1), ?2, ?3, ?4, ?5, ?6, ?7)"
 )
 
 
@@ -87,9 +73,10 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, max_bytes: int | None = None) -> None:
-        self._db = Database(path, _SCHEMA, SCHEMA_VERSION, max_bytes)
+        self._db = Database(path, SCHEMA, SCHEMA_VERSION, max_bytes, upgrades=UPGRADES)
         self.read = self._db.read
         self.check_files, self.check_room, self.prove = self._db.check_files, self._db.check_room, self._db.prove
+        self.erase, self.shrink = self._db.erase, self._db.shrink
         self._transaction = self._db.transaction
 
     def close(self) -> None:
@@ -124,18 +111,18 @@ class SqliteStore:
             db.execute(sql, (status, output_json, at, key))
             db.execute("DELETE FROM arrivals WHERE instance = ?", (key,))
             db.execute("DELETE FROM activities WHERE instance = ?", (key,))
+            end_history(db, key)
             if reply is not None:
-                db.execute(_ADD_ARRIVAL, (reply[0].task_id, reply[1], reply[0].instance_id, reply[0].execution_id))
+                _answer(db, reply[0], reply[1])
 
     def rewind_instances(self, rewinds: Iterable[RewindCommit], at: float) -> None:
         """Rewind failed instances to an earlier point of their history, all or none."""
         with self._transaction("rewind") as db:
             for rewind in rewinds:
-                db.execute("DELETE FROM history WHERE instance = ? AND seq >= ?", (rewind.key, rewind.length))
+                reopen_history(db, rewind.key, rewind.length)
                 db.execute("DELETE FROM arrivals WHERE instance = ?", (rewind.key,))
                 db.execute("DELETE FROM activities WHERE instance = ?", (rewind.key,))
-                sql = "INSERT INTO arrivals(instance, task, event) VALUES(?, ?, ?)"
-                db.executemany(sql, ((rewind.key, task_id, text) for task_id, text in rewind.arrivals))
+                db.executemany(_ADD_ARRIVAL, ((rewind.key, None, task_id, text) for task_id, text in rewind.arrivals))
                 sql = "UPDATE instances SET status = ?, output = NULL, updated_at = ? WHERE key = ?"
                 db.execute(sql, ("Running" if rewind.length else "Pending", at, rewind.key))
 
@@ -147,6 +134,9 @@ class SqliteStore:
 
     def read_history(self, key: int) -> list[str]:
         """Read the history of an instance, oldest event first."""
+        packed = self.read("SELECT packed FROM ended_histories WHERE instance = ?", (key,))
+        if packed:
+            return unpack_history(packed[0][0])
         sql = "SELECT event FROM history WHERE instance = ? ORDER BY seq"
         return [row[0] for row in self.read(sql, (key,))]
 
@@ -165,12 +155,12 @@ class SqliteStore:
     def add_arrival(self, key: int, text: str) -> None:
         """Store an external event for an instance."""
         with self._transaction("event") as db:
-            db.execute("INSERT INTO arrivals(instance, event) VALUES(?, ?)", (key, text))
+            db.execute(_ADD_ARRIVAL, (key, None, None, text))
 
-    def drop_arrivals(self, seqs: Iterable[int]) -> None:
-        """Delete arrivals that nothing waits for."""
+    def drop_arrivals(self, key: int, seqs: Iterable[int]) -> None:
+        """Delete arrivals of an instance that nothing waits for."""
         with self._transaction("drop") as db:
-            db.executemany("DELETE FROM arrivals WHERE seq = ?", ((seq,) for seq in seqs))
+            _delete_arrivals(db, key, seqs)
 
     def pending_timers(self) -> list[tuple[float, str]]:
         """List the stored timers as due times and instance ids."""
@@ -182,18 +172,18 @@ class SqliteStore:
     def commit_episode(self, commit: EpisodeCommit) -> list[ActivityItem]:
         """Commit one orchestration episode; returns the activities to run."""
         with self._transaction("episode") as db:
-            db.executemany("DELETE FROM arrivals WHERE seq = ?", ((seq,) for seq in commit.consumed))
+            _delete_arrivals(db, commit.key, commit.consumed)
             for task_id in commit.cancelled_timers:
                 db.execute("DELETE FROM arrivals WHERE instance = ? AND task = ?", (commit.key, task_id))
             items = _insert_work(db, commit)
-            if commit.renewal is None:
-                _append_history(db, commit)
-            else:
+            if commit.renewal is not None:
                 _renew_instance(db, commit, *commit.renewal)
+            elif commit.status in TERMINAL_STATUSES:
+                _finish_instance(db, commit)
+            else:
+                _continue_instance(db, commit)
             if commit.parent_reply is not None:
-                parent = commit.parent_reply.parent
-                row = (parent.task_id, commit.parent_reply.text, parent.instance_id, parent.execution_id)
-                db.execute(_ADD_ARRIVAL, row)
+                _answer(db, commit.parent_reply.parent, commit.parent_reply.text)
         return items
 
     def commit_activity(self, item: ActivityItem, text: str) -> str | None:
@@ -203,8 +193,7 @@ class SqliteStore:
             sql = "SELECT id FROM instances WHERE key = ? AND execution_id = ? AND status IN ('Pending', 'Running')"
             row = db.execute(sql, (item.instance_key, item.execution_id)).fetchone()
             if row is not None:
-                sql = "INSERT INTO arrivals(instance, task, event) VALUES(?, ?, ?)"
-                db.execute(sql, (item.instance_key, item.work.task_id, text))
+                db.execute(_ADD_ARRIVAL, (item.instance_key, None, item.work.task_id, text))
         return None if row is None else row[0]
 
     def pending_activities(self) -> list[ActivityItem]:
@@ -219,10 +208,9 @@ class SqliteStore:
     # --- entities ----------------------------------------------------------------------------
 
     def find_entity(self, entity_id: str) -> EntityRecord | None:
-        """Read one entity."""
-        sql = "SELECT id, present, state, updated_at FROM entities WHERE id = ?"
-        rows = self.read(sql, (entity_id,))
-        return EntityRecord(rows[0][0], bool(rows[0][1]), rows[0][2], rows[0][3]) if rows else None
+        """Read one entity; None when it does not exist."""
+        rows = self.read("SELECT id, state, updated_at FROM entities WHERE id = ?", (entity_id,))
+        return EntityRecord(*rows[0]) if rows else None
 
     def add_operation(self, entity_id: str, operation: Operation) -> None:
         """Queue an operation for an entity."""
@@ -244,16 +232,32 @@ class SqliteStore:
         """List the entities with queued operations."""
         return [row[0] for row in self.read("SELECT DISTINCT entity FROM operations")]
 
-    def commit_entity(self, commit: EntityCommit) -> None:
-        """Commit one entity batch: state, replies, and the removal of its operations."""
+    def delete_entity(self, entity_id: str) -> bool:
+        """Delete the state of an entity; returns whether there was one. Queued operations stay."""
+        with self._transaction("purge") as db:
+            return db.execute("DELETE FROM entities WHERE id = ?", (entity_id,)).rowcount > 0
+
+    def commit_entity(self, commit: EntityCommit) -> bool:
+        """Commit one entity batch: state, replies, and the removal of its operations.
+
+        Returns:
+            Whether it ended the entity.
+        """
+        is_deleted = False
         with self._transaction("batch") as db:
             db.execute("DELETE FROM operations WHERE entity = ? AND seq <= ?", (commit.entity_id, commit.last_seq))
-            if not commit.keep_state:
-                sql = "INSERT OR REPLACE INTO entities(id, present, state, updated_at) VALUES(?, ?, ?, ?)"
-                db.execute(sql, (commit.entity_id, int(commit.exists), commit.state_json, commit.at))
+            if commit.exists:
+                sql = (
+                    "INSERT INTO entities(id, state, updated_at) VALUES(?, ?, ?) ON CONFLICT(id)"
+                    " DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at"
+                )
+                db.execute(sql, (commit.entity_id, commit.state_json, commit.at))
+            elif not commit.keep_state:
+                sql = "DELETE FROM entities WHERE id = ?"
+                is_deleted = db.execute(sql, (commit.entity_id,)).rowcount > 0
             for reply, text in commit.replies:
-                caller = reply.caller
-                db.execute(_ADD_ARRIVAL, (caller.task_id, text, caller.instance_id, caller.execution_id))
+                _answer(db, reply.caller, text)
+        return is_deleted
 
 
 def _operation_row(entity_id: str, operation: Operation) -> Sequence[Any]:
@@ -264,9 +268,21 @@ def _operation_row(entity_id: str, operation: Operation) -> Sequence[Any]:
     return (entity_id, operation.name, operation.input_json, *sender)
 
 
+def _answer(db: sqlite3.Connection, asker: Parent | Caller, text: str) -> None:
+    """Deliver an answer, unless the instance that asked has ended or begun anew."""
+    row = db.execute(_FIND_LIVE, (asker.instance_id, asker.execution_id)).fetchone()
+    if row is not None:
+        db.execute(_ADD_ARRIVAL, (row[0], None, asker.task_id, text))
+
+
+def _delete_arrivals(db: sqlite3.Connection, key: int, seqs: Iterable[int]) -> None:
+    db.executemany("DELETE FROM arrivals WHERE instance = ? AND seq = ?", ((key, seq) for seq in seqs))
+
+
 def _delete_instance(db: sqlite3.Connection, key: int) -> None:
     for sql in (
         "DELETE FROM history WHERE instance = ?",
+        "DELETE FROM ended_histories WHERE instance = ?",
         "DELETE FROM arrivals WHERE instance = ?",
         "DELETE FROM activities WHERE instance = ?",
         "DELETE FROM instances WHERE key = ?",
@@ -289,8 +305,7 @@ def _replace_instance(db: sqlite3.Connection, new: NewInstance, at: float) -> No
 
 def _insert_work(db: sqlite3.Connection, commit: EpisodeCommit) -> list[ActivityItem]:
     for arrival in commit.own_arrivals:
-        sql = "INSERT INTO arrivals(instance, due_at, task, event) VALUES(?, ?, ?, ?)"
-        db.execute(sql, (commit.key, arrival.due_at, arrival.task_id, arrival.text))
+        db.execute(_ADD_ARRIVAL, (commit.key, arrival.due_at, arrival.task_id, arrival.text))
     for child in commit.children:
         _replace_instance(db, child, commit.at)
     for work in commit.operations:
@@ -306,15 +321,19 @@ def _insert_work(db: sqlite3.Connection, commit: EpisodeCommit) -> list[Activity
     return items
 
 
-def _append_history(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
-    rows = ((commit.key, seq, text) for seq, text in enumerate(commit.history, commit.first_seq))
-    db.executemany("INSERT INTO history(instance, seq, event) VALUES(?, ?, ?)", rows)
-    db.execute(
-        "UPDATE instances SET status = ?, custom_status = ?, output = ?, updated_at = ? WHERE key = ?",
-        (commit.status, commit.custom_status_json, commit.output_json, commit.at, commit.key),
-    )
-    if commit.status in {"Completed", "Failed"}:
-        db.execute("DELETE FROM arrivals WHERE instance = ?", (commit.key,))
+def _continue_instance(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
+    append_history(db, commit.key, commit.first_seq, commit.history)
+    sql = "UPDATE instances SET custom_status = ?, updated_at = ? WHERE key = ?"
+    db.execute(sql, (commit.custom_status_json, commit.at, commit.key))
+    if not commit.first_seq:  # later it is set, and setting it again would write the index of live instances
+        db.execute("UPDATE instances SET status = ? WHERE key = ?", (commit.status, commit.key))
+
+
+def _finish_instance(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
+    end_history(db, commit.key, commit.history)
+    sql = "UPDATE instances SET status = ?, custom_status = ?, output = ?, updated_at = ? WHERE key = ?"
+    db.execute(sql, (commit.status, commit.custom_status_json, commit.output_json, commit.at, commit.key))
+    db.execute("DELETE FROM arrivals WHERE instance = ?", (commit.key,))
 
 
 def _renew_instance(db: sqlite3.Connection, commit: EpisodeCommit, execution_id: str, input_json: str) -> None:

@@ -89,10 +89,9 @@ class QueuedOperation:
 
 @dataclass(frozen=True, slots=True)
 class EntityRecord:
-    """One stored entity."""
+    """One stored entity; one that does not exist has none."""
 
     entity_id: str
-    exists: bool
     state_json: str | None
     updated_at: float
 

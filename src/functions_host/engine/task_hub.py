@@ -3,11 +3,14 @@
 Source: ``HttpApiHandler.cs`` and ``DurableClient.cs`` of azure-functions-durable-extension 2.13.
 """
 
+import asyncio
 import re
+from dataclasses import replace
 
-from functions_host.engine.entities import format_entity_id
+from functions_host.engine.entities import format_entity_id, parse_entity_id
 from functions_host.engine.episodes import encode_end
 from functions_host.engine.events import EventRaised, Operation, TaskRewound
+from functions_host.engine.queries import InstanceFilter, list_ended
 from functions_host.engine.rewind import plan_rewind
 from functions_host.engine.sdk_wire import encode_event, encode_text
 from functions_host.engine.store_records import EntityRecord, InstanceRecord, NewInstance, RewindCommit
@@ -15,6 +18,7 @@ from functions_host.engine.worker import Worker
 
 _BAD_ID = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
 _MAX_ID_LENGTH = 100
+_PURGE_BATCH = 100
 
 
 class TaskHubError(Exception):
@@ -201,27 +205,47 @@ class TaskHub:
         arrivals: list[tuple[int | None, str]] = [(task, encode_event(TaskRewound(task), now)) for task in rerun]
         rewinds[record.instance_id] = RewindCommit(record.key, plan.length, [*arrivals, *plan.redelivered])
 
-    def purge(self, records: list[InstanceRecord]) -> int:
-        """Delete instances that have ended; returns how many.
+    def purge(self, instance_id: str) -> None:
+        """Delete an instance that has ended, or the state of an entity, which is an instance to the extension.
 
         Raises:
-            ConflictError: one has not ended; none was deleted.
+            InstanceNotFoundError: there is none.
+            ConflictError: it has not ended.
         """
-        for record in records:
+        if instance_id.startswith("@"):
+            if not self._store.delete_entity(_entity_id(instance_id)):
+                raise InstanceNotFoundError(f"No entity with ID '{instance_id}' was found.")
+        else:
+            record = self.find(instance_id)
             if not record.is_terminal:
                 raise ConflictError(
                     f"Cannot purge the orchestration instance {record.instance_id} because instance is in the "
                     f"{record.runtime_status} state: terminate it first."
                 )
-        self._store.purge_instances(record.key for record in records)
-        for record in records:
-            self._worker.forget(record.instance_id)
-        return len(records)
+            self._store.purge_instances([record.key])
+            self._worker.forget(instance_id)
+        self._worker.clean_up()
+
+    async def purge_all(self, wanted: InstanceFilter) -> int:
+        """Delete all instances that have ended and that the filter matches; returns how many.
+
+        Guarantee: idempotent. Deletes in batches, between which other work goes on; when it is cut short, those before
+        are deleted.
+        """
+        count, batch = 0, replace(wanted, limit=_PURGE_BATCH)
+        while ended := list_ended(self._store, batch):
+            self._store.purge_instances(key for key, _ in ended)
+            for _, instance_id in ended:
+                self._worker.forget(instance_id)
+            count += len(ended)
+            batch = replace(batch, after_key=ended[-1][0])
+            self._worker.clean_up()
+            await asyncio.sleep(0)
+        return count
 
     def find_entity(self, name: str, key: str) -> EntityRecord | None:
         """Read an entity; None when it does not exist."""
-        record = self._store.find_entity(format_entity_id(name, key))
-        return record if record is not None and record.exists else None
+        return self._store.find_entity(format_entity_id(name, key))
 
     def signal_entity(self, name: str, key: str, operation: str, input_json: str | None) -> None:
         """Send an operation to an entity, without an answer.
@@ -245,3 +269,10 @@ class TaskHub:
         if record.is_terminal:
             raise InstanceGoneError(f"The instance '{instance_id}' has ended with status {record.status}.")
         return record
+
+
+def _entity_id(text: str) -> str:
+    try:
+        return format_entity_id(*parse_entity_id(text))
+    except ValueError as error:
+        raise InstanceNotFoundError(f"No entity with ID '{text}' was found.") from error

@@ -32,6 +32,7 @@ from functions_host.engine.sqlite_store import SqliteStore
 from functions_host.engine.store_records import ActivityItem, EntityCommit, EpisodeCommit
 
 _logger = logging.getLogger(__name__)
+_SHRINK_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Worker:
         self._instances = KeyedJobs[str]("Orchestration", limits.orchestrators, self._run_instance)
         self._activities = KeyedJobs[ActivityItem]("Activity", limits.activities, self._run_activity)
         self._entities = KeyedJobs[str]("Entity", limits.entities, self._run_entity)
+        self._clean_up = KeyedJobs[str]("Clean-up of", 1, self._shrink)
         self._runs = RunCache(store, functions.release_orchestrator)
         self._alarm = Alarm(clock, self._instances.wake)
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
@@ -99,11 +101,13 @@ class Worker:
         for entity_id in self.store.pending_entity_ids():
             self._entities.wake(entity_id)
         self._alarm.add(self.store.pending_timers())
+        self.clean_up()
 
     async def stop(self) -> None:
         """Abandon running work; the next start runs it again."""
         self._alarm.cancel()
         tasks = [*self._instances.cancel(), *self._activities.cancel(), *self._entities.cancel()]
+        tasks += self._clean_up.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
@@ -127,6 +131,18 @@ class Worker:
         if run is not None:
             run.closed = True
         self._announce_end(instance_id)
+
+    def clean_up(self) -> None:
+        """Have what was deleted leave the files, and the space that it took go back to the disk, beside other work."""
+        self.store.erase()
+        self._clean_up.wake("the store")
+
+    async def _shrink(self, _: str) -> None:
+        has_more = True
+        while has_more:
+            has_more = self.store.shrink()
+            await asyncio.sleep(_SHRINK_PAUSE_SECONDS)
+        self.store.erase()  # of the pages that were moved, too
 
     def set_suspended(self, instance_id: str, suspended: bool) -> None:
         """Suspend or resume the episodes of an instance."""
@@ -217,7 +233,7 @@ class Worker:
         events = [decode_completion(arrival.text) for arrival in arrivals]
         deliver, drop = select_arrivals(run.ledger, events)
         if drop:
-            self.store.drop_arrivals([arrivals[index].seq for index in drop])
+            self.store.drop_arrivals(run.record.key, [arrivals[index].seq for index in drop])
         if run.length and not deliver:
             return None
         chosen = name_as_awaited(run.ledger, [events[index] for index in deliver])
@@ -268,7 +284,8 @@ class Worker:
         while queued := self.store.read_operations(entity_id, self._batch_size):
             commit = EntityCommit(entity_id, self.clock(), queued[-1].seq, ())
             await self._call_entity(commit, [item.operation for item in queued])
-            self.store.commit_entity(commit)
+            if self.store.commit_entity(commit):
+                self.clean_up()
             for reply, _ in commit.replies:
                 self._instances.wake(reply.caller.instance_id)
 
@@ -280,7 +297,7 @@ class Worker:
             replies, commit.keep_state = refuse_batch(operations, message), True
         else:
             record = self.store.find_entity(commit.entity_id)
-            exists, state = (record.exists, record.state_json) if record else (False, None)
+            exists, state = (True, record.state_json) if record else (False, None)
             batch = encode_entity_batch(name, key, exists=exists, state_json=state, operations=operations)
             reach("entity.before_call")
             result = await self.functions.run_entity(name, batch)

@@ -156,14 +156,15 @@ class ManagementApi:
 
     def _purge_one(self, call: Call) -> Response:
         self._store.prove()  # also when there is nothing to delete: whoever asks wants it gone for good
-        return _purged(self._hub.purge([self._hub.find(call.path["id"])]))
+        self._hub.purge(call.path["id"])
+        return _purged(1)
 
-    def _purge_many(self, call: Call) -> Response:
+    async def _purge_many(self, call: Call) -> Response:
         wanted = _read_filter(call)
         if wanted.created_from is None:
             raise BadRequestError("Please provide value for 'createdTimeFrom' parameter.")
-        records = [record for record in list_instances(self._store, wanted) if record.is_terminal]
-        return _purged(self._hub.purge(records)) if records else Response(status_code=404)
+        count = await self._hub.purge_all(wanted)
+        return _purged(count) if count else Response(status_code=404)
 
     def _raise_event(self, call: Call) -> Response:
         content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -1,0 +1,96 @@
+"""The tables of the engine's file, and how a file of an earlier version becomes one of this version.
+
+Rows of an instance or an entity stand next to each other, so a commit touches few pages: each page that it touches is
+written to the log as a whole.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from functions_host.engine.packed_history import MAX_CHARACTERS, pack_history, unpack_history
+
+SCHEMA_VERSION = 2
+_QUEUES = """
+CREATE TABLE arrivals(
+  instance INTEGER NOT NULL, seq INTEGER NOT NULL, due_at REAL, task INTEGER, event TEXT NOT NULL,
+  PRIMARY KEY(instance, seq)) WITHOUT ROWID;
+CREATE TABLE operations(
+  entity TEXT NOT NULL, seq INTEGER NOT NULL, name TEXT NOT NULL, input TEXT,
+  caller_id TEXT, caller_execution TEXT, caller_task INTEGER, request_id TEXT,
+  PRIMARY KEY(entity, seq)) WITHOUT ROWID;
+CREATE TABLE entities(id TEXT PRIMARY KEY, state TEXT, updated_at REAL NOT NULL);
+CREATE TABLE ended_histories(instance INTEGER PRIMARY KEY, packed BLOB NOT NULL);
+"""
+SCHEMA = f"""
+CREATE TABLE instances(
+  key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, version TEXT NOT NULL,
+  execution_id TEXT NOT NULL, status TEXT NOT NULL, suspended INTEGER NOT NULL DEFAULT 0,
+  input TEXT, output TEXT, custom_status TEXT, parent_id TEXT, parent_execution TEXT, parent_task INTEGER,
+  created_at REAL NOT NULL, updated_at REAL NOT NULL);
+CREATE INDEX live_instances ON instances(key) WHERE status IN ('Pending', 'Running');
+CREATE INDEX created_instances ON instances(created_at);
+CREATE TABLE history(
+  instance INTEGER NOT NULL, seq INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY(instance, seq)) WITHOUT ROWID;
+CREATE TABLE activities(
+  seq INTEGER PRIMARY KEY, instance INTEGER NOT NULL, execution_id TEXT NOT NULL, task INTEGER NOT NULL,
+  name TEXT NOT NULL, input TEXT NOT NULL);
+{_QUEUES}"""
+_TO_VERSION_2 = (
+    """
+ALTER TABLE arrivals RENAME TO arrivals_1;
+ALTER TABLE operations RENAME TO operations_1;
+ALTER TABLE entities RENAME TO entities_1;
+""",
+    _QUEUES,
+    """
+INSERT INTO arrivals SELECT instance, seq, due_at, task, event FROM arrivals_1;
+INSERT INTO operations
+  SELECT entity, seq, name, input, caller_id, caller_execution, caller_task, request_id FROM operations_1;
+INSERT INTO entities SELECT id, state, updated_at FROM entities_1 WHERE present;
+DROP TABLE arrivals_1;
+DROP TABLE operations_1;
+DROP TABLE entities_1;
+""",
+)
+
+
+def append_history(db: sqlite3.Connection, key: int, first_seq: int, texts: Iterable[str]) -> None:
+    """Add events to the history of an instance."""
+    rows = ((key, seq, text) for seq, text in enumerate(texts, first_seq))
+    db.executemany("INSERT INTO history(instance, seq, event) VALUES(?, ?, ?)", rows)
+
+
+def end_history(db: sqlite3.Connection, key: int, last: Sequence[str] = ()) -> None:
+    """Add the last events to the history of an instance, and compress it unless it is too long."""
+    texts: list[str] = []
+    characters = sum(map(len, last))
+    for (text,) in db.execute("SELECT event FROM history WHERE instance = ? ORDER BY seq", (key,)):
+        texts.append(text)
+        characters += len(text)
+        if characters > MAX_CHARACTERS:
+            first_seq = db.execute("SELECT max(seq) + 1 FROM history WHERE instance = ?", (key,)).fetchone()[0]
+            append_history(db, key, first_seq, last)
+            return
+    db.execute("DELETE FROM history WHERE instance = ?", (key,))
+    row = (key, pack_history([*texts, *last]))
+    db.execute("INSERT OR REPLACE INTO ended_histories(instance, packed) VALUES(?, ?)", row)
+
+
+def reopen_history(db: sqlite3.Connection, key: int, length: int) -> None:
+    """Shorten the history of an ended instance that goes on; its events are rows again."""
+    row = db.execute("DELETE FROM ended_histories WHERE instance = ? RETURNING packed", (key,)).fetchone()
+    if row is not None:
+        append_history(db, key, 0, unpack_history(row[0])[:length])
+    db.execute("DELETE FROM history WHERE instance = ? AND seq >= ?", (key, length))
+
+
+def _to_version_2(db: sqlite3.Connection) -> None:
+    for statement in "".join(_TO_VERSION_2).split(";"):
+        db.execute(statement)
+    ended = "SELECT key FROM instances WHERE status NOT IN ('Pending', 'Running') ORDER BY key"
+    for (key,) in db.execute(ended).fetchall():
+        end_history(db, key)
+
+
+UPGRADES: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _to_version_2}
+"""By the version of a file: what makes it one of the next version, in a transaction of the caller."""
