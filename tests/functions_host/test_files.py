@@ -1,0 +1,149 @@
+"""The files of the data folder: how large they get, and what is left in them of what was deleted."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
+from tests.processes import wait_until
+
+JSON = {"Content_Type": "application/json"}
+WORD = "Hippopotamus"
+GROUPS = 15
+EVER = "createdTimeFrom=2020-01-01T00:00:00.000000Z"
+
+
+def size(host: Host, ending: str = "") -> int:
+    """Bytes of the database, or of a file beside it."""
+    path = host.data / f"host.db{ending}"
+    return path.stat().st_size if path.exists() else 0
+
+
+def files_with(host: Host, word: str) -> set[str]:
+    """Name the files of the data folder that say a word."""
+    return {path.name for path in host.data.rglob("*") if path.is_file() and word.encode() in path.read_bytes()}
+
+
+def purge_all(host: Host, more: str = "") -> int:
+    """Purge all instances that have ended; returns how many."""
+    answer = host.send("DELETE", f"{MANAGEMENT}/instances/?{EVER}{more}")
+    return answer.json["instancesDeleted"] if answer.status == 200 else 0
+
+
+def test_files_are_bounded_by_what_they_hold(start_host: StartHost, tmp_path: Path):
+    """An ended instance takes what it was given and what it said, and little else; a purge gives all of it back."""
+    host = start_host("words", tmp_path / "data")
+    text = f"{WORD} " * 40
+    empty, largest_log, children = size(host), 0, 200
+    for _ in range(GROUPS):
+        assert host.result("many", [children, text]) == children
+        largest_log = max(largest_log, size(host, "-wal"))
+    host.stop()
+    count = GROUPS * (children + 1)
+    with closing(sqlite3.connect(host.data / "host.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM instances").fetchone() == (count,)
+        for table in ("history", "arrivals", "activities", "operations"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+    assert size(host) - empty < count * (2 * len(text) + 2000)
+    assert largest_log < 40_000_000
+    full = size(host)
+    host = start_host("words", tmp_path / "data")
+    kept = host.run("short", "kept", "kept")
+    host.wait(kept)
+    assert purge_all(host, "&runtimeStatus=Failed") == 0
+    before = host.status(kept)["createdTime"].replace("Z", ".000000Z")
+    assert purge_all(host, f"&createdTimeTo={before}") == count
+    assert host.status(kept)["output"] == "kept kept"
+    wait_until(lambda: size(host) < min(full / 2, empty + 1_500_000))
+    wait_until(lambda: size(host, "-wal") == 0)
+    host.stop()
+
+
+def test_entities_that_are_gone_take_no_space(start_host: StartHost, tmp_path: Path):
+    """Not in the file, and not as rows either."""
+    host = start_host("words", tmp_path / "data")
+    body, keys = json.dumps(json.dumps(WORD * 20_000)), [f"k{n}" for n in range(40)]
+    for key in keys:
+        assert host.send("POST", f"{MANAGEMENT}/entities/notebook/{key}?op=add", body, **JSON).status == 202
+    wait_until(lambda: len(host.send("GET", f"{MANAGEMENT}/entities/notebook").json) == len(keys))
+    for key in keys[:-1]:
+        host.send("POST", f"{MANAGEMENT}/entities/notebook/{key}?op=forget")
+    assert host.send("DELETE", f"{MANAGEMENT}/instances/@notebook@{keys[-1]}").json == {"instancesDeleted": 1}
+    assert host.send("DELETE", f"{MANAGEMENT}/instances/@notebook@{keys[-1]}").status == 404
+    wait_until(lambda: size(host) < 2_000_000 and not files_with(host, WORD))
+    host.stop()
+    with closing(sqlite3.connect(host.data / "host.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM entities").fetchone() == (0,)
+
+
+def say_everything(host: Host) -> list[str]:
+    """Have a word stored in all ways there are; returns the instances, all of which have ended."""
+    everything = host.run("everything", [WORD, False], "everything")
+    host.send("POST", f"{MANAGEMENT}/instances/{everything}/raiseEvent/nobody-waits", f'"{WORD}"', **JSON)
+    wait_until(lambda: host.status(everything)["customStatus"] == f"at work on {WORD} again")
+    host.send("POST", f"{MANAGEMENT}/instances/{everything}/raiseEvent/{WORD}%20again", f'"{WORD}"', **JSON)
+    assert WORD in str(host.wait(everything)["output"])
+    waiting = host.run("waits", WORD, "waiting")
+    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/raiseEvent/nobody-waits", f'"{WORD}"', **JSON)
+    wait_until(lambda: len(host.status(waiting, "?showHistory=true")["historyEvents"]) > 1)
+    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/terminate?reason={WORD}")
+    failed = host.run("everything", WORD, "failed")
+    assert host.wait(failed)["runtimeStatus"] == "Failed"
+    replaced = host.run("short", WORD, "replaced")
+    host.wait(replaced)
+    host.wait(host.run("short", "other", replaced))
+    return [item["instanceId"] for item in host.send("GET", f"{MANAGEMENT}/instances").json]
+
+
+@pytest.mark.parametrize("bulk", [False, True], ids=["one by one", "all at once"])
+def test_no_word_of_what_was_purged_is_left_in_any_file(start_host: StartHost, tmp_path: Path, bulk: bool):
+    """Inputs, outputs, states, custom statuses, events, histories of earlier generations, and what was never read."""
+    host = start_host("words", tmp_path / "data")
+    instances = say_everything(host)
+    assert files_with(host, WORD)
+    host.send("POST", f"{MANAGEMENT}/entities/notebook/one?op=forget")
+    if bulk:
+        assert purge_all(host) == len(instances)
+    else:
+        for instance_id in instances:
+            assert host.send("DELETE", f"{MANAGEMENT}/instances/{instance_id}").status == 200
+    wait_until(lambda: not files_with(host, WORD))
+    host.kill()
+    assert not files_with(host, WORD)
+
+
+def test_a_host_that_is_killed_right_after_a_purge_erases_at_its_start(start_host: StartHost, tmp_path: Path):
+    """What was acknowledged as deleted is not found in any file once the host is up again."""
+    host = start_host("words", tmp_path / "data", env={"FUNCTIONS_HOST_CRASH": "purge.after_commit"})
+    host.wait(host.run("short", WORD, "short"))
+    with pytest.raises(OSError, match=r"closed|reset|refused"):
+        host.send("DELETE", f"{MANAGEMENT}/instances/short")
+    host.process.wait()
+    assert files_with(host, WORD)
+    host = start_host("words", tmp_path / "data")
+    assert host.send("GET", f"{MANAGEMENT}/instances/short").status == 404
+    assert not files_with(host, WORD)
+    host.stop()
+
+
+def test_the_history_of_an_ended_instance_is_shown_as_before(start_host: StartHost, tmp_path: Path):
+    """Compressed, it has the events it had: while it ran, after its end, after a restart of the host, rewound."""
+    host = start_host("words", tmp_path / "data")
+    waiting = host.run("waits", WORD, "waiting")
+    query = "?showHistory=true&showHistoryOutput=true"
+    kinds = ["ExecutionStarted", "TaskCompleted"]
+
+    def events() -> list[dict[str, object]]:
+        return host.status(waiting, query)["historyEvents"]
+
+    wait_until(lambda: [event["EventType"] for event in events()] == kinds)
+    running = events()
+    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/terminate?reason=enough")
+    assert events() == running
+    host.stop()
+    host = start_host("words", tmp_path / "data")
+    assert events() == running
+    host.stop()
