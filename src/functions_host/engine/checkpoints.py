@@ -19,10 +19,11 @@ _BUSY_SECONDS = 1.0
 _LONG_LOG_BYTES = 8 * 1024 * 1024
 _LONGEST_LOG_BYTES = 32 * 1024 * 1024
 _COLLECT_SECONDS = 0.1
-_PAUSE_FACTOR = 5
-"""How much longer than an erasure the pause after it: of a large file, each takes time."""
+_PAUSE_FACTOR = 2
+"""How much longer than a search the pause after it: of a large file, each takes time."""
 _SHORT_BUSY_MILLISECONDS = 50
 _ROUNDS = 3
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 8.0
 
 
 class Checkpointer:
@@ -47,6 +48,7 @@ class Checkpointer:
         self._commits = 0
         self._is_due = threading.Event()
         self._erasing = False
+        self._retry_seconds = _FIRST_RETRY_SECONDS
         self._cleared = False
         self._stopping = threading.Event()
         if erase_first:
@@ -103,9 +105,7 @@ class Checkpointer:
                     self._fold(connection, "TRUNCATE")
             if self._erasing:
                 self._stopping.wait(_COLLECT_SECONDS)  # deletions come in numbers
-                began = time.monotonic()
                 self._erase(connection)
-                self._stopping.wait(_PAUSE_FACTOR * (time.monotonic() - began))
         if self._erasing:
             self._erase(connection)
         connection.close()
@@ -117,9 +117,13 @@ class Checkpointer:
             for _ in range(_ROUNDS):
                 if not self._empty_log(connection, pages):
                     self.erase()  # another process reads; again when it may have finished
-                    self._stopping.wait(_BUSY_SECONDS)
+                    self._stopping.wait(self._retry_seconds)
+                    self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
                     return
+                self._retry_seconds = _FIRST_RETRY_SECONDS
+                began = time.monotonic()
                 pages = self._remnants.find()
+                self._stopping.wait(_PAUSE_FACTOR * (time.monotonic() - began))
                 if not pages:
                     return
         except OSError as error:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _FILE_HEADER_BYTES = 100
+_SMALLEST_PAGE_BYTES = 512
 _LIST_AT = {2: 12, 5: 12, 10: 8, 13: 8}
 """Where the list of cells begins on a page, by its first byte; pages of other kinds have none."""
 
@@ -25,14 +26,12 @@ class Remnants:
     """Finds and clears the unused parts of the pages of one file that are not empty.
 
     Args:
-        path: of the database, which exists and has tables.
+        path: of the database, with an empty write-ahead log whenever it is searched.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR)
-        header = os.pread(self._file, _FILE_HEADER_BYTES, 0)
-        self._page_bytes = {1: 65536}.get(found := int.from_bytes(header[16:18]), found)
-        self._has_map = any(header[52:56])
+        self._page_bytes, self._has_map = 0, False
 
     def close(self) -> None:
         """Close the file, after the database."""
@@ -40,11 +39,16 @@ class Remnants:
 
     def find(self) -> list[int]:
         """List the numbers of the pages that have remnants; a few milliseconds for a thousand pages."""
+        header = os.pread(self._file, _FILE_HEADER_BYTES, 0)
+        self._page_bytes = {1: 65536}.get(found := int.from_bytes(header[16:18]), found)
+        self._has_map = any(header[52:56])
+        if self._page_bytes < _SMALLEST_PAGE_BYTES:
+            return []  # no database, or a damaged one
         count = os.fstat(self._file).st_size // self._page_bytes
         return [number for number in range(1, count + 1) if self._find_on(number) is not None]
 
     def clear(self, numbers: Iterable[int]) -> None:
-        """Overwrite the remnants of these pages with zeros."""
+        """Overwrite the remnants of these pages, which were found before, with zeros."""
         for number in numbers:
             found = self._find_on(number)
             if found is not None:
