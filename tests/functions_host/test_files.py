@@ -128,6 +128,25 @@ def test_no_word_of_what_was_purged_is_left_in_any_file(start_host: StartHost, t
     assert not files_with(host, WORD)
 
 
+def test_a_timer_function_purges_with_a_durable_client(start_host: StartHost, tmp_path: Path):
+    """By time and status, on its schedule or on demand; what runs, and other statuses, stay."""
+    host = start_host("words", tmp_path / "data")
+    say_everything(host)
+    running = host.run("waits", "still", "running")
+    assert host.send("POST", "/admin/functions/tidy", "{}", **JSON).status == 202
+
+    def left() -> set[str]:
+        return {item["instanceId"] for item in host.send("GET", f"{MANAGEMENT}/instances").json}
+
+    wait_until(lambda: left() == {running, "failed"})
+    assert files_with(host, WORD)
+    assert host.send("DELETE", f"{MANAGEMENT}/instances/failed").status == 200
+    assert host.send("DELETE", f"{MANAGEMENT}/instances/{running}").status == 409
+    host.send("POST", f"{MANAGEMENT}/entities/notebook/one?op=forget")
+    wait_until(lambda: not files_with(host, WORD))
+    host.stop()
+
+
 def test_a_host_that_is_killed_right_after_a_purge_erases_at_its_start(start_host: StartHost, tmp_path: Path):
     """What was acknowledged as deleted is not found in any file once the host is up again."""
     host = start_host("words", tmp_path / "data", env={"FUNCTIONS_HOST_CRASH": "purge.after_commit"})

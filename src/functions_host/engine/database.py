@@ -149,6 +149,7 @@ class Database:
         """Make a file of an earlier version one of this version."""
         execute = self._connection.execute
         if found != version:
+            _logger.info("The database %s is converted from version %d to %d.", self._path, found, version)
             execute("BEGIN IMMEDIATE")
             for earlier in range(found, version):
                 self._upgrades[earlier](self._connection)

@@ -1,8 +1,9 @@
 """Carries a text through everything that the engine stores."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import azure.durable_functions as df
+import azure.functions as func
 
 app = df.DFApp()
 
@@ -74,3 +75,11 @@ def waits(context: df.DurableOrchestrationContext):
     """Wait for a day, in the midst of work, with the text at hand."""
     yield context.call_activity("repeat", context.get_input())
     yield context.create_timer(context.current_utc_datetime + timedelta(days=1))
+
+
+@app.timer_trigger(arg_name="timer", schedule="0 0 0 1 1 *")
+@app.durable_client_input(client_name="client")
+async def tidy(timer: func.TimerRequest, client: df.DurableOrchestrationClient) -> None:
+    """Purge what has ended, but for what failed."""
+    ended = [df.OrchestrationRuntimeStatus.Completed, df.OrchestrationRuntimeStatus.Terminated]
+    await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), datetime.now(UTC), ended)
