@@ -94,7 +94,7 @@ Routes and dialects start and read turns through the turn client, dialects pass 
 port, and knows nothing of how a turn runs; the stream and the log know the events of a turn, and nothing else of it.
 """
 
-_PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "packed_history", "rewind", "sdk_wire")
+_PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "packing", "rewind", "sdk_wire")
 
 PURE = (
     *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),

@@ -7,7 +7,7 @@ written to the log as a whole.
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from functions_host.engine.packed_history import MAX_CHARACTERS, pack_history, unpack_history
+from functions_host.engine.packing import MAX_CHARACTERS, pack_history, pack_text, unpack_history, unpack_text
 
 SCHEMA_VERSION = 2
 _QUEUES = """
@@ -60,6 +60,15 @@ def append_history(db: sqlite3.Connection, key: int, first_seq: int, texts: Iter
     db.executemany("INSERT INTO history(instance, seq, event) VALUES(?, ?, ?)", rows)
 
 
+def pack_instance(db: sqlite3.Connection, key: int) -> None:
+    """Compress what an instance that has ended was given and what it said."""
+    sql = "SELECT input, output, custom_status FROM instances WHERE key = ?"
+    texts = db.execute(sql, (key,)).fetchone()
+    packed = tuple(pack_text(unpack_text(text)) for text in texts)
+    if packed != texts:
+        db.execute("UPDATE instances SET input = ?, output = ?, custom_status = ? WHERE key = ?", (*packed, key))
+
+
 def end_history(db: sqlite3.Connection, key: int, last: Sequence[str] = ()) -> None:
     """Add the last events to the history of an instance, and compress it unless it is too long."""
     texts: list[str] = []
@@ -90,6 +99,7 @@ def _to_version_2(db: sqlite3.Connection) -> None:
     ended = "SELECT key FROM instances WHERE status NOT IN ('Pending', 'Running') ORDER BY key"
     for (key,) in db.execute(ended).fetchall():
         end_history(db, key)
+        pack_instance(db, key)
 
 
 UPGRADES: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _to_version_2}

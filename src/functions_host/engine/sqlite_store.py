@@ -8,13 +8,14 @@ from typing import Any
 from functions_host.engine.database import Database
 from functions_host.engine.decision import ActivityWork
 from functions_host.engine.events import TERMINAL_STATUSES, Caller, Operation, Status
-from functions_host.engine.packed_history import unpack_history
+from functions_host.engine.packing import unpack_history, unpack_text
 from functions_host.engine.schema import (
     SCHEMA,
     SCHEMA_VERSION,
     UPGRADES,
     append_history,
     end_history,
+    pack_instance,
     reopen_history,
 )
 from functions_host.engine.store_records import (
@@ -57,9 +58,9 @@ def read_instance(row: tuple[Any, ...]) -> InstanceRecord:
         execution_id=execution_id,
         status=status,
         suspended=bool(suspended),
-        input_json=input_json,
-        output_json=output_json,
-        custom_status_json=custom_status,
+        input_json=unpack_text(input_json),
+        output_json=unpack_text(output_json),
+        custom_status_json=unpack_text(custom_status),
         parent=parent,
         created_at=row[13],
         updated_at=row[14],
@@ -109,6 +110,7 @@ class SqliteStore:
         with self._transaction("end") as db:
             sql = "UPDATE instances SET status = ?, suspended = 0, output = ?, updated_at = ? WHERE key = ?"
             db.execute(sql, (status, output_json, at, key))
+            pack_instance(db, key)
             db.execute("DELETE FROM arrivals WHERE instance = ?", (key,))
             db.execute("DELETE FROM activities WHERE instance = ?", (key,))
             end_history(db, key)
@@ -333,6 +335,7 @@ def _finish_instance(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
     end_history(db, commit.key, commit.history)
     sql = "UPDATE instances SET status = ?, custom_status = ?, output = ?, updated_at = ? WHERE key = ?"
     db.execute(sql, (commit.status, commit.custom_status_json, commit.output_json, commit.at, commit.key))
+    pack_instance(db, commit.key)
     db.execute("DELETE FROM arrivals WHERE instance = ?", (commit.key,))
 
 

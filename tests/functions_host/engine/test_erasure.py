@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions_host.engine.database import Database
-from functions_host.engine.packed_history import pack_history, unpack_history
+from functions_host.engine.packing import pack_history, pack_text, unpack_history, unpack_text
 from functions_host.engine.remnants import Remnants
 from tests.processes import wait_until
 from tests.sweeps import chooser
@@ -184,5 +184,7 @@ def test_another_process_that_reads_delays_the_erasure_only(tmp_path: Path):
 @settings(deadline=None)
 @given(st.lists(st.text()))
 def test_a_packed_history_is_read_back_as_it_was(texts: list[str]):
-    """Whatever stands in its events."""
+    """Whatever stands in its events, and so is a text of any length."""
     assert unpack_history(pack_history(texts)) == texts
+    for text in (*texts, "".join(texts) * 1000, None):
+        assert unpack_text(pack_text(text)) == text

@@ -1,0 +1,34 @@
+"""Compressed texts of ended instances: nobody changes them any more, and few are read again.
+
+Guarantee: pure; what unpacks gives back what was packed. A long text stays as it is: compressing it would keep the host
+from other work.
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+
+MAX_CHARACTERS = 512 * 1024
+_MIN_CHARACTERS = 1024
+
+
+def pack_text(text: str | None) -> str | bytes | None:
+    """Compress a text of some length; a shorter or a very long one stays as it is."""
+    if text is None or not _MIN_CHARACTERS <= len(text) <= MAX_CHARACTERS:
+        return text
+    return zlib.compress(text.encode("utf-8", "surrogatepass"))
+
+
+def unpack_text(packed: str | bytes | None) -> str | None:
+    """Read a text, compressed or not."""
+    return zlib.decompress(packed).decode("utf-8", "surrogatepass") if isinstance(packed, bytes) else packed
+
+
+def pack_history(texts: Sequence[str]) -> bytes:
+    """Compress the events of a history into one value, a tenth of its rows."""
+    return zlib.compress(json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+def unpack_history(packed: bytes) -> list[str]:
+    """Read the events of a compressed history."""
+    return json.loads(zlib.decompress(packed).decode("utf-8", "surrogatepass"))
