@@ -120,7 +120,7 @@ def test_an_ended_turn_is_known_after_its_receipt_is_sealed(lives, model):
     life = lives(ROOT)
     model.plan(*({"text": f"answer {n}"} for n in range(121)))
     first = life.host.run("BugRepro", {"message": "0", "thread_id": "s"}, headers={"Idempotency-Key": "k0"}).json()
-    for n in range(1, 120):
+    for _ in range(1, 120):
         assert life.host.run("BugRepro", {"message": "m" * 900, "thread_id": "s"}).status_code == 200
     held = json.loads(entity(life.host, "bugrepro", "s"))["data"]["extensionData"]["durableAgentHost"]
     assert first["turn_id"] not in {one["turnId"] for one in held["receipts"]}
