@@ -239,8 +239,8 @@ class Database:
         """Have everything that was deleted leave the files, within about a second."""
         self._checkpointer.erase()
 
-    def shrink(self) -> bool:
-        """Give a slice of the unused pages back to the disk; returns whether there are more to give.
+    def shrink(self) -> int:
+        """Give a slice of the unused pages back to the disk; returns how many, 0 when there are none to give.
 
         An eighth of the file, at least a megabyte, stays for what comes next.
 
@@ -250,10 +250,11 @@ class Database:
         free, count, mode = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
         spare = free - max(_KEPT_PAGES, count // _KEPT_PART)
         if spare <= 0 or not mode:
-            return False
+            return 0
+        given = min(spare, _SLICE_PAGES)
         with self.transaction("shrink") as db:
-            db.execute(f"PRAGMA incremental_vacuum({min(spare, _SLICE_PAGES)})").fetchall()
-        return spare > _SLICE_PAGES
+            db.execute(f"PRAGMA incremental_vacuum({given})").fetchall()
+        return given
 
     @contextmanager
     def transaction(self, kind: str) -> Generator[sqlite3.Connection]:

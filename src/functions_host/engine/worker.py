@@ -33,6 +33,7 @@ from functions_host.engine.store_records import ActivityItem, EntityCommit, Epis
 
 _logger = logging.getLogger(__name__)
 _SHRINK_PAUSE_SECONDS = 0.02
+_STORE = "the store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Worker:
         for entity_id in self.store.pending_entity_ids():
             self._entities.wake(entity_id)
         self._alarm.add(self.store.pending_timers())
-        self.clean_up()
+        self._clean_up.wake(_STORE)  # what the process before has not finished
 
     async def stop(self) -> None:
         """Abandon running work; the next start runs it again."""
@@ -135,14 +136,15 @@ class Worker:
     def clean_up(self) -> None:
         """Have what was deleted leave the files, and the space that it took go back to the disk, beside other work."""
         self.store.erase()
-        self._clean_up.wake("the store")
+        self._clean_up.wake(_STORE)
 
     async def _shrink(self, _: str) -> None:
-        has_more = True
-        while has_more:
-            has_more = self.store.shrink()
+        given = 0
+        while count := self.store.shrink():
+            given += count
             await asyncio.sleep(_SHRINK_PAUSE_SECONDS)
-        self.store.erase()  # of the pages that were moved, too
+        if given:
+            self.store.erase()  # of the pages that were moved, too
 
     def set_suspended(self, instance_id: str, suspended: bool) -> None:
         """Suspend or resume the episodes of an instance."""

@@ -110,7 +110,7 @@ def test_a_file_gives_the_space_of_deleted_rows_back(tmp_path: Path):
     assert not database.shrink()
     with database.transaction("purge") as db:
         db.execute("DELETE FROM things WHERE id > 20")
-    slices = 1
+    slices = 0
     while database.shrink():
         slices += 1
     assert slices > 10
