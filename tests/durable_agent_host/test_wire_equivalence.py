@@ -114,7 +114,7 @@ async def test_a_cold_process_sends_what_a_live_one_sends(scenario, mode):
     outcomes = [await cold.cold_turn(text) for text in texts]
     assert [outcome.error for outcome in outcomes] == [None] * len(texts)
     assert cold.endings == ["complete"] * sum(len(turn) for turn in ALL[scenario])
-    assert cold.bodies == live.bodies
+    assert cold.bodies == live.bodies == live.bodies_of_the_sdk
 
 
 @pytest.mark.parametrize("scenario", ALL)

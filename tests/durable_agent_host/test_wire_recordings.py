@@ -175,6 +175,7 @@ async def test_the_request_has_the_recorded_items(name, recordings):
         for text in new_texts(steps):
             outcome = await lab.cold_turn(text)
             assert outcome.error is None
+        assert lab.bodies == lab.bodies_of_the_sdk
         assert len(lab.inputs) == len(steps)
         for step, sent in zip(steps, lab.inputs, strict=True):
             compare(step.items, [plain(item) for item in sent], NOT_COMPARED.get(name, {}))
@@ -236,6 +237,7 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
     lab.plan({"recording": name}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None
     assert (await lab.cold_turn("second")).error is None
+    assert lab.bodies == lab.bodies_of_the_sdk
     assert repair_entries(lab.session.entries, RESPONSES.repair_rules) == (lab.session.entries, [])
     given = [plain(item) for item in lab.service.request_log.entries[0]["output"]]
     if not any(item.get("encrypted_content") for item in given):

@@ -8,8 +8,10 @@ from typing import Any
 
 import httpx2
 import openai
+import openai.resources.responses.responses as sdk_responses
 from agent_framework import Agent, AgentSession, Message
 from agent_framework_openai import OpenAIChatClient
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.state import decode_session, encode_session
@@ -99,6 +101,11 @@ class Lab:
     def bodies(self) -> list[dict[str, Any]]:
         """The body of every request that the model got."""
         return [entry["body"] for entry in self.service.request_log.entries]
+
+    @property
+    def bodies_of_the_sdk(self) -> list[dict[str, Any]]:
+        """The bodies as the SDK writes them when it reads each item of the input."""
+        return [sdk_responses.maybe_transform(body, ResponseCreateParamsStreaming) for body in self.bodies]
 
     @property
     def endings(self) -> list[str]:
