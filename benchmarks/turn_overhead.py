@@ -1,4 +1,4 @@
-"""Measure what a host adds to a turn: `.venv/bin/python benchmarks/turn_overhead.py [--turns N] [--upstream-turns N]`.
+"""Measure what a host adds to a turn: `.venv/bin/python benchmarks/turn_overhead.py [--turns N] [--only bare]`.
 
 Both apps run on the embedded host, with the same agents (`agents.py`) and the same practice model, one after the
 other on the same machine. Two workloads:
@@ -12,6 +12,9 @@ Each is held with a new session for every turn, and as one session that grows. T
 that both apps ran (the first ten by default), since turns of one session get slower as it grows; a good part of that
 in ``less model`` is the OpenAI client, which looks at every replayed item in every request. The clock runs in this
 process, over a connection that stays open. Nothing is asserted about times.
+
+A second table shows a turn by the length of its session, hosted durably and run by the framework alone, which is what
+the host is to be compared with (`beside_bare.py`); ``--only bare`` prints it alone.
 """
 
 import argparse
@@ -24,7 +27,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -36,9 +39,11 @@ from agents import MILLISECONDS_FILE
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import beside_bare  # noqa: E402
 from demo.processes import Process  # noqa: E402
 
 WARM_UP_TURNS = 3
+NEW_SESSIONS = 40
 
 
 Answer = tuple[int, bytes, float]
@@ -101,6 +106,11 @@ WORKLOADS = tuple(
 )
 
 
+def model_settings(model: Process) -> dict[str, str]:
+    """Give the environment that names a model server."""
+    return {"OPENAI_API_KEY": "practice", "OPENAI_BASE_URL": model.url, "OPENAI_MODEL": "practice"}
+
+
 class AppUnderTest:
     """One app on the embedded host.
 
@@ -111,14 +121,10 @@ class AppUnderTest:
     """
 
     def __init__(self, name: str, model: Process, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self._milliseconds = folder / f"{name}.milliseconds"
         self._milliseconds.touch()
-        settings = {
-            "OPENAI_API_KEY": "practice",
-            "OPENAI_BASE_URL": model.url,
-            "OPENAI_MODEL": "practice",
-            MILLISECONDS_FILE: str(self._milliseconds),
-        }
+        settings = model_settings(model) | {MILLISECONDS_FILE: str(self._milliseconds)}
         arguments = ["start", "--app", str(HERE / "apps" / name), "--port", "0", "--data", str(folder / name)]
         self.process = Process.start("functions_host", arguments, settings, without=("AZURE_OPENAI_ENDPOINT",))
         self._model = model
@@ -194,9 +200,11 @@ def _ratio(values: Sequence[float], against: Sequence[float]) -> str:
     return f"{median(values[:both]) / median(against[:both]):.4f}"
 
 
-def print_table(lines: Sequence[tuple[str, ...]]) -> None:
+NAMES = ("workload", "app", "time", "turns", "p50 ms", "p99 ms", "p50 ratio", "state bytes", "per turn")
+
+
+def print_table(names: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> None:
     """Print aligned columns, texts to the left and numbers to the right."""
-    names = ("workload", "app", "time", "turns", "p50 ms", "p99 ms", "p50 ratio", "state bytes", "per turn")
     widths = [max(len(line[n]) for line in (names, *lines)) for n in range(len(names))]
     for line in (names, *lines):
         cells = [
@@ -210,34 +218,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure both apps and print the table; returns the exit status."""
     parser = argparse.ArgumentParser(description="Host time per turn, next to upstream's.")
     parser.add_argument("--turns", type=int, default=50, help="per workload (default: %(default)s)")
+    parser.add_argument("--only", choices=["bare"], help="print the table beside the bare framework alone")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[10, 50, 100, 200], help="of its sessions, in turns")
     parser.add_argument("--upstream-turns", type=int, default=10, help="it takes 1 s a turn (default: %(default)s)")
     options = parser.parse_args(arguments)
     counts = {"ours": options.turns, "upstream": options.upstream_turns}
     if min(counts.values()) < 1:
         parser.error("at least one turn is needed")
     began = time.perf_counter()
-    lines: list[tuple[str, ...]] = []
-    with tempfile.TemporaryDirectory(prefix="turn-overhead-") as folder:
-        started: list[Process] = []
-        try:
-            started.append(model := Process.start("practice_model", ["--port", "0"]))
-            apps: dict[str, AppUnderTest] = {}
-            for name in counts:
-                apps[name] = AppUnderTest(name, model, Path(folder))
-                started.append(apps[name].process)
+    with tempfile.TemporaryDirectory(prefix="turn-overhead-") as folder, ExitStack() as stack:
+        model = running(stack, Process.start("practice_model", ["--port", "0"]))
+        if options.only != "bare":
+            apps = {name: AppUnderTest(name, model, Path(folder)) for name in counts}
+            for app in apps.values():
+                running(stack, app.process)
+            lines: list[tuple[str, ...]] = []
             for workload in WORKLOADS:
                 found = {name: app.measure(workload, counts[name]) for name, app in apps.items()}
                 lines += rows(workload, "ours", found["ours"], found["upstream"])
                 lines += rows(workload, "upstream", found["upstream"], None)
-        finally:
-            for process in started:
-                process.stop()
-    print_table(lines)
+            print_table(NAMES, lines)
+            print()
+        compare_with_bare(stack, model, Path(folder), options.lengths)
     print(
         f"\nLoad of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; "
         f"{WARM_UP_TURNS} turns of warm-up before each line; took {time.perf_counter() - began:.0f} s."
     )
     return 0
+
+
+def compare_with_bare(stack: ExitStack, model: Process, folder: Path, lengths: Sequence[int]) -> None:
+    """Print the table of a turn by the length of its session, beside the framework alone."""
+    beside_bare.plan_answers(model)
+    settings = model_settings(model) | {"PYTHONPATH": str(HERE)}
+    bare = running(stack, Process.start("bare", [], settings, without=("AZURE_OPENAI_ENDPOINT",)))
+    ours = running(stack, AppUnderTest("ours", model, folder / "beside").process)
+
+    def tidy() -> None:
+        with connected(model.url) as connection:
+            _check("/practice/requests", send(connection, "DELETE", "/practice/requests"))
+
+    hosts = {
+        name: beside_bare.Host(process, stack.enter_context(connected(process.url)), send)
+        for name, process in {"framework": bare, "durable host": ours}.items()
+    }
+    print_table(beside_bare.NAMES, beside_bare.measure(hosts, lengths, NEW_SESSIONS, tidy))
+
+
+def running(stack: ExitStack, process: Process) -> Process:
+    """Stop a process with the stack."""
+    stack.callback(process.stop)
+    return process
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from agents import agents
+from agents import agents, long_agents
 
 from durable_agent_host import DurableAgentApp
 
-app = DurableAgentApp(agents=agents())
+app = DurableAgentApp(agents=[*agents(), *long_agents()])
