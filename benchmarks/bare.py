@@ -49,4 +49,4 @@ async def _nothing(_: Starlette) -> AsyncIterator[None]:
 
 if __name__ == "__main__":
     app = Starlette(routes=[Route("/api/agents/{agent}/run", run, methods=["POST"])], lifespan=_nothing)
-    Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")).run()
+    Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_keep_alive=600)).run()

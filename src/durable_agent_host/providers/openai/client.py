@@ -105,7 +105,8 @@ class _KeepsItems:
 
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
         client: Any = super()
-        if kwargs.get("request_uses_service_side_storage", True):
+        is_stamped = any(stamp_of(content) is not None for content in message.contents)
+        if kwargs.get("request_uses_service_side_storage", True) or (message.contents and not is_stamped):
             return client._prepare_message_for_openai(message, **kwargs)
         prepared: list[dict[str, Any]] = []
         for is_plain, groups in groupby(groups_of(message.contents), key=lambda group: stamp_of(group[0]) is None):

@@ -38,6 +38,9 @@ def without_forgotten(
     Returns:
         The messages, with copies of the contents that changed, and what is to be remembered from now on.
     """
+    lost = list(lost)
+    if not lost and remembered.keys().isdisjoint({_EXPIRED, _UNREADABLE_UNTIL}):
+        return list(messages), dict(remembered)
     expired = list(cast("list[str]", remembered.get(_EXPIRED) or ()))
     until: Any = remembered.get(_UNREADABLE_UNTIL)
     for one in lost:

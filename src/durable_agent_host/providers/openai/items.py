@@ -160,14 +160,16 @@ def item_of(group: Sequence[Content]) -> Item:
         group: a stamped content, and those that are part of the same item.
 
     Returns:
-        The item in its input form; without ``id`` when the stamp's id is None.
+        The item in its input form; without ``id`` when the stamp's id is None. It shares values with the contents, and
+        is not to be changed.
     """
     mark = cast("dict[str, Any]", group[0].additional_properties[STAMP])
     kept = {name: value for name, value in mark.items() if name not in {"provider", "without", "cited"}}
     rebuilt = {name: v for name, v in _rebuilt(mark["type"], group).items() if name not in mark.get("without", ())}
-    item = copy.deepcopy(rebuilt | kept)
-    for part, cited in zip(item.get("content") or [], mark.get("cited") or [], strict=False):
-        part["annotations"] = cited
+    item: Item = rebuilt | kept
+    if (cited := mark.get("cited")) and (parts := item.get("content")):
+        changed = [part | {"annotations": one} for part, one in zip(parts, cited, strict=False)]
+        item["content"] = [*changed, *parts[len(changed) :]]
     if item["id"] is None:
         del item["id"]
     return item

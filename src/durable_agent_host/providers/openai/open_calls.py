@@ -33,12 +33,15 @@ def closed_messages(messages: Sequence[Message]) -> list[Message]:
     """
     open_calls, orphans = _unpaired(messages)
     unapproved, unasked = _unpaired_approvals(messages)
+    alone, unanswered = orphans | unasked, open_calls | unapproved
+    if not alone and not unanswered:
+        return list(messages)
     closed: list[Message] = []
     for message in messages:
-        paired = [content for content in message.contents if id(content) not in orphans | unasked]
+        paired = [content for content in message.contents if id(content) not in alone]
         lost = [content for content in paired if id(content) in open_calls and _is_function(content)]
         contents = [
-            _marked(content) if id(content) in open_calls | unapproved and not _is_function(content) else content
+            _marked(content) if id(content) in unanswered and not _is_function(content) else content
             for content in paired
         ]
         if contents or not message.contents:
