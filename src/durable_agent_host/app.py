@@ -22,7 +22,8 @@ from durable_agent_host.agent.external_history import histories_of
 from durable_agent_host.agent.hosting import why_no_journal
 from durable_agent_host.agent.observer import TurnObserver
 from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
+from durable_agent_host.agent.warm_up import warm_up_in_background
+from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.durable.agent_sessions import OrchestrationAgent
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.health import StoreProbes
@@ -236,11 +237,14 @@ class DurableAgentApp(AgentFunctionApp):
         """List the app's functions, as the worker loads them.
 
         The app streams (`durable_agent_host.http.sdk_requests`), so its HTTP functions are given and give what the
-        streaming extension has; those that are written for `azure.functions.HttpRequest` are adapted.
+        streaming extension has; those that are written for `azure.functions.HttpRequest` are adapted. Now that all
+        agents are known, what the first turn needs is loaded in the background.
         """
         functions: list[Function] = cast("Any", super()).get_functions()
         bounds = {route.name: route.max_body_bytes(self.settings.max_request_bytes) for route in ROUTES}
         adapt_http_functions(functions, max_body_bytes=bounds, gate=self._gate)
+        runners = [runner for runner in self._runners.values() if not is_factory(runner.agent)]
+        warm_up_in_background([runner.provider for runner in runners], self._open_log)
         return functions
 
     def validate_function_names(self, functions: list["Function"]) -> None:

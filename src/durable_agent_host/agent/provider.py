@@ -30,6 +30,10 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
+    async def warm_up(self) -> None:
+        """Load what the first call of a process needs; asks no service, and may do nothing."""
+        ...
+
     def sdk_clients(self, client: Any, /) -> dict[str, Any]:
         """Give the SDK's clients with which a hosted chat client does its work, by the attributes that they replace."""
         ...

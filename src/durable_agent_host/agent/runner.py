@@ -32,7 +32,7 @@ from durable_agent_host.agent.external_history import save_cut_off
 from durable_agent_host.agent.hosting import HostedAgent
 from durable_agent_host.agent.observer import AgentAnswered, TurnObserver
 from durable_agent_host.agent.outcome import cancelled, completed, failed, save_session, suspended
-from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
@@ -104,9 +104,14 @@ class AgentRunner:
         self._host = _hosting(agent, provider_for)
 
     @property
+    def provider(self) -> ModelProvider:
+        """The provider of the agent's chat client."""
+        return self._host().provider
+
+    @property
     def repair_rules(self) -> RepairRules:
         """What the service of the agent's chat client requires of a stored conversation."""
-        return self._host().provider.repair_rules
+        return self.provider.repair_rules
 
     async def run(
         self,

@@ -25,6 +25,9 @@ class NeutralProvider:
         """Return the client as it is: it has no blocks of its own."""
         return client
 
+    async def warm_up(self) -> None:
+        """Do nothing: which SDK the client uses is not known."""
+
     def sdk_clients(self, client: Any, /) -> dict[str, Any]:
         """Guard the SDK's clients that are known by their shape; see `connections.sdk_clients`."""
         return connections.sdk_clients(client)

@@ -16,6 +16,7 @@ from durable_agent_host.providers.openai.errors import explain_error, forgotten_
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import repair_rules
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
+from durable_agent_host.providers.openai.warm_up import warm_up
 
 
 class OpenAIProvider(ItemsOfResponses, NeutralProvider):
@@ -68,6 +69,10 @@ class ResponsesProvider(OpenAIProvider):
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with overrides that keep its items."""
         return adapt_client(client)
+
+    async def warm_up(self) -> None:
+        """Read a short answer that comes from no server."""
+        await warm_up()
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Give every call its item id; carriers of items stay."""

@@ -1,0 +1,54 @@
+"""Loads what the first turn of a process needs before anybody waits for it."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.errors import log_reason
+from durable_agent_host.turn_log.protocol import TurnLog
+
+_LOGGER = logging.getLogger(__name__)
+_LOCK: Final = threading.Lock()
+_WARM: Final[set[type[ModelProvider]]] = set()
+
+
+def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog]) -> threading.Thread:
+    """Begin to load what the providers and the turn log need; what fails is left to the first turn.
+
+    Guarantee: returns at once; each kind of provider warms up once in a process.
+
+    Args:
+        providers: of the app's agents.
+        open_log: returns the process's turn log; the first call opens the store.
+
+    Returns:
+        The thread that loads; it does not keep the process alive.
+    """
+    kinds = {type(provider): provider for provider in providers}
+    thread = threading.Thread(target=_warm_up, args=(kinds, open_log), name="durable-agent-warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable[[], TurnLog]) -> None:
+    try:
+        submit(_check(open_log))  # on the loop of the agents, to which a store's connections belong
+        for kind, provider in kinds.items():
+            with _LOCK:
+                if kind in _WARM:
+                    continue
+                _WARM.add(kind)
+            asyncio.run(provider.warm_up())  # on a loop of its own: turns that run already do not wait for it
+    except Exception as error:  # noqa: BLE001 - an edge: the first turn does what was not done, and tells what is wrong
+        _LOGGER.debug("what the first turn needs could not be loaded before it: %s", log_reason(error))
+
+
+async def _check(open_log: Callable[[], TurnLog]) -> None:
+    try:
+        await open_log().check()
+    except Exception as error:  # noqa: BLE001 - an edge, as above
+        _LOGGER.debug("the turn log could not be opened before the first turn: %s", log_reason(error))

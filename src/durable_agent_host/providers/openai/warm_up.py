@@ -1,0 +1,71 @@
+"""Loads what the first request of a process to the Responses API needs, without asking anybody.
+
+The SDK (openai 3.54) loads the module of the API when it is first used, asks the operating system for the platform's
+name with a process of its own, and builds the parsers of the stream's events when the first ones come: half a second in
+which the first turn would wait. Here a client without connections reads a short answer that is written below.
+"""
+
+import json
+from typing import Any, Final
+
+from durable_agent_host.providers.openai.client import adapt_client
+
+_RESPONSE: Final = {
+    "id": "resp_0",
+    "object": "response",
+    "created_at": 0,
+    "model": "none",
+    "output": [],
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+    "status": "completed",
+    "usage": {
+        "input_tokens": 1,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 1,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 2,
+    },
+}
+_PART: Final = {"type": "output_text", "text": "Yes.", "annotations": []}
+_MESSAGE: Final = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "content": [_PART]}
+_IN_MESSAGE: Final = {"item_id": "msg_0", "output_index": 0, "content_index": 0}
+_EVENTS: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "response.created", "response": _RESPONSE | {"status": "in_progress"}},
+    {"type": "response.in_progress", "response": _RESPONSE | {"status": "in_progress"}},
+    {"type": "response.output_item.added", "output_index": 0, "item": _MESSAGE | {"content": []}},
+    {"type": "response.content_part.added", **_IN_MESSAGE, "part": _PART | {"text": ""}},
+    {"type": "response.output_text.delta", **_IN_MESSAGE, "delta": "Yes.", "logprobs": []},
+    {"type": "response.output_text.done", **_IN_MESSAGE, "text": "Yes.", "logprobs": []},
+    {"type": "response.content_part.done", **_IN_MESSAGE, "part": _PART},
+    {"type": "response.output_item.done", "output_index": 0, "item": _MESSAGE},
+    {"type": "response.completed", "response": _RESPONSE | {"output": [_MESSAGE]}},
+)
+
+
+async def warm_up() -> None:
+    """Have a hosted client read a streamed answer that comes from no server.
+
+    The client has none of the framework's layers, so nothing observes the call.
+    """
+    import anyio  # noqa: PLC0415 - what this is for
+    import httpx2  # noqa: PLC0415
+    from agent_framework import Message  # noqa: PLC0415
+    from agent_framework_openai import RawOpenAIChatClient  # noqa: PLC0415
+    from openai import AsyncOpenAI  # noqa: PLC0415
+
+    lines = [
+        f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': number})}\n\n"
+        for number, event in enumerate(_EVENTS)
+    ]
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
+
+    await anyio.sleep(0)  # loads what runs connections on this kind of loop
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        sdk = AsyncOpenAI(api_key="none", base_url="http://localhost", http_client=http, max_retries=0)
+        client: Any = adapt_client(RawOpenAIChatClient(model="none", async_client=sdk))
+        async for _ in client.get_response([Message("user", ["?"])], stream=True, options={"store": False}):
+            pass
