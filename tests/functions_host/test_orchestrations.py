@@ -43,6 +43,14 @@ def test_a_timer_fires_when_it_is_due(host: Host):
     assert host.result("nap", -5) is True
 
 
+def test_who_is_told_of_an_end_finds_it_at_the_first_look(host: Host, tmp_path: Path):
+    """A status that is asked for while an orchestrator's step runs is that after the step."""
+    seen = tmp_path / "seen"
+    host.wait(host.run("told_early", [f"{host.url}{MANAGEMENT}/instances", str(seen)]))
+    wait_until(lambda: seen.exists() and seen.read_text())
+    assert seen.read_text() == "Completed"
+
+
 def test_an_event_or_a_timer_wins(host: Host):
     """The event ends the race before its timer does, and the timer ends it when no event comes."""
     instance_id = host.run("race", 60)

@@ -19,6 +19,7 @@ from functions_host.engine.worker import Worker
 _BAD_ID = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
 _MAX_ID_LENGTH = 100
 _PURGE_BATCH = 100
+_SETTLE_SECONDS = 0.25
 
 
 class TaskHubError(Exception):
@@ -99,6 +100,18 @@ class TaskHub:
         if record is None:
             raise InstanceNotFoundError(f"No instance with ID '{instance_id}' was found.")
         return record
+
+    async def find_settled(self, instance_id: str) -> InstanceRecord:
+        """Read an instance after the episode that runs now, if it is committed soon.
+
+        An orchestrator that tells somebody in its process of its end does so before the end is committed; the first
+        look then finds it, and does not compete with the episode for the processor.
+
+        Raises:
+            InstanceNotFoundError: there is none.
+        """
+        await self._worker.settle(instance_id, _SETTLE_SECONDS)
+        return self.find(instance_id)
 
     def read_history(self, record: InstanceRecord) -> list[str]:
         """Read the stored events of an instance, oldest first."""

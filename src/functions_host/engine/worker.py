@@ -10,7 +10,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from functions_host.engine.alarm import Alarm
@@ -90,6 +90,7 @@ class Worker:
         self._runs = RunCache(store, functions.release_orchestrator)
         self._alarm = Alarm(clock, self._instances.wake)
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._settling: dict[str, set[asyncio.Future[None]]] = {}
 
     # --- life ------------------------------------------------------------------------------
 
@@ -167,9 +168,16 @@ class Worker:
                 self._waiters.pop(instance_id, None)
 
     def _announce_end(self, instance_id: str) -> None:
-        for waiter in self._waiters.pop(instance_id, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+        _wake_all(self._waiters.pop(instance_id, ()))
+
+    async def settle(self, instance_id: str, timeout_seconds: float) -> None:
+        """Wait until the episode that runs now, if any, is committed, or the timeout expires."""
+        run = self._runs.find(instance_id)
+        if run is None or not run.busy:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._settling.setdefault(instance_id, set()).add(waiter)
+        await asyncio.wait({waiter}, timeout=timeout_seconds)
 
     # --- orchestrations ----------------------------------------------------------------------
 
@@ -186,6 +194,7 @@ class Worker:
                 raise
             finally:
                 run.busy = False
+                _wake_all(self._settling.pop(instance_id, ()))
 
     async def _run_episode(self, episode: Episode) -> None:
         run = episode.run
@@ -319,6 +328,12 @@ class Worker:
                 raise EntityBatchError(f"the entity function raised {result.text}")
         commit.at = self.clock()
         commit.replies = tuple((reply, encode_event(reply.event, commit.at)) for reply in replies)
+
+
+def _wake_all(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def _read(result: Returned | Raised) -> OrchestratorAnswer:

@@ -128,8 +128,8 @@ class ManagementApi:
         headers = {"Location": urls["statusQueryGetUri"], "Retry-After": "10"}
         return _json(202, json.dumps(urls), headers)
 
-    def _status(self, call: Call) -> Response:
-        return self._status_response(call, self._hub.find(call.path["id"]))
+    async def _status(self, call: Call) -> Response:
+        return self._status_response(call, await self._hub.find_settled(call.path["id"]))
 
     def _status_response(self, call: Call, record: InstanceRecord) -> Response:
         history = None
