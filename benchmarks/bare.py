@@ -1,4 +1,4 @@
-"""Serve the agents of the long sessions of `agents.py` by the framework alone: one process, sessions in its memory, no durability.
+"""Serve the agents of the long sessions by the framework alone: one process, sessions in memory, no durability.
 
 ``POST /api/agents/{agent}/run?thread_id=…`` with a text streams the model's answer and returns it as JSON when it is
 whole, as the host's route does.

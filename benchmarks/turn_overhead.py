@@ -20,7 +20,6 @@ the host is to be compared with (`beside_bare.py`); ``--only bare`` prints it al
 import argparse
 import http.client
 import json
-import math
 import os
 import sys
 import tempfile
@@ -40,6 +39,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import beside_bare  # noqa: E402
+
 from demo.processes import Process  # noqa: E402
 
 WARM_UP_TURNS = 3
@@ -169,11 +169,6 @@ def _check(path: str, answer: Answer) -> bytes:
     return body
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Give the smallest value that at least so many percent of the values do not exceed."""
-    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
-
-
 def rows(workload: Workload, name: str, turns: Turns, base: Turns | None) -> list[tuple[str, ...]]:
     """Give a workload's lines of the table: host time, and for agents with a model the time less the model's."""
     measures = [("host", turns.host, base and base.host)]
@@ -186,7 +181,7 @@ def rows(workload: Workload, name: str, turns: Turns, base: Turns | None) -> lis
             what,
             f"{len(values)}",
             f"{median(values):,.1f}",
-            f"{percentile(values, 99):,.1f}",
+            f"{beside_bare.percentile(values, 99):,.1f}",
             _ratio(values, against) if against else "",
             f"{turns.state_bytes:,}" if workload.is_one_session else "",
             f"{turns.state_bytes / len(values):,.0f}" if workload.is_one_session else "",

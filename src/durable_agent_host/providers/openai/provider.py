@@ -16,7 +16,7 @@ from durable_agent_host.providers.openai.errors import explain_error, forgotten_
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import repair_rules
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
-from durable_agent_host.providers.openai.warm_up import warm_up
+from durable_agent_host.providers.openai.first_call import warm_up
 
 
 class OpenAIProvider(ItemsOfResponses, NeutralProvider):

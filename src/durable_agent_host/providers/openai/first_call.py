@@ -49,7 +49,7 @@ async def warm_up() -> None:
 
     The client has none of the framework's layers, so nothing observes the call.
     """
-    import anyio  # noqa: PLC0415 - what this is for
+    import anyio.lowlevel  # noqa: PLC0415 - what this is for
     import httpx2  # noqa: PLC0415
     from agent_framework import Message  # noqa: PLC0415
     from agent_framework_openai import RawOpenAIChatClient  # noqa: PLC0415
@@ -63,7 +63,7 @@ async def warm_up() -> None:
     def answer(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
 
-    await anyio.sleep(0)  # loads what runs connections on this kind of loop
+    await anyio.lowlevel.checkpoint()  # loads what runs connections on this kind of loop
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         sdk = AsyncOpenAI(api_key="none", base_url="http://localhost", http_client=http, max_retries=0)
         client: Any = adapt_client(RawOpenAIChatClient(model="none", async_client=sdk))
