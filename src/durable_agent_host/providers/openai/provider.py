@@ -13,10 +13,10 @@ from durable_agent_host.providers.openai.approvals import as_history
 from durable_agent_host.providers.openai.call_ids import identify_calls
 from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.errors import explain_error, forgotten_by_service
+from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import repair_rules
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
-from durable_agent_host.providers.openai.first_call import warm_up
 
 
 class OpenAIProvider(ItemsOfResponses, NeutralProvider):
