@@ -11,7 +11,7 @@ dies in between loses nothing.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, cast, runtime_checkable
 from uuid import uuid4
@@ -19,17 +19,20 @@ from weakref import WeakKeyDictionary
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
+from durable_agent_host.session.kept_messages import (
+    IDENTITY,
+    PLACE,
+    REWRITTEN,
+    identity_of,
+    in_order,
+    name_of,
+    next_place,
+)
 from durable_agent_host.stream.fold import fold_contents
 
-IDENTITY: Final = "durable_agent_host.message"
-"""Key in a stored message's ``additional_properties``: the turn and the message's place in it."""
-
-PLACE: Final = "durable_agent_host.place"
-"""Key in a stored message's ``additional_properties``: where in the conversation it stands, from 0. Cosmos DB keeps the
-provider's own sort key, in nanoseconds, as a floating point number, in which neighbours of one save are equal."""
-
-_REWRITTEN: Final = "durable_agent_host.rewritten"
 _COPY: Final = ".durable-agent-host-copy"
+"""Ends the id under which a session is kept while it is rewritten."""
+
 _END_OF_COPY: Final = "durable_agent_host.end_of_copy"
 
 
@@ -63,6 +66,10 @@ class CoalescingHistoryProvider(HistoryProvider):
         wrapped: owns the storage; its flags (what is loaded and stored) hold.
         max_batch: most messages that one save of the wrapped provider gets. 100 is what Cosmos DB writes as a whole;
             more would be two writes, of which the second can fail alone.
+
+    Attributes:
+        wrapped: as given.
+        keeps_marks: whether loaded messages keep the marks by which this host knows them again.
     """
 
     def __init__(self, wrapped: HistoryProvider, *, max_batch: int = 100) -> None:
@@ -75,6 +82,7 @@ class CoalescingHistoryProvider(HistoryProvider):
             store_outputs=wrapped.store_outputs,
         )
         self.wrapped = wrapped
+        self.keeps_marks = False
         self._max_batch = max_batch
         self._turns: WeakKeyDictionary[AgentSession, _Turn] = WeakKeyDictionary()
 
@@ -93,7 +101,27 @@ class CoalescingHistoryProvider(HistoryProvider):
         Returns:
             The messages, oldest first.
         """
-        return [_without_marks(_folded(one)) for one in await self._load(session_id, state=state, **kwargs)]
+        folded = await self.marked_messages(session_id, state=state, **kwargs)
+        return folded if self.keeps_marks else [_without_marks(one) for one in folded]
+
+    async def marked_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        """Load a session's messages as `get_messages` does, with the marks of this host."""
+        return [_folded(one) for one in await self._load(session_id, state=state, **kwargs)]
+
+    def clearing(self, clear: Callable[[str], Awaitable[None]]) -> Callable[[str], Awaitable[None]]:
+        """Give what deletes a session, and what a rewriting of it has left.
+
+        Args:
+            clear: deletes a session of the wrapped provider.
+        """
+
+        async def clear_all(session_id: str) -> None:
+            await clear(session_id)
+            await clear(session_id + _COPY)
+
+        return clear_all
 
     async def save_messages(
         self,
@@ -115,14 +143,14 @@ class CoalescingHistoryProvider(HistoryProvider):
         """
         turn = _SAVING.get()
         for message in messages:
-            if turn is not None:
+            if turn is not None and name_of(message) is None:
                 message.additional_properties[IDENTITY] = turn.next_name()
-            message.message_id = message.message_id or _name_of(message) or f"message-{uuid4().hex}"
+            message.message_id = message.message_id or name_of(message) or f"message-{uuid4().hex}"
         stored = await self._load(session_id, state=state, **kwargs)
         stored = await self._shrink(session_id, stored, state=state, **kwargs)
-        known = {_identity(message) for message in stored} - {None}
-        new = [_folded(message) for message in messages if _identity(message) not in known]
-        _number(new, 1 + max([len(stored) - 1, *(one.additional_properties.get(PLACE, 0) for one in stored)]))
+        known = {identity_of(message) for message in stored} - {None}
+        new = [_folded(message) for message in messages if identity_of(message) not in known]
+        _number(new, next_place(stored))
         await self._append(session_id, new, state=state, **kwargs)
 
     async def after_run(
@@ -146,11 +174,11 @@ class CoalescingHistoryProvider(HistoryProvider):
         return turn
 
     async def _load(self, session_id: str | None, **kwargs: Any) -> list[Message]:
-        stored = _in_order(await self.wrapped.get_messages(session_id, **kwargs))
-        expected = stored[0].additional_properties.get(_REWRITTEN, 0) if stored else 1
+        stored = in_order(await self.wrapped.get_messages(session_id, **kwargs))
+        expected = stored[0].additional_properties.get(REWRITTEN, 0) if stored else 1
         if len(stored) >= expected or not session_id or not isinstance(self.wrapped, _Clears):
             return stored
-        copied = _in_order(await self.wrapped.get_messages(session_id + _COPY, **kwargs))
+        copied = in_order(await self.wrapped.get_messages(session_id + _COPY, **kwargs))
         if not copied or copied[-1].message_id != _END_OF_COPY:
             return stored
         return await self._replace(session_id, copied[:-1], **kwargs)
@@ -161,7 +189,7 @@ class CoalescingHistoryProvider(HistoryProvider):
         is_whole = all(len(a.contents) == len(b.contents) for a, b in zip(stored, folded, strict=True))
         if is_whole or not session_id or not isinstance(self.wrapped, _Clears):
             return stored
-        folded[0].additional_properties = folded[0].additional_properties | {_REWRITTEN: len(folded)}
+        folded[0].additional_properties = folded[0].additional_properties | {REWRITTEN: len(folded)}
         for message in folded:
             message.message_id = message.message_id or f"message-{uuid4().hex}"
         end = Message("system", [], message_id=_END_OF_COPY)
@@ -182,22 +210,9 @@ class CoalescingHistoryProvider(HistoryProvider):
             await self.wrapped.save_messages(session_id, messages[start : start + self._max_batch], **kwargs)
 
 
-def _in_order(messages: Sequence[Message]) -> list[Message]:
-    placed = [(message.additional_properties.get(PLACE, number), message) for number, message in enumerate(messages)]
-    return [message for _, message in sorted(placed, key=lambda one: one[0])]
-
-
 def _number(messages: Sequence[Message], first: int) -> None:
     for place, message in enumerate(messages, first):
         message.additional_properties[PLACE] = place
-
-
-def _name_of(message: Message) -> str | None:
-    return cast("str | None", message.additional_properties.get(IDENTITY))
-
-
-def _identity(message: Message) -> str | None:
-    return _name_of(message) or message.message_id
 
 
 def _folded(message: Message) -> Message:
@@ -210,6 +225,6 @@ def _folded(message: Message) -> Message:
 
 def _without_marks(message: Message) -> Message:
     """Leave out what only this provider knows, before a model's client sees it."""
-    for name in (IDENTITY, PLACE, _REWRITTEN):
+    for name in (IDENTITY, PLACE, REWRITTEN):
         message.additional_properties.pop(name, None)
     return message

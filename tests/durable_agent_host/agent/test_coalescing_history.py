@@ -10,17 +10,14 @@ import pytest
 from agent_framework import Agent, AgentSession, Content, HistoryProvider, Message
 from agent_framework_azure_cosmos import CosmosHistoryProvider
 from agent_framework_openai import OpenAIChatClient
-from azure.core.pipeline.transport import AioHttpTransport
-from azure.cosmos.aio import CosmosClient
 
 from durable_agent_host import CoalescingHistoryProvider
-from durable_agent_host.agent.coalescing_history import PLACE
 from durable_agent_host.agent.history import DurableSession
+from durable_agent_host.session.kept_messages import PLACE
 from tests.kit import start_model
+from tests.kit_histories import cosmos_client
 from tests.kit_services import cosmos
 
-KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-"""The emulator's published key."""
 SCRIPT = "".join(f"value_{n} = {n}\nprint(value_{n})\n" for n in range(70))
 
 
@@ -31,24 +28,10 @@ def port(tmp_path_factory):
         yield port
 
 
-class ForEmulator(AioHttpTransport):
-    """Says the partition key in every operation of a batch: the emulator looks there, the service in the header."""
-
-    async def send(self, request, **kwargs):
-        """Send a request, a batch in the emulator's form."""
-        if "x-ms-cosmos-is-batch-request" in request.headers:
-            key = request.headers["x-ms-documentdb-partitionkey"]
-            body = json.dumps([operation | {"partitionKey": key} for operation in json.loads(request.data)])
-            request.data = body
-            request.headers["Content-Length"] = str(len(body.encode()))
-        return await super().send(request, **kwargs)
-
-
 @pytest.fixture
 async def client(port):
-    """A client of the emulator. It would call the endpoints that the emulator names, which are not without TLS."""
-    options = {"enable_endpoint_discovery": False, "transport": ForEmulator()}
-    async with CosmosClient(f"http://127.0.0.1:{port}", KEY, **options) as client:
+    """A client of the emulator."""
+    async with cosmos_client(port) as client:
         yield client
 
 
