@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
@@ -12,7 +12,8 @@ from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.segments.record import OpenSegments, Record
+from durable_agent_host.segments.record import OpenSegments, ReadKept, Record
+from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.receipts import gone
 from durable_agent_host.session.sealing import seal_outcome
 from durable_agent_host.turn.wire import join_request, split_request
@@ -22,27 +23,61 @@ TRAVELS_BYTES: Final = 4 * 1024
 """What of a request, an answer or a response travels through orchestrations; larger ones go by reference."""
 
 
+class SessionName(NamedTuple):
+    """The name of a session.
+
+    Attributes:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+    """
+
+    agent: str
+    session_id: str
+
+
+class Elsewhere(Protocol):
+    """What history providers of the app keep of sessions."""
+
+    def reader(self, name: SessionName, record: Record) -> ReadKept | None:
+        """Give what reads a session's messages, or None when the host keeps them."""
+        ...
+
+
 class Keeper:
     """Stores what is too large for the session's entity and the turn's orchestration.
 
     Args:
         open_store: returns the process's piece store, and opens it at the first call.
         seen: of how many sealed receipts a session's head keeps a mark.
+        elsewhere: what history providers of the app keep.
     """
 
-    def __init__(self, open_store: OpenSegments, *, seen: int) -> None:
+    def __init__(self, open_store: OpenSegments, *, seen: int, elsewhere: Elsewhere | None = None) -> None:
         self.open_store = open_store
         self._seen = seen
+        self._elsewhere = elsewhere
 
-    def record(self, session: Session) -> Record:
+    def record(self, session: Session, name: SessionName | None = None) -> Record:
         """Return the record of a session.
 
         Args:
             session: its head.
+            name: the agent's registered name and the session's id, for messages that a history provider of the app
+                keeps; without it, their entries stay without messages.
         """
-        return Record(self.open_store, session)
+        record = Record(self.open_store, session)
+        if name is not None and self._elsewhere is not None:
+            record.read_kept = self._elsewhere.reader(name, record)
+        return record
 
-    async def seal(self, session: Session, request: TurnRequest, outcome: TurnOutcome) -> TurnOutcome:
+    async def seal(
+        self,
+        session: Session,
+        request: TurnRequest,
+        outcome: TurnOutcome,
+        *,
+        response: Mapping[str, Any] | None = None,
+    ) -> TurnOutcome:
         """Store what the commit of a turn's end does not carry.
 
         Guarantee: idempotent; pieces of an attempt that is never committed are swept.
@@ -50,7 +85,8 @@ class Keeper:
         Args:
             session: the head, as it was when the turn was granted.
             request: of the turn.
-            outcome: how it ended, with whole entries.
+            outcome: how it ended, with whole entries, or with those whose messages are kept elsewhere.
+            response: the whole response entry, for the orchestration that asked; the last of the entries if left out.
 
         Returns:
             The outcome to journal and to commit.
@@ -58,7 +94,8 @@ class Keeper:
         Raises:
             LogError: the store does not answer.
         """
-        response = outcome.entries[-1] if request.orchestration_id and outcome.status == "completed" else None
+        is_asked_for = request.orchestration_id and outcome.status == "completed"
+        response = (response or outcome.entries[-1]) if is_asked_for else None
         new_home = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
         sealed = seal_outcome(session, outcome, new_home=new_home, seen=self._seen)
         if sealed.pieces:
@@ -70,7 +107,8 @@ class Keeper:
             reach("pieces.after_put")
         text, text_at = outcome.text, ""
         if len(json_bytes_of(text)) > TRAVELS_BYTES:
-            text_at = RECORD if outcome.entries else await self._keep(request, text)
+            is_in_record = outcome.entries and kept_by(outcome.entries[-1]) is None
+            text_at = RECORD if is_in_record else await self._keep(request, text)
             text = ""
         kept = replace(sealed.outcome, text=text, text_at=text_at)
         if response is None:
@@ -182,9 +220,10 @@ class Keeper:
     ) -> str:
         try:
             if outcome.text_at != RECORD:
-                return str(await self._kept(home_of_turn(request), outcome.text_at, "a turn's answer"))
-            session = await read_session()
-            return "" if session is None else await self.record(session).answer(request.turn_id)
+                with suppress(CorruptStateError):  # it goes with the turn's log; the record may have it still
+                    return str(await self._kept(home_of_turn(request), outcome.text_at, "a turn's answer"))
+            session, name = await read_session(), SessionName(request.agent, request.session_id)
+            return "" if session is None else await self.record(session, name).answer(request.turn_id)
         except StateError:
             return ""
 
@@ -211,9 +250,16 @@ class NoKeeper(Keeper):
     def __init__(self) -> None:
         super().__init__(_no_pieces, seen=0)
 
-    async def seal(self, session: Session, request: TurnRequest, outcome: TurnOutcome) -> TurnOutcome:
+    async def seal(
+        self,
+        session: Session,
+        request: TurnRequest,
+        outcome: TurnOutcome,
+        *,
+        response: Mapping[str, Any] | None = None,
+    ) -> TurnOutcome:
         """Return the outcome as it is."""
-        del session, request
+        del session, request, response
         return outcome
 
     async def keep_request(self, request: TurnRequest) -> TurnRequest:

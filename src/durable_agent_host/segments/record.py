@@ -1,9 +1,11 @@
 """The record of a session: its head and the pieces that the head refers to, read as one conversation."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from agent_framework import Message
 
 from durable_agent_host.codec.detached import attach, detached_of
 from durable_agent_host.codec.message import decode_response
@@ -14,12 +16,16 @@ from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.cache import PIECES, PieceCache
 from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.session.elsewhere import entries_of_others, kept_by, with_messages
 from durable_agent_host.session.receipts import EndedTurn, ended_turn
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.stream.live_events import answer_text
 
 OpenSegments = Callable[[], SegmentStore]
 """Returns the process's piece store; the first call opens it."""
+
+ReadKept = Callable[[], Awaitable[Sequence[Message]]]
+"""Reads the messages of a session that a history provider of the app keeps: in order, each once, with their names."""
 
 _AT_ONCE: Final = 16
 
@@ -66,12 +72,17 @@ class Record:
 
     Attributes:
         session: the head.
+        read_kept: reads the messages that a history provider of the app keeps; None when it is not to be asked, and
+            their entries stay without messages.
     """
+
+    read_kept: ReadKept | None = None
 
     def __init__(self, open_store: OpenSegments, session: Session, *, cache: PieceCache = PIECES) -> None:
         self.session = session
         self._open_store = open_store
         self._cache = cache
+        self._kept: Sequence[Message] | None = None
 
     async def chunks(self) -> list[Chunk]:
         """Read the whole conversation, oldest first; the head comes last."""
@@ -113,7 +124,9 @@ class Record:
         return await self.attached(chunk.entries, chunk.home)
 
     async def attached(self, entries: Iterable[Mapping[str, Any]], home: str) -> tuple[Mapping[str, Any], ...]:
-        """Return entries with their large contents; those without any are the same objects.
+        """Return entries with their large contents, and with messages that are kept elsewhere.
+
+        Those that have neither are the same objects.
 
         Args:
             entries: as they are stored.
@@ -122,12 +135,33 @@ class Record:
         Raises:
             CorruptStateError: a content is missing.
             LogError: the store does not answer.
+            HistoryError: a history provider of the app does not answer.
         """
+        entries = [*entries]
+        if self.read_kept is not None and any(kept_by(entry) is not None for entry in entries):
+            entries = with_messages(entries, await self._messages_elsewhere())
         listed = [(entry, [(one.home or home, one.name) for one in detached_of(entry)]) for entry in entries]
         pieces = await self.pieces({key for _, keys in listed for key in keys})
         return tuple(
             attach(entry, {name: pieces[at, name] for at, name in keys}) if keys else entry for entry, keys in listed
         )
+
+    async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
+        """Return entries of what a history provider keeps, and no turn of this host has saved; these come first.
+
+        A session that has messages of its own has the same conversation, as older versions stored it, and gives none.
+
+        Raises:
+            HistoryError: the provider does not answer.
+        """
+        if any(kept_by(entry) is None for entry in self.session.entries):
+            return ()
+        return tuple(entries_of_others(await self._messages_elsewhere()))
+
+    async def _messages_elsewhere(self) -> Sequence[Message]:
+        if self._kept is None:
+            self._kept = await self.read_kept() if self.read_kept is not None else ()
+        return self._kept
 
     async def entries(self) -> tuple[Mapping[str, Any], ...]:
         """Return all entries of the conversation, whole, oldest first."""

@@ -8,6 +8,7 @@ from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.message import decode_messages, decode_response, served_by
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
+from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.stream.live_events import answer_text
 from durable_agent_host.turn.wire import decode_turn_request
 
@@ -72,7 +73,8 @@ def ended_turn(
         request_hash=receipt.request_hash,
         ended_at=receipt.ended_at,
     )
-    return EndedTurn(outcome, found.get("request"), receipt.status == "completed" and answered is None)
+    has_answer = answered is not None and kept_by(answered) is None
+    return EndedTurn(outcome, found.get("request"), receipt.status == "completed" and not has_answer)
 
 
 def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
@@ -93,7 +95,7 @@ def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
         "agent": agent,
         "session_id": session_id,
         "turn_id": outcome.turn_id,
-        "message": decode_messages([asked])[0].text if asked else "",
+        "message": "".join(one.text for one in decode_messages([asked])[:1]) if asked else "",
         "created_at": str(asked.get("createdAt") or "") if asked else "",
         "request_hash": outcome.request_hash,
     }
