@@ -18,7 +18,7 @@ from agent_framework_durabletask import (
 
 from durable_agent_host.activities import run_limits
 from durable_agent_host.agent.callbacks import CallbackObserver
-from durable_agent_host.agent.external_history import histories_of
+from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.hosting import why_no_journal
 from durable_agent_host.agent.observer import TurnObserver
 from durable_agent_host.agent.runner import AgentRunner
@@ -26,6 +26,7 @@ from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.durable.agent_sessions import OrchestrationAgent
 from durable_agent_host.durable.entity import DurableAgentEntity
+from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
 from durable_agent_host.durable.register import (
     register_agent_entity,
@@ -124,6 +125,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._has_agent_routes: bool | None = None
         self._agents_auth_level = http_auth_level
         self._histories: dict[str, Histories] = {}
+        self._external: dict[str, ExternalHistory] = {}
         self._wakeups = Wakeups()
         self._open_stores()
         super().__init__(
@@ -159,10 +161,18 @@ class DurableAgentApp(AgentFunctionApp):
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
         self._open_log = once(partial(open_turn_log, self.settings))
         self._stopper = TurnStopper(self._open_log)
-        self._keeper = Keeper(once(partial(open_segment_store, self.settings)), seen=self.settings.max_receipts)
+        elsewhere = ExternalSessions(self._external)
+        self._keeper = Keeper(
+            once(partial(open_segment_store, self.settings)), seen=self.settings.max_receipts, elsewhere=elsewhere
+        )
         probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
         self._turns_of = partial(
-            TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes, keeper=self._keeper
+            TurnClient,
+            wakeups=self._wakeups,
+            stopper=self._stopper,
+            probes=probes,
+            keeper=self._keeper,
+            elsewhere=elsewhere,
         )
 
     def add_agent(
@@ -333,7 +343,8 @@ class DurableAgentApp(AgentFunctionApp):
     ) -> None:
         if isinstance(agent, RawAgent) and (reason := why_no_journal(cast("Any", agent))):
             _LOGGER.warning("agent %r has no journal, so a crash fails its turn: %s", agent_name, reason)
-        self._histories[agent_name] = histories_of(agent)
+        history = self._external[agent_name] = ExternalHistory(agent)
+        self._histories[agent_name] = history.where
         runner = AgentRunner(
             agent_name,
             self._sources[agent_name],
@@ -342,6 +353,7 @@ class DurableAgentApp(AgentFunctionApp):
             open_log=self._open_log,
             limits=run_limits(self.settings),
             keeper=self._keeper,
+            history=history,
         )
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))

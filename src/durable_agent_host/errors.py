@@ -24,6 +24,7 @@
             ├── TurnTimedOutError          still running when the wait was over
             ├── AnswerGoneError            it has ended, and what it answered is no longer kept
             ├── InvalidAnswerError         the answer does not fit the response format that was asked for
+            ├── HistoryError               a history provider of the app does not answer
             └── ProviderError              the model service failed; says whether a retry can help
 """
 
@@ -135,6 +136,10 @@ class AnswerGoneError(TurnError):
 
 class TurnTimedOutError(TurnError):
     """The turn was still running when the wait was over; it goes on."""
+
+
+class HistoryError(TurnError):
+    """A history provider of the app does not answer."""
 
 
 class InvalidAnswerError(TurnError):

@@ -1,18 +1,26 @@
-"""Agents whose conversations are kept by a history provider of the app: delete, fork, import, repair and cancel."""
+"""Agents whose conversations are kept by a history provider of the app: what is done with them is done there."""
 
+import asyncio
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import requests
 
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
+from tests.durable_agent_host.test_scenarios_idempotency import purge
+from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
+from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit_histories import cosmos_client
+from tests.kit_services import cosmos, redis
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "histories"
-OWNERS = {"Noted": "Notebook", "Folded": "Notebook", "Filed": "FileHistoryProvider"}
-IN_CLOUD = {"Clouded": "CosmosHistoryProvider", "CloudFolded": "CosmosHistoryProvider"}
+OWNERS = ("Noted", "Folded", "Filed", "Listed", "Clouded", "CloudFolded")
+"""Agents whose provider can delete; of each kind that the guide names, one."""
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +29,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("histories")
 
 
+async def make_database(port: int) -> None:
+    """Make the database that the app's providers use."""
+    async with cosmos_client(port) as client:
+        await client.create_database("chats")
+
+
 @pytest.fixture(scope="module")
-def _host(practice_model: PracticeModel, folder: Path, tmp_path_factory) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("data"), practice_model, app=APP, HISTORIES=str(folder)) as running:
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    """A Redis server and a Cosmos DB emulator."""
+    servers = tmp_path_factory.mktemp("servers")
+    with redis(servers) as redis_port, cosmos(servers) as cosmos_port:
+        asyncio.run(make_database(cosmos_port))
+        yield {"REDIS_PORT": redis_port, "COSMOS_PORT": cosmos_port}
+
+
+@pytest.fixture(scope="module")
+def _host(practice_model: PracticeModel, folder: Path, ports, tmp_path_factory) -> Iterator[AgentHost]:
+    environment = {"HISTORIES": str(folder)} | {name: str(port) for name, port in ports.items()}
+    with hosted(tmp_path_factory.mktemp("data"), practice_model, app=APP, **environment) as running:
         yield running
 
 
@@ -44,44 +68,250 @@ def url(host: AgentHost, agent: str, session: str) -> str:
     return f"{host.url}/api/agents/{agent}/sessions/{session}"
 
 
+def say(host: AgentHost, agent: str, session: str, *texts: str) -> list[str]:
+    """Run a turn for each text; gives their ids."""
+    turns = []
+    for text in texts:
+        answer = host.run(agent, {"message": text, "session_id": session})
+        assert answer.status_code == 200, answer.text
+        turns.append(answer.headers["x-ms-turn-id"])
+    return turns
+
+
+def with_tools(model: PracticeModel) -> None:
+    """Have the first answers be a call and a text that follows it."""
+    model.plan({"calls": [{"name": "note", "arguments": {"text": "x"}}]}, {"text": "It is noted."})
+
+
 @pytest.mark.parametrize("agent", OWNERS)
-def test_a_conversation_that_lives_elsewhere_is_not_said_to_be_gone(host: AgentHost, model: PracticeModel, agent):
-    """Delete, fork, import, repair and reset say where it lives and what to do, and leave all as it is."""
+def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeModel, agent):
+    """A session that was deleted or reset begins anew, with the provider, too; one that is gone is a 404."""
     session = uuid4().hex
-    turn = host.run(agent, {"message": "one", "session_id": session}).headers["x-ms-turn-id"]
-    before = host.state(agent, session)
-    place = url(host, agent, session)
-    asked = [
-        requests.delete(place, timeout=60),
-        requests.post(f"{place}/fork", timeout=60),
-        requests.post(f"{place}/fork", json={"at_turn": turn}, timeout=60),
-        requests.post(f"{place}-new/import", json=before, timeout=60),
-        requests.post(f"{place}/repair", timeout=60),
-    ]
-    for answer in asked:
-        assert answer.status_code == 501, answer.text
-        assert OWNERS[agent] in answer.json()["detail"]
-    assert "history=kept" in asked[0].json()["detail"]
-    assert "save_messages" in asked[1].json()["detail"]
-    host.signal(agent, session, "reset", None)
-    assert host.run(agent, {"message": "two", "session_id": session}).status_code == 200
+    say(host, agent, session, "one", "two")
     assert said(model) == ["one", "two"]
-    assert host.session(agent, session)["message_count"] == 4
+    deleted = requests.delete(url(host, agent, session), timeout=60)
+    assert (deleted.status_code, deleted.json()) == (
+        200,
+        {"agent": agent, "session_id": session, "status": "deleted"},
+    )
+    assert requests.delete(url(host, agent, session), timeout=60).status_code == 404
+    say(host, agent, session, "anew")
+    assert said(model) == ["anew"]
+    host.signal(agent, session, "reset", None)
+    wait_until(lambda: host.session(agent, session)["message_count"] == 0)
+    say(host, agent, session, "again")
+    assert said(model) == ["again"]
 
+
+@pytest.mark.parametrize("agent", OWNERS)
+def test_a_fork_has_the_messages(host: AgentHost, model: PracticeModel, agent):
+    """Whole or at a turn, the fork goes on with the provider's items of the original, and the original without it."""
+    session = uuid4().hex
+    with_tools(model)
+    first, _ = say(host, agent, session, "one", "two")
+    given = [item for entry in model.requests() for item in entry["output"]]
+    place = url(host, agent, session)
+    forks = [requests.post(f"{place}/fork", json=body, timeout=60) for body in ({}, {"at_turn": first})]
+    assert [fork.status_code for fork in forks] == [201, 201], [fork.text for fork in forks]
+    whole, part = [fork.json()["session_id"] for fork in forks]
+    say(host, agent, whole, "three")
+    assert said(model) == ["one", "two", "three"]
+    sent = model.requests()[-1]["body"]["input"]
+    assert [item["id"] for item in sent if "id" in item] == [item["id"] for item in given]
+    say(host, agent, part, "other")
+    assert said(model) == ["one", "other"]
+    assert host.session(agent, part)["message_count"] == 4
+    assert requests.delete(place, timeout=60).ok
+    assert [one["role"] for one in host.session(agent, part)["messages"]][:4] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    say(host, agent, whole, "four")
+    assert said(model) == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize("agent", OWNERS)
+def test_the_session_shows_what_the_provider_keeps(host: AgentHost, model: PracticeModel, agent):
+    """Messages with their turns, as of an agent without a provider; the entity holds no word of them."""
+    session = uuid4().hex
+    shown = {}
+    for name in (agent, "Plain"):
+        with_tools(model)
+        turns = say(host, name, session, "the canary sings", "two")
+        view = host.session(name, session)
+        shown[name] = [
+            (turns.index(message["turn_id"]), message["role"], [content["$type"] for content in message["contents"]])
+            for message in view["messages"]
+        ]
+        assert view["message_count"] == 4
+    assert shown[agent] == shown["Plain"]
+    assert "canary" in json.dumps(host.session(agent, session))
+    stored = json.dumps(host.state(agent, session))
+    assert "canary" not in stored
+    assert "noted" not in stored
+    assert host.get(f"/agents/{agent}/sessions/{session}/verify").json()["problems"] == []
+
+
+@pytest.mark.parametrize("agent", ["Noted", "Filed", "CloudFolded"])
+def test_an_export_is_whole_and_can_be_imported(host: AgentHost, model: PracticeModel, agent):
+    """It moves a conversation between agents with and without a provider, and back, item by item."""
+    session = uuid4().hex
+    with_tools(model)
+    say(host, agent, session, "one")
+    for name in ("Plain", agent):
+        exported = host.get(f"/agents/{agent if name == 'Plain' else 'Plain'}/sessions/{session}/export").json()
+        assert "noted x" in json.dumps(exported)
+        copy = session if name == "Plain" else f"{session}-back"
+        answer = requests.post(f"{url(host, name, copy)}/import", json=exported, timeout=60)
+        assert answer.status_code == 201, answer.text
+        again = requests.post(f"{url(host, name, copy)}/import", json=exported, timeout=60)
+        assert again.status_code == 201, again.text
+    say(host, agent, session, "two")
+    live = model.requests()[-1]["body"]["input"]
+    say(host, agent, f"{session}-back", "two")
+    assert model.requests()[-1]["body"]["input"] == live
+    taken = requests.post(f"{url(host, agent, session)}/import", json=exported, timeout=60)
+    assert taken.status_code == 409
+
+
+def test_what_a_provider_cannot_do_is_refused_whole(host: AgentHost, model: PracticeModel, folder: Path):
+    """Without clear(session_id) delete and reset say so, and leave all as it is; repair is refused with any owner."""
+    session = uuid4().hex
+    say(host, "Carved", session, "one")
+    place = url(host, "Carved", session)
+    refused = requests.delete(place, timeout=60)
+    assert refused.status_code == 501
+    assert "Carving (stone)" in refused.json()["detail"]
+    assert "history=kept" in refused.json()["detail"]
+    host.signal("Carved", session, "reset", None)
+    say(host, "Carved", session, "two")
+    assert said(model) == ["one", "two"]
+    assert host.session("Carved", session)["message_count"] == 4
+    for agent in ("Carved", "Noted"):
+        say(host, agent, session, "more")
+        repaired = requests.post(f"{url(host, agent, session)}/repair", timeout=60)
+        assert repaired.status_code == 501
+        assert "import it under a new id" in repaired.json()["detail"]
     kept = requests.delete(place, params={"history": "kept"}, timeout=60)
-    assert (kept.status_code, kept.json()["status"]) == (200, "deleted")
-    assert OWNERS[agent] in kept.json()["kept_by"][0]
-    assert host.state(agent, session) is None
+    assert (kept.status_code, kept.json()["kept_by"]) == (200, ["Carving (stone)"])
+    assert host.state("Carved", session) is None
+    assert (folder / "stone" / f"{session}.jsonl").exists()
     assert requests.delete(place, params={"history": "all"}, timeout=60).status_code == 400
-    assert requests.delete(place, timeout=60).status_code == 404
 
 
-@pytest.mark.parametrize("agent", IN_CLOUD)
-def test_cosmos_db_is_named(host: AgentHost, agent):
-    """The framework's provider for Cosmos DB is told of by its name, alone and wrapped."""
-    answer = requests.post(f"{url(host, agent, 'new')}/import", json={"schemaVersion": "1.1.0"}, timeout=60)
-    assert answer.status_code == 501
-    assert IN_CLOUD[agent] in answer.json()["detail"]
+def test_a_fork_over_other_messages_is_refused(host: AgentHost, model: PracticeModel, folder: Path):
+    """Messages that the provider has under the new id are neither taken for the fork's nor added to."""
+    session = uuid4().hex
+    say(host, "Noted", session, "one")
+    say(host, "Noted", f"{session}-new", "mine")
+    requests.delete(url(host, "Noted", f"{session}-new"), params={"history": "kept"}, timeout=60)
+    answer = requests.post(f"{url(host, 'Noted', session)}/fork", json={"session_id": f"{session}-new"}, timeout=60)
+    assert answer.status_code == 409
+    assert "Notebook (notebook)" in answer.json()["detail"]
+    assert len((folder / "notebook" / f"{session}-new.jsonl").read_text().splitlines()) == 2
+
+
+def test_an_answer_is_read_where_it_is_kept(host: AgentHost, model: PracticeModel):
+    """When the orchestration has been purged, its turn and a repeated request still have the answer."""
+    session, key = uuid4().hex, {"Idempotency-Key": uuid4().hex}
+    model.plan({"text": "long " * 2000})
+    first = host.run("Noted", {"message": "one", "session_id": session}, headers=key).json()
+    assert first["response"] == "long " * 2000
+    turn = f"{url(host, 'Noted', session)}/turns/{first['turn_id']}"
+    before = requests.get(turn, timeout=60).json()
+    assert before["response"] == first["response"]
+    purge(host, first["turn_id"])
+    after = requests.get(turn, timeout=60).json()
+    assert (after["response"], after["message"]) == (first["response"], "one")
+    again = host.run("Noted", {"message": "one", "session_id": session}, headers=key)
+    assert again.json()["response"] == first["response"]
+    assert len(model.requests()) == 1
+
+
+def test_words_without_marks_are_a_history_too(host: AgentHost, model: PracticeModel):
+    """A provider that keeps words alone: they reach the model and are shown, without their turns; delete works."""
+    session = uuid4().hex
+    _, last = say(host, "Told", session, "one", "two")
+    assert said(model) == ["one", "two"]
+    assert [(one["turn_id"], one["role"]) for one in host.session("Told", session)["messages"]] == [
+        (None, role) for role in ("user", "assistant") * 2
+    ]
+    at_turn = requests.post(f"{url(host, 'Told', session)}/fork", json={"at_turn": last}, timeout=60)
+    assert at_turn.status_code == 501
+    assert "Leave at_turn out" in at_turn.json()["detail"]
+    fork = requests.post(f"{url(host, 'Told', session)}/fork", timeout=60).json()["session_id"]
+    say(host, "Told", fork, "three")
+    assert said(model) == ["one", "two", "three"]
+
+
+def test_a_turn_that_could_not_be_saved_is_no_part_of_the_conversation(
+    host: AgentHost, model: PracticeModel, folder: Path
+):
+    """It fails with the provider's name; what was saved of it is not shown, not sent to the model, and not forked."""
+    session = uuid4().hex
+    say(host, "Moody", session, "one")
+    (folder / "full").touch()
+    with_tools(model)
+    failed = host.run("Moody", {"message": "lost", "session_id": session})
+    (folder / "full").unlink()
+    assert failed.status_code == 502
+    assert "Moody (moody)" in failed.json()["detail"]
+    assert "lost" in (folder / "moody" / f"{session}.jsonl").read_text()
+    say(host, "Moody", session, "two")
+    assert said(model) == ["one", "two"]
+    assert [one["turn_id"] for one in host.session("Moody", session)["messages"]].count(None) == 0
+    assert "lost" not in json.dumps(host.session("Moody", session)["messages"])
+    fork = requests.post(f"{url(host, 'Moody', session)}/fork", timeout=60).json()["session_id"]
+    say(host, "Moody", fork, "three")
+    assert said(model) == ["one", "two", "three"]
+    (folder / "unreadable").touch()
+    answers = [
+        requests.get(url(host, "Moody", session), timeout=60),
+        requests.get(f"{url(host, 'Moody', session)}/export", timeout=60),
+    ]
+    (folder / "unreadable").unlink()
+    for answer in answers:
+        assert answer.status_code == 502
+        assert "Moody (moody)" in answer.json()["detail"]
+
+
+def test_a_cancelled_turn_that_could_not_be_saved_stays_with_the_session(
+    host: AgentHost, model: PracticeModel, folder: Path
+):
+    """It is shown, and the model is given nothing of it: a part of it may be a call without its result."""
+    session = uuid4().hex
+    say(host, "Moody", session, "one")
+    model.plan({"calls": [{"name": "note", "arguments": {"text": "x"}}]}, {"calls": [{"name": "dawdle"}]})
+    body = {"message": "cut", "session_id": session, "wait_for_response": False}
+    begun = host.run("Moody", body).json()
+    wait_until(lambda: len(model.requests()) == 3)
+    (folder / "full").touch()
+    requests.post(f"{begun['turn_url']}/cancel", timeout=60)
+    ended = host.end_of_turn(begun["turn_url"])
+    (folder / "full").unlink()
+    assert (ended["status"], "could not store" in ended["error"]["message"]) == ("cancelled", True)
+    assert "cut" in (folder / "moody" / f"{session}.jsonl").read_text()
+    say(host, "Moody", session, "two")
+    assert said(model) == ["one", "two"]
+    assert "noted x" in json.dumps(host.session("Moody", session)["messages"])
+
+
+@pytest.mark.parametrize("agent", ["Plain", "Noted", "Filed", "CloudFolded"])
+def test_what_the_provider_of_the_model_asked_is_kept(host: AgentHost, model: PracticeModel, agent):
+    """Request and answer of a hosted tool's approval go back to the model on later turns, as without a provider."""
+    session = uuid4().hex
+    model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
+    turn = host.run(agent, {"message": "publish", "session_id": session}).json()
+    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
+    assert wait_until(lambda: ended_turn(turn))["response"] == "Published."
+    say(host, agent, session, "which page?")
+    sent = model.requests()[-1]["body"]["input"]
+    kinds = ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message", "message"]
+    assert [item["type"] for item in sent] == kinds
+    given = [item["id"] for entry in model.requests()[:2] for item in entry["output"]]
+    assert [item["id"] for item in sent if "id" in item] == given
 
 
 @pytest.mark.parametrize("agent", [*OWNERS, "Kept", "Audited"])
@@ -106,32 +336,141 @@ def test_what_a_cancelled_turn_had_produced_is_in_the_history(host: AgentHost, m
 
 
 def test_a_history_in_the_sessions_state_is_the_hosts(host: AgentHost, model: PracticeModel):
-    """InMemoryHistoryProvider's conversations are deleted and forked, whole; at a turn is refused, with the reason."""
-    session, place = uuid4().hex, ""
-    for text in ("one", "two"):
-        turn = host.run("Kept", {"message": text, "session_id": session}).headers["x-ms-turn-id"]
+    """The host stands in for InMemoryHistoryProvider: forked whole and at a turn, deleted, and stored once."""
+    session = uuid4().hex
+    model.plan({"text": "So."}, {"text": "So."})
+    first, _ = say(host, "Kept", session, "the canary sings", "two")
+    assert json.dumps(host.state("Kept", session)).count("canary") == 1
     place = url(host, "Kept", session)
-    at_turn = requests.post(f"{place}/fork", json={"at_turn": turn}, timeout=60)
-    assert at_turn.status_code == 501
-    assert "InMemoryHistoryProvider" in at_turn.json()["detail"]
-    fork = requests.post(f"{place}/fork", timeout=60).json()["session_id"]
-    host.run("Kept", {"message": "three", "session_id": fork})
-    assert said(model) == ["one", "two", "three"]
+    for body, before in (({}, ["the canary sings", "two"]), ({"at_turn": first}, ["the canary sings"])):
+        fork = requests.post(f"{place}/fork", json=body, timeout=60).json()["session_id"]
+        say(host, "Kept", fork, "three")
+        assert said(model) == [*before, "three"]
     assert requests.delete(place, timeout=60).json()["status"] == "deleted"
-    host.run("Kept", {"message": "anew", "session_id": session})
+    say(host, "Kept", session, "anew")
     assert said(model) == ["anew"]
 
 
 def test_a_copy_is_no_owner(host: AgentHost, model: PracticeModel, folder: Path):
     """Where a provider only keeps a copy, sessions are deleted and forked, and the answer says who keeps a copy."""
     session = uuid4().hex
-    host.run("Audited", {"message": "one", "session_id": session})
+    say(host, "Audited", session, "one")
     place = url(host, "Audited", session)
     fork = requests.post(f"{place}/fork", timeout=60).json()["session_id"]
-    host.run("Audited", {"message": "two", "session_id": fork})
+    say(host, "Audited", fork, "two")
     assert said(model) == ["one", "two"]
     deleted = requests.delete(place, timeout=60).json()
     assert deleted["kept_by"] == ["Notebook (audit)"]
     assert (folder / "audit" / f"{session}.jsonl").exists()
-    host.run("Audited", {"message": "anew", "session_id": session})
+    say(host, "Audited", session, "anew")
     assert said(model) == ["anew"]
+
+
+def test_the_entity_and_orchestrations_give_the_whole_answer(host: AgentHost, model: PracticeModel):
+    """The entity's operation ``run`` and an agent in an orchestration return the message that the provider keeps."""
+    session = uuid4().hex
+    for text in ("short", "long " * 2000):
+        model.plan({"text": text}, {"text": text})
+        asked = {"agent": "Noted", "session_id": f"{session}-{len(text)}", "message": "one"}
+        called = host.orchestrate("call_entity", asked)
+        assert called["output"] == [text, text], called
+        assert host.orchestrate("call_agent", asked)["output"] == text
+
+
+def test_a_long_conversation_leaves_the_head_small(host: AgentHost, model: PracticeModel):
+    """What the entity keeps does not grow with what was said, and the answer of an early turn is still found."""
+    session = uuid4().hex
+    first, *_ = say(host, "Noted", session, *(f"{n} " + "word " * 400 for n in range(30)))
+    stored = json.dumps(host.state("Noted", session))
+    assert len(stored) < 20_000
+    assert "word word" not in stored
+    before = requests.get(f"{url(host, 'Noted', session)}/turns/{first}", timeout=60).json()
+    purge(host, first)
+    after = requests.get(f"{url(host, 'Noted', session)}/turns/{first}", timeout=60).json()
+    assert after["response"] == before["response"]
+    assert after["message"].startswith("0 word")
+
+
+class Doomed:
+    """A host that ends itself at a named point, and comes back on the same data."""
+
+    def __init__(self, folder: Path, model: PracticeModel) -> None:
+        self.folder, self._model = folder, model
+        self._hosts: list[AgentHost] = []
+
+    def start(self, point: str = "") -> AgentHost:
+        """Start the host; it ends at the point, or not at all."""
+        (self.folder / "histories").mkdir(exist_ok=True)
+        settings = {"HISTORIES": str(self.folder / "histories"), "DURABLE_AGENT_HOST_CRASH": point}
+        self._hosts.append(start_host(self.folder / "data", self._model, app=APP, **settings))
+        return self._hosts[-1]
+
+    def die(self, point: str, method: str, path: str, body: object = None) -> AgentHost:
+        """Send a request by which the host ends itself; gives the next one."""
+        host = self.start(point)
+        with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
+            requests.request(method, f"{host.url}/api/agents/{path}", json=body, timeout=60)
+        host.process.wait(60)
+        host.kill()
+        return self.start()
+
+    def lines(self, name: str) -> list[str]:
+        """What a notebook has."""
+        file = self.folder / "histories" / name
+        return file.read_text().splitlines() if file.exists() else []
+
+    def stop(self) -> None:
+        """End all of it."""
+        for host in self._hosts:
+            host.kill()
+
+
+@pytest.fixture
+def doomed(tmp_path: Path, model: PracticeModel) -> Iterator[Doomed]:
+    """A host that ends itself at a named point."""
+    doomed = Doomed(tmp_path, model)
+    yield doomed
+    doomed.stop()
+
+
+@pytest.mark.parametrize(("agent", "file"), [("Noted", "notebook/s.jsonl"), ("Filed", "files/s.jsonl")])
+def test_a_turn_that_was_saved_before_the_kill_is_saved_once(doomed: Doomed, model: PracticeModel, agent, file):
+    """The provider has the turn and the host dies: the next attempt asks the model nothing and saves nothing again."""
+    with_tools(model)
+    body = {"message": "one", "session_id": "s", "wait_for_response": False}
+    host = doomed.die("history.after_save", "POST", f"{agent}/run", body)
+    saved = doomed.lines(file)
+    assert len(saved) == 4
+    wait_until(lambda: host.get(f"/agents/{agent}/sessions/s").json()["running_turn_id"] is None)
+    assert [turn["status"] for turn in host.session(agent, "s")["turns"]] == ["completed"]
+    assert doomed.lines(file) == saved
+    assert len(model.requests()) == 2
+    say(host, agent, "s", "two")
+    assert said(model) == ["one", "two"]
+
+
+def test_a_deletion_that_was_cut_off_is_finished_by_the_next(doomed: Doomed, model: PracticeModel):
+    """The provider has deleted, the session is still there: a second DELETE ends it, and a turn begins anew."""
+    say(doomed.start(), "Noted", "s", "one")
+    doomed.stop()
+    host = doomed.die("history.after_clear", "DELETE", "Noted/sessions/s")
+    assert host.session("Noted", "s")["message_count"] == 2
+    assert requests.delete(url(host, "Noted", "s"), timeout=60).json()["status"] == "deleted"
+    assert host.state("Noted", "s") is None
+    assert doomed.lines("notebook/s.jsonl") == []
+    say(host, "Noted", "s", "anew")
+    assert said(model) == ["anew"]
+
+
+def test_a_fork_that_was_cut_off_is_finished_by_the_next(doomed: Doomed, model: PracticeModel):
+    """The provider has the copy, the session is not there: the same fork again has every message once."""
+    say(doomed.start(), "Noted", "s", "one", "two")
+    doomed.stop()
+    body = {"session_id": "fork"}
+    host = doomed.die("history.after_copy", "POST", "Noted/sessions/s/fork", body)
+    assert host.state("Noted", "fork") is None
+    assert len(doomed.lines("notebook/fork.jsonl")) == 4
+    assert requests.post(f"{url(host, 'Noted', 's')}/fork", json=body, timeout=60).status_code == 201
+    assert len(doomed.lines("notebook/fork.jsonl")) == 4
+    say(host, "Noted", "fork", "three")
+    assert said(model) == ["one", "two", "three"]

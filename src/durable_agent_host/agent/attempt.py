@@ -155,6 +155,15 @@ class Attempt:
         """Tell that the attempt ended without deciding the turn."""
         await self.audience.tell_app(AttemptEnded(ending, None))
 
+    async def check_held(self) -> None:
+        """Check, before something outside the log is written, that all of this attempt so far is durable.
+
+        Raises:
+            FencedError: a later attempt has begun.
+            LogError: the store does not answer.
+        """
+        await self._writer.flush()
+
     async def is_cancel_requested(self) -> bool:
         """Look at the cancel mark."""
         return await self._log.is_cancel_requested(self.log_id)

@@ -20,6 +20,7 @@ from agent_framework import (
     normalize_tools,
 )
 
+from durable_agent_host.agent.external_history import home_of, is_replaced
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.agent.hosted_tools import without_approvals
 from durable_agent_host.agent.model_calls import ModelCalls
@@ -41,6 +42,9 @@ class HostedAgent:
     Attributes:
         agent: the copy, without what belongs to a run.
         owns_history: whether it takes the stored conversation as its history.
+        has_own_history: whether a history provider of the app gives the model its history instead.
+        replaced: the sources of history providers that the host stands in for.
+        home: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
         has_journal: whether its model and tool calls can be journaled.
         why_no_journal: what stands in the way, when they cannot.
@@ -51,9 +55,14 @@ class HostedAgent:
     def __init__(self, agent: SupportsAgentRun, provider_for: ProviderFor) -> None:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
+        self.home = home_of(agent)
+        self.replaced = {one.source_id for one in getattr(agent, "context_providers", ()) if is_replaced(agent, one)}
         self.provider = provider_for(_client_of(agent))
         if self.owns_history:
             self.agent = _with_history(cast("Any", agent), self.provider)
+        self.has_own_history = self.owns_history and not any(
+            isinstance(one, TranscriptProvider) for one in cast("Any", self.agent).context_providers
+        )
         self.why_no_journal = why_no_journal(agent)
         self.has_journal = not self.why_no_journal
         if self.has_journal:
@@ -92,7 +101,7 @@ class HostedAgent:
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:
     """Add the stored conversation as the agent's history, unless it has a history of its own."""
-    providers = list(agent.context_providers)
+    providers = [one for one in agent.context_providers if not is_replaced(agent, one)]
     hosted = copy.copy(agent)
     if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
         providers.insert(0, TranscriptProvider())

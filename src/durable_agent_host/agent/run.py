@@ -22,6 +22,7 @@ from durable_agent_host.agent.observer import RunRepeats, UpdateCame
 from durable_agent_host.agent.produced import Produced
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retries import RetryPolicy
+from durable_agent_host.agent.run_history import RunHistories
 from durable_agent_host.agent.run_state import REPLAYED, AgentRun, Live
 from durable_agent_host.agent.service_losses import ServiceLosses
 from durable_agent_host.agent.session_state import SessionState
@@ -30,6 +31,7 @@ from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.record import Record
+from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn_log.journal import Journal
 
@@ -56,6 +58,7 @@ class AgentRuns:
         run: the current one; None before the first.
         losses: of the model's service.
         produced: what the current run has streamed.
+        histories: the agent's history providers in the current run.
         began_at: by `time.perf_counter`.
     """
 
@@ -73,6 +76,7 @@ class AgentRuns:
     run: AgentRun | None = None
     losses: ServiceLosses = field(init=False)
     produced: Produced = field(init=False)
+    histories: RunHistories | None = None
     began_at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -113,6 +117,8 @@ class AgentRuns:
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.produced = Produced(self.provider)
         self.agent_session = _restore_session(self.agent_session_before, self.request)
+        for source in self.hosted.replaced:  # what an earlier version kept twice
+            self.agent_session.state.pop(source, None)
         return AgentRun(
             turn_id=self.request.turn_id,
             label=self.attempt.label,
@@ -131,7 +137,8 @@ class AgentRuns:
 
     async def _run_once(self, run: AgentRun) -> None:
         messages = await self._prepare()
-        agent = self.hosted.for_run(run, with_tools=self.request.enable_tool_calls)
+        self.histories = self._new_histories()
+        agent = self.histories.put_into(self.hosted.for_run(run, with_tools=self.request.enable_tool_calls))
         if not self.hosted.has_journal:
             await self._note_whole_agent(run.journal)
         while True:
@@ -204,12 +211,39 @@ class AgentRuns:
         self.losses.forget_in(session)
         if session.service_session_id or self.hosted.restores(session):
             return [message]
-        stored = self.losses.mark(replay_messages(await self.record.entries()), session, self.provider)
-        transcript = self.provider.replay(stored, session_id=f"{self.request.agent}@{self.request.session_id}")
+        if self.hosted.has_own_history:
+            return [message]
+        entries = await self.record.entries()
+        self._check_record(entries)
+        transcript = self._rehydrated(replay_messages(entries))
         if not self.hosted.owns_history:
             return [*transcript, message]
         session.transcript = transcript
         return [message]
+
+    def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:
+        """Prepare earlier messages for the model."""
+        stored = self.losses.mark(messages, self.agent_session, self.provider)
+        return self.provider.replay(stored, session_id=f"{self.request.agent}@{self.request.session_id}")
+
+    def _check_record(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse to go on without messages that a provider keeps which the agent no longer has."""
+        for entry in entries:
+            if (keeper := kept_by(entry)) is not None:
+                raise TurnError(
+                    f"messages of this session are kept by {keeper}, which agent {self.request.agent!r} does not have "
+                    "any more: give it back to the agent, or begin a new session"
+                )
+
+    def _new_histories(self) -> RunHistories:
+        return RunHistories(
+            session=self.agent_session,
+            turn_id=self.request.turn_id,
+            receipts=self.record.session.receipts,
+            may_have_saved=self.attempt.number > 1,
+            rehydrate=self._rehydrated,
+            as_history=self.provider.as_history,
+        )
 
     def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Mark what the service can no longer use, in what the turn itself has produced, too."""

@@ -28,7 +28,7 @@ from durable_agent_host.agent.ending import (
     Waiting,
     stop_of,
 )
-from durable_agent_host.agent.external_history import save_cut_off
+from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.hosting import HostedAgent
 from durable_agent_host.agent.observer import AgentAnswered, TurnObserver
 from durable_agent_host.agent.outcome import cancelled, completed, failed, save_session, suspended
@@ -37,11 +37,13 @@ from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.errors import FencedError, LogError, TurnTimedOutError, log_reason
+from durable_agent_host.errors import FencedError, HistoryError, LogError, TurnTimedOutError, log_reason
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
+from durable_agent_host.session.elsewhere import without_messages
+from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.disabled import NoTurnLog
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -81,6 +83,7 @@ class AgentRunner:
         limits: how long a turn may take, and how often a model call is retried.
         keeper: reads what sessions have outside their entities, and stores what a turn adds to it; without one, an
             outcome has all that it says in itself.
+        history: where the agent's conversations are kept; when left out, what the agent itself says.
     """
 
     def __init__(
@@ -93,10 +96,12 @@ class AgentRunner:
         open_log: OpenLog = NoTurnLog,
         limits: RunLimits = RunLimits(),
         keeper: Keeper = NO_KEEPER,
+        history: ExternalHistory | None = None,
     ) -> None:
         self.name = name
         self.agent = agent
         self.keeper = keeper
+        self.history = history or ExternalHistory(agent)
         self._provider_for = provider_for
         self._observers = observers
         self._open_log = open_log
@@ -197,7 +202,7 @@ class AgentRunner:
         match ending:
             case Completed(response):
                 await runs.attempt.audience.tell(AgentAnswered(response))
-                ending, outcome = self._completed(runs, response)
+                ending, outcome = await self._completed(runs, response)
             case Waiting(calls):
                 outcome = suspended(runs, calls)
             case Cancelled():
@@ -210,13 +215,16 @@ class AgentRunner:
                 raise error
         kept = outcome
         if outcome.status != "suspended":
-            kept = await self.keeper.seal(runs.record.session, runs.request, outcome)
+            kept = await self._kept(runs, outcome)
         await runs.attempt.end(ending, outcome, kept)
         return kept
 
-    def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
+    async def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
+        """Make the outcome of an answer, and give it to the agent's own history providers."""
         try:
-            return Completed(response), completed(runs, response)
+            return Completed(response), await self._saved(runs, completed(runs, response))
+        except (FencedError, LogError):
+            raise
         except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn
             reason = runs.provider.explain(error) or error
             return Failed(reason), _failed(runs, reason)
@@ -224,19 +232,35 @@ class AgentRunner:
     async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Gather what a cancelled turn had produced, for the agent's own history providers, too."""
         outcome = cancelled(runs, await runs.attempt.read_again())
-        asked, *produced = decode_messages(outcome.entries)
         try:
-            async with asyncio.timeout(_SAVE_SECONDS):
-                await save_cut_off(runs.hosted.agent, runs.agent_session, asked, produced)
-        except Exception as error:  # noqa: BLE001 - of the app's provider; the turn is cancelled all the same
-            _LOGGER.warning(
-                "turn %s: what it had produced could not be given to the agent's history provider: %s",
-                runs.request.turn_id,
-                type(error).__name__,
-            )
+            return await self._saved(runs, outcome)
+        except HistoryError as error:  # the turn is cancelled all the same
+            _LOGGER.warning("turn %s: %s", runs.request.turn_id, log_reason(error))
+            if runs.histories is not None:
+                runs.histories.give_up()
             message = "the turn was cancelled, and the agent's history provider could not store what it had produced"
             outcome = replace(outcome, error={**(outcome.error or {}), "message": message})
         return replace(outcome, agent_session=save_session(runs.agent_session))
+
+    async def _saved(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+        """Save a turn with the history providers of the app, before its end is appended."""
+        histories = runs.histories
+        if histories is None or not histories.has_any:
+            return outcome
+        await runs.attempt.check_held()
+        asked, *produced = decode_messages(outcome.entries)
+        await histories.save(asked, produced, is_cut_off=outcome.status == "cancelled")
+        reach("history.after_save")
+        return replace(outcome, agent_session=save_session(runs.agent_session))
+
+    async def _kept(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+        """Store what the commit does not carry; the session has no second copy of what a history provider keeps."""
+        home = runs.hosted.home if runs.histories is not None and runs.histories.has_saved else None
+        entries = outcome.entries
+        if home is not None:
+            outcome = replace(outcome, entries=tuple(without_messages(entry, home) for entry in entries))
+        response = entries[-1] if entries else None
+        return await self.keeper.seal(runs.record.session, runs.request, outcome, response=response)
 
     async def _give_way(self, runs: AgentRuns) -> TurnOutcome:
         """Return the outcome of the attempt that has taken the turn over, once it is there.

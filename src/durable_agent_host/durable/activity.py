@@ -16,7 +16,7 @@ from durable_agent_host.errors import FencedError, LogError, StateError, TurnErr
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.segments.keeper import RECORD, TRAVELS_BYTES, Keeper
+from durable_agent_host.segments.keeper import RECORD, TRAVELS_BYTES, Keeper, SessionName
 from durable_agent_host.session.receipts import ANSWER_GONE, KEY_REUSED, is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.turn.plan import ENDED_BEFORE
@@ -83,7 +83,7 @@ async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) 
     turn_id = request.turn_id
     if session.receipt_of(turn_id) is None and not has_mark(session.sealed.seen, turn_id):
         return None
-    ended = await keeper.record(session).ended(turn_id)
+    ended = await keeper.record(session, SessionName(request.agent, request.session_id)).ended(turn_id)
     if ended is not None and not is_same_request(ended.outcome.request_hash, request.request_hash):
         return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=KEY_REUSED)) | {ENDED_BEFORE: True}
     if ended is None or ended.has_lost_answer:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import time
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
 
@@ -17,17 +18,19 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
+from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.errors import RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.keeper import Keeper
+from durable_agent_host.segments.keeper import Keeper, SessionName
 from durable_agent_host.session.forking import fork_session
 from durable_agent_host.session.repair import Change, mend_document, repair_document
 from durable_agent_host.turn.requests import read_turn_request
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
+_TRIES: Final = 5
 _PAGE: Final = 1000
 _LOGGER = logging.getLogger(__name__)
 _TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
@@ -51,11 +54,13 @@ class SessionDocuments:
     Args:
         client: the SDK's.
         keeper: reads what sessions have outside their entities.
+        elsewhere: what history providers of the app keep.
     """
 
-    def __init__(self, client: DurableOrchestrationClient, keeper: Keeper) -> None:
+    def __init__(self, client: DurableOrchestrationClient, keeper: Keeper, elsewhere: ExternalSessions) -> None:
         self._client = client
         self._keeper = keeper
+        self._elsewhere = elsewhere
 
     async def listed(self, agent: str) -> list[Listed]:
         """List an agent's sessions.
@@ -137,14 +142,73 @@ class SessionDocuments:
             StateError: it cannot be read, and nobody here knows what would be right.
         """
         state = await self.read(agent, session_id)
-        return (None, None, []) if state is None else (state, *repair_document(state, rules))
+        if state is None:
+            return None, None, []
+        return state, *repair_document(await self._with_messages(agent, session_id, state), rules)
 
-    async def shown(self, agent: str, session_id: str) -> tuple[Session | None, list[Change]]:
+    async def exported(self, agent: str, session_id: str) -> Any:
+        """Read what a session's entity holds, with the messages that a history provider keeps in their places.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            JSON, or None when there is nothing.
+
+        Raises:
+            HistoryError: the provider does not answer.
+        """
+        state = await self.read(agent, session_id)
+        return None if state is None else await self._with_messages(agent, session_id, state)
+
+    async def _with_messages(self, agent: str, session_id: str, state: Any) -> Any:
+        if not self._elsewhere.has_owner(agent):
+            return state
+        try:
+            session = decode_session(state)
+        except StateError:
+            return state
+        return encode_session(await self._filled(agent, session_id, session))
+
+    async def _filled(self, agent: str, session_id: str, session: Session) -> Session:
+        """Put the messages that a history provider keeps into the entries of a session."""
+        if not self._elsewhere.has_owner(agent):
+            return session
+        record = self._keeper.record(session, SessionName(agent, session_id))
+        entries = await record.attached(session.entries, session.sealed.home)
+        return replace(session, entries=(*await record.entries_of_others(), *entries))
+
+    async def imported(self, agent: str, session_id: str, document: Any) -> None:
+        """Store an exported document as a new session; its messages go where the agent's conversations are kept.
+
+        Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            document: as `durable_agent_host.session.importing.document_to_import` gives it.
+
+        Raises:
+            TurnRejectedError: there is such a session already, or a provider has messages under the id.
+            HistoryError: a provider does not answer; a part of the messages may be stored there.
+        """
+        stored = self._elsewhere.to_store(SessionName(agent, session_id), document)
+        now = await self.read(agent, session_id)
+        if now not in (None, {}, stored):
+            raise TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
+        await self._elsewhere.store(agent, session_id, document)
+        await self.put(agent, session_id, stored, instead_of=now)
+
+    async def shown(
+        self, agent: str, session_id: str, *, has_messages: bool = False
+    ) -> tuple[Session | None, list[Change]]:
         """Read as much of a session as is readable.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
+            has_messages: whether messages that a history provider keeps are read there.
 
         Returns:
             The session (None when there is none), and what was left out of it because it has no shape.
@@ -156,7 +220,8 @@ class SessionDocuments:
         if state in (None, {}):
             return (None if state is None else decode_session(state)), []
         document, changes = mend_document(state)
-        return decode_session(document), changes
+        session = decode_session(document)
+        return (await self._filled(agent, session_id, session) if has_messages else session), changes
 
     async def repair(self, agent: str, session_id: str, *, rules: RepairRules, keep_as: str) -> list[Change]:
         """Repair a session, and keep the original as another session.
@@ -198,35 +263,51 @@ class SessionDocuments:
             StateError: the original cannot be read.
             NotFoundError: the conversation has nothing of that turn.
             TurnRejectedError: there is a session of the new id already.
+            HistoryElsewhereError: a history provider's messages do not say where the turn ends.
+            HistoryError: a history provider does not answer; a part of the copy may be stored there.
         """
-        state = await self.read(agent, session_id)
-        if state is None:
-            return None
-        copied = fork_session(
-            decode_session(state), new_id, at_turn=at_turn, lasting_state={TranscriptProvider.SOURCE_ID}
-        )
+        for _ in range(_TRIES):
+            state = await self.read(agent, session_id)
+            if state is None:
+                return None
+            session = decode_session(state)
+            copied = fork_session(session, new_id, at_turn=at_turn, lasting_state={TranscriptProvider.SOURCE_ID})
+            if not self._elsewhere.has_owner(agent):
+                break
+            record = self._keeper.record(session)
+            await self._elsewhere.copy(SessionName(agent, session_id), record, new_id, at_turn=at_turn)
+            if await self.read(agent, session_id) == state:
+                break
+        else:
+            raise TurnRejectedError(f"session {session_id!r} changes all the time: ask again")
         await self.put(agent, new_id, encode_session(copied), instead_of=None)
-        return len(copied.entries)
+        return copied.message_count
 
-    async def delete(self, agent: str, session_id: str) -> list[str] | None:
-        """Delete a session, and the orchestrations of its turns.
+    async def delete(self, agent: str, session_id: str, *, keeps_history: bool = False) -> list[str] | None:
+        """Delete a session, what history providers keep of it, and the orchestrations of its turns.
 
-        Guarantee: the session goes in one step; an orchestration that could not be deleted stays, and is logged.
+        Guarantee: idempotent. What the providers keep goes first, so that a deletion that was cut off can be repeated;
+        the session goes in one step; an orchestration that could not be deleted stays, and is logged.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
+            keeps_history: leave with the providers what they keep.
 
         Returns:
             The ids of the turns that the session knew; None when there is no session.
 
         Raises:
             TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
+            HistoryElsewhereError: a provider cannot delete; nothing was done.
+            HistoryError: a provider does not answer; the session is as it was.
         """
         state = await self.read(agent, session_id)
         if state is None:
             return None
         refuse_busy(state)
+        if not keeps_history:
+            await self._elsewhere.clear(agent, session_id)
         await self.put(agent, session_id, None, instead_of=state)
         turns = turns_of(state)
         for turn_id in turns:

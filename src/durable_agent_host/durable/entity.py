@@ -11,7 +11,6 @@ from typing import Any
 
 from azure.durable_functions import DurableEntityContext
 
-from durable_agent_host.agent.external_history import histories_of
 from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.agent.runner import AgentRunner
@@ -31,7 +30,7 @@ from durable_agent_host.errors import (
 )
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.segments.keeper import Keeper
+from durable_agent_host.segments.keeper import Keeper, SessionName
 from durable_agent_host.segments.record import TurnRecord
 from durable_agent_host.session.admission import (
     MAX_REFUSED,
@@ -165,10 +164,14 @@ class DurableAgentEntity:
         )
         return changed, _next(changed, following)
 
-    def _reset(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+    def _reset(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         del payload
-        histories_of(self.runner.agent).refuse(self.runner.name, "reset")
-        return reset_session(session), {"status": "reset"}
+        changed = reset_session(session)
+        history = self.runner.history
+        if history.where.owners:
+            history.where.refuse(self.runner.name, "reset")
+            submit(history.clear(str(context.entity_key))).result()
+        return changed, {"status": "reset"}
 
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         request = read_run_request(self.runner.name, str(context.entity_key), payload)
@@ -194,7 +197,9 @@ class DurableAgentEntity:
         return session, _response_dict(request.turn_id, self._turn_of(session, request))
 
     def _turn_of(self, session: Session, request: TurnRequest) -> TurnRecord:
-        return submit(self.keeper.record(session).turn(request.turn_id)).result()
+        return submit(
+            self.keeper.record(session, SessionName(request.agent, request.session_id)).turn(request.turn_id)
+        ).result()
 
     def _run_later(self, session: Session, request: TurnRequest, context: DurableEntityContext) -> tuple[Session, Any]:
         """Queue a signal behind the running turn; refuse a call, because its caller waits for the answer now."""

@@ -13,6 +13,7 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.durable.documents import SessionDocuments
+from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
 from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.durable.session_turns import TurnStopper
@@ -22,7 +23,7 @@ from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
+from durable_agent_host.segments.keeper import NO_KEEPER, Keeper, SessionName
 from durable_agent_host.session.receipts import is_same_request, kept_turn
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
@@ -43,6 +44,7 @@ class TurnClient:
         stopper: stops turns.
         probes: check the stores, before a turn starts and for health.
         keeper: stores long requests, reads long answers and what sessions have outside their entities.
+        elsewhere: what history providers of the app keep.
 
     Attributes:
         documents: the stored sessions.
@@ -54,14 +56,16 @@ class TurnClient:
         wakeups: Wakeups,
         stopper: TurnStopper | None = None,
         probes: StoreProbes | None = None,
+        *,
         keeper: Keeper = NO_KEEPER,
+        elsewhere: ExternalSessions | None = None,
     ) -> None:
         self._probes = probes
         self.keeper = keeper
         self._client = client
         self._wakeups = wakeups
         self._stopper = stopper or TurnStopper()
-        self.documents = SessionDocuments(client, keeper)
+        self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.
@@ -149,7 +153,7 @@ class TurnClient:
         """Read a turn that has no orchestration any more, or none yet."""
         if waiting := session.requests.get(turn_id):  # it came as a signal
             return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
-        ended = await self.keeper.record(session).ended(turn_id)
+        ended = await self.keeper.record(session, SessionName(agent, session_id)).ended(turn_id)
         return kept_turn(agent, session_id, ended) if ended is not None else None
 
     def hint(self, turn_id: str) -> None:

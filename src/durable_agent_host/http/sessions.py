@@ -38,7 +38,7 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
 async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}``: the conversation."""
     agent, session_id = named_session(host, call)
-    session, problems = await client.documents.shown(agent, session_id)
+    session, problems = await client.documents.shown(agent, session_id, has_messages=True)
     if session is None:
         raise _unknown(agent, session_id)
     name = header_value(session_id)
@@ -50,9 +50,12 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
 
 
 async def export_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions/{session}/export``: the document that the entity holds, to the letter."""
+    """``GET /agents/{agent}/sessions/{session}/export``: the document that the entity holds, to the letter.
+
+    Messages that a history provider of the app keeps are in their places.
+    """
     agent, session_id = named_session(host, call)
-    state = await client.documents.read(agent, session_id)
+    state = await client.documents.exported(agent, session_id)
     if state is None:
         raise _unknown(agent, session_id)
     return json_answer(HTTPStatus.OK, state, {"x-ms-session-id": header_value(session_id)})
@@ -61,14 +64,8 @@ async def export_session(host: Host, call: Call, client: TurnClient) -> func.Htt
 async def import_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
-    _history(host, agent).refuse(agent, "import")
-    body = call.body
-    exported = parse_json(body)
-    document = document_to_import(exported)
-    now = await client.documents.read(agent, session_id)
-    if now not in (None, {}, document):
-        raise TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
-    await client.documents.put(agent, session_id, document, instead_of=now)
+    document = document_to_import(parse_json(call.body))
+    await client.documents.imported(agent, session_id, document)
     session = decode_session(document)
     answer = {
         "agent": agent,
@@ -113,7 +110,8 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     new_id, at_turn = parse_fork(call.body)
     if await client.documents.read(agent, session_id) is None:
         raise _unknown(agent, session_id)
-    _history(host, agent).refuse(agent, "fork at" if at_turn else "fork")
+    if at_turn:
+        _history(host, agent).refuse(agent, "fork at")
     new_id = new_id or uuid.uuid4().hex
     if await client.documents.read(agent, new_id) not in (None, {}):
         raise TurnRejectedError(f"agent {agent!r} has a session {new_id!r} already: fork under another id")
@@ -143,12 +141,12 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     if kept is None:
         history.refuse(agent, "delete")
     await client.check_log()
-    turns = await client.documents.delete(agent, session_id)
+    turns = await client.documents.delete(agent, session_id, keeps_history=kept is not None)
     if turns is None:
         raise _unknown(agent, session_id)
     await host.open_log().delete(*(turn_log_id(agent, session_id, turn_id) for turn_id in turns))
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "status": "deleted"}
-    if left := [*history.owners, *history.copies]:
+    if left := [*(history.owners if kept else ()), *history.copies]:
         answer["kept_by"] = left
     return json_answer(HTTPStatus.OK, answer, {})
 

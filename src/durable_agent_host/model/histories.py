@@ -9,28 +9,24 @@ _HOW: Final = {
     "delete": (
         "deleted",
         (
-            "delete its messages there (many providers have clear(session_id)), then repeat the request with "
+            "give the provider a method clear(session_id); or delete its messages there, then repeat the request with "
             "?history=kept, which deletes what the host has: its own record, the receipts, the turns and their logs"
-        ),
-    ),
-    "fork": (
-        "forked",
-        (
-            "copy its messages there under the id of a new session (get_messages, then save_messages), and run the "
-            "next turn with that id"
         ),
     ),
     "fork at": (
         "forked at a turn",
         "leave at_turn out to fork the whole conversation",
     ),
-    "import": (
-        "imported",
-        "save its messages there under the session's id (save_messages), and run the next turn with that id",
+    "repair": (
+        "repaired",
+        (
+            "providers add messages and change none. Export the session, mend the document, and import it under a new "
+            "id; or mend the messages there"
+        ),
     ),
-    "repair": ("repaired", "mend its messages there: what the model is given comes from there"),
-    "reset": ("reset", "delete its messages there (many providers have clear(session_id))"),
+    "reset": ("reset", "give the provider a method clear(session_id), or delete its messages there"),
 }
+_CLEARS: Final = frozenset({"delete", "reset"})
 
 
 @dataclass(frozen=True)
@@ -38,29 +34,32 @@ class Histories:
     """Where an agent's conversations are kept beside the host's own record.
 
     Attributes:
-        owners: names of the providers that give the model its history, and that the host cannot reach into.
+        owners: names of the providers that give the model its history.
         copies: names of the providers that only keep a copy.
         in_session: whether the history is in the framework's session state, which the host keeps with the session.
+        lasting: those of the owners that cannot delete a conversation.
     """
 
     owners: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     in_session: bool = False
+    lasting: tuple[str, ...] = ()
 
     def refuse(self, agent: str, what: str) -> None:
-        """Refuse an operation that would leave the conversation as it is elsewhere.
+        """Refuse an operation that a provider cannot do, before anything is done.
 
         Args:
             agent: its name.
-            what: ``delete``, ``fork``, ``fork at`` (a turn), ``import``, ``repair`` or ``reset``.
+            what: ``delete``, ``fork at`` (a turn), ``repair`` or ``reset``.
 
         Raises:
-            HistoryElsewhereError: the conversation does not live with the host; says where, and how to do it.
+            HistoryElsewhereError: says who keeps the conversation, and how to do it.
         """
         done, how = _HOW[what]
-        if self.owners:
+        keepers = {"repair": self.owners}.get(what, self.lasting if what in _CLEARS else ())
+        if keepers:
             raise HistoryElsewhereError(
-                f"the conversations of agent {agent!r} are kept by {' and '.join(self.owners)}, where they cannot be "
+                f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, where they cannot be "
                 f"{done} from here: {how}"
             )
         if self.in_session and what == "fork at":

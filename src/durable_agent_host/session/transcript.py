@@ -27,14 +27,26 @@ def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """
     kept = list(entries)
     failed = failed_turns(kept)
-    messages = decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed)
-    for message in messages:
+    return sendable(decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed))
+
+
+def sendable(messages: Iterable[Message]) -> list[Message]:
+    """Leave out of decoded messages what nobody here understands, and what only the stored entries know.
+
+    Args:
+        messages: freshly decoded; they are changed in place.
+
+    Returns:
+        Those that have contents.
+    """
+    sent = list(messages)
+    for message in sent:
         message.additional_properties.pop(STORED, None)
         for content in message.contents:
             if not content.additional_properties.keys().isdisjoint(_MARKS):
                 message.contents = _without_marks(message.contents)
                 break
-    return [message for message in messages if message.contents]
+    return [message for message in sent if message.contents]
 
 
 _MARKS: Final = (OPAQUE, STORED)

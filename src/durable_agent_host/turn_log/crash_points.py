@@ -8,7 +8,7 @@ import signal
 from functools import cache
 from typing import Final
 
-CRASH_POINTS: Final = (
+JOURNAL_POINTS: Final = (
     "turn.after_open",
     "journal.model.before_append",
     "journal.model.after_append",
@@ -22,6 +22,12 @@ CRASH_POINTS: Final = (
     "turn.after_outcome",
 )
 """In the order in which a turn with tools passes them: ``turn.*`` once per attempt, the others at each step."""
+
+HISTORY_POINTS: Final = ("history.after_save", "history.after_clear", "history.after_copy")
+"""Passed by agents whose conversations a history provider of the app keeps: it has the turn, which has no outcome yet;
+it has deleted, or copied, the conversation, and the session is as it was."""
+
+CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS
 
 _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
 

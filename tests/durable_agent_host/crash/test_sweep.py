@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.turn_log.crash_points import CRASH_POINTS
+from durable_agent_host.turn_log.crash_points import JOURNAL_POINTS
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
@@ -37,7 +37,7 @@ UNUSED = frozenset(
 )
 """Points of the engine for commands that no client of an agent gives; `tests/functions_host` kills the host there."""
 ENGINE = tuple(point for point in POINTS if point not in UNUSED)
-JOURNAL = CRASH_POINTS
+JOURNAL = JOURNAL_POINTS
 WITHOUT_TOOLS = {"plain"}
 WITH_PIECES = {"large"}
 WITH_EVENTS = {"approval", "cancel", "queue", "interrupt"}

@@ -1,45 +1,45 @@
-"""Agents whose conversations are kept by history providers: of the framework, wrapped, and one of this app."""
+"""Agents whose conversations are kept by history providers: of the framework, wrapped, and of the tests."""
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message
 from agent_framework_azure_cosmos import CosmosHistoryProvider
+from azure.durable_functions import EntityId
 
 from durable_agent_host import CoalescingHistoryProvider, DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
+from tests.kit_histories import Carving, Gist, Notebook, RedisLists, cosmos_client
 
 FOLDER = Path(os.environ["HISTORIES"])
 
 
-class Notebook(HistoryProvider):
-    """Keeps each session in a file of its own, one message a line."""
+class Moody(Notebook):
+    """While there is a file ``mood``: saves a part of what it is given, and says that it failed; or reads nothing."""
 
-    def _file(self, session_id: str | None) -> Path:
-        FOLDER.joinpath(self.source_id).mkdir(parents=True, exist_ok=True)
-        return FOLDER / self.source_id / f"{session_id}.jsonl"
+    def is_in_mood(self, mood: str) -> bool:
+        """Tell whether it is in a mood."""
+        return (FOLDER / mood).exists()
 
     async def get_messages(self, session_id: str | None, **kwargs: Any) -> list[Message]:
-        """Read them."""
-        file = self._file(session_id)
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [Message.from_dict(json.loads(line)) for line in lines]
+        """Read them, or not."""
+        if self.is_in_mood("unreadable"):
+            raise ConnectionError("no answer from the shelf")
+        return await super().get_messages(session_id, **kwargs)
 
     async def save_messages(self, session_id: str | None, messages: Sequence[Message], **kwargs: Any) -> None:
-        """Append them."""
-        with self._file(session_id).open("a") as file:
-            file.writelines(json.dumps(message.to_dict()) + "\n" for message in messages)
-
-    async def clear(self, session_id: str | None) -> None:
-        """Forget them."""
-        self._file(session_id).unlink(missing_ok=True)
+        """Append them, or some of them."""
+        if self.is_in_mood("full"):
+            await super().save_messages(session_id, messages[:1])
+            raise ConnectionError("the shelf is full")
+        await super().save_messages(session_id, messages)
 
 
 async def dawdle(text: str) -> str:
@@ -54,25 +54,55 @@ def note(text: str) -> str:
 
 
 client = chat_client_from_environment()
-cosmos = CosmosHistoryProvider(
-    endpoint="http://127.0.0.1:9", credential="Zm9v", database_name="chats", container_name="messages"
-)
 
 
-def hosted(name: str, provider: HistoryProvider) -> Agent:
+def hosted(name: str, *providers: HistoryProvider) -> Agent:
     """An agent with a history of its own."""
     tools = [note, dawdle]
-    return Agent(client, name=name, context_providers=[provider], tools=tools, default_options={"store": False})
+    return Agent(client, name=name, context_providers=providers, tools=tools, default_options={"store": False})
+
+
+def cosmos(source_id: str) -> CosmosHistoryProvider:
+    """The framework's provider for Cosmos DB."""
+    emulator = cosmos_client(int(os.environ.get("COSMOS_PORT", "9")))
+    return CosmosHistoryProvider(source_id, cosmos_client=emulator, database_name="chats", container_name="messages")
 
 
 app = DurableAgentApp(
     agents=[
-        hosted("Noted", Notebook("notebook")),
-        hosted("Folded", CoalescingHistoryProvider(Notebook("folded"))),
+        hosted("Noted", Notebook(FOLDER, "notebook")),
+        hosted("Folded", CoalescingHistoryProvider(Notebook(FOLDER, "folded"))),
         hosted("Filed", FileHistoryProvider(FOLDER / "files")),
-        hosted("Clouded", cosmos),
-        hosted("CloudFolded", CoalescingHistoryProvider(cosmos)),
+        hosted("Listed", RedisLists(int(os.environ.get("REDIS_PORT", "9")))),
+        hosted("Clouded", cosmos("clouded")),
+        hosted("CloudFolded", CoalescingHistoryProvider(cosmos("folded"))),
+        hosted("Carved", Carving(FOLDER, "stone")),
+        hosted("Told", Gist(FOLDER, "gist")),
+        hosted("Moody", Moody(FOLDER, "moody")),
+        hosted("Plain"),
         hosted("Kept", InMemoryHistoryProvider()),
-        hosted("Audited", Notebook("audit", load_messages=False)),
+        hosted("Audited", Notebook(FOLDER, "audit", load_messages=False)),
     ]
 )
+
+
+@app.orchestration_trigger(context_name="context")
+def call_entity(context):
+    """Call the entity's operation twice under one correlation id; gives both answers."""
+    asked = context.get_input()
+    entity = EntityId(f"dafx-{asked['agent']}", asked["session_id"])
+    texts = []
+    for _ in range(2):
+        payload = {"message": asked["message"], "correlationId": f"turn-{asked['session_id']}"}
+        answer = yield context.call_entity(entity, "run", payload)
+        texts.append("".join(content["text"] for message in answer["messages"] for content in message["contents"]))
+    return texts
+
+
+@app.orchestration_trigger(context_name="context")
+def call_agent(context):
+    """Run the agent in an orchestration; gives its answer's text."""
+    asked = context.get_input()
+    agent = app.get_agent(context, asked["agent"])
+    answer = yield agent.run(asked["message"], session=agent.create_session(session_id=f"{asked['session_id']}-2"))
+    return answer.text

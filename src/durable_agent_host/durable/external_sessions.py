@@ -1,0 +1,132 @@
+"""Sessions whose messages a history provider of the app keeps: read, stored, copied and deleted there."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from agent_framework import Message
+
+from durable_agent_host.agent.external_history import ExternalHistory
+from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.run_history import VOID_TURNS
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.segments.keeper import SessionName
+from durable_agent_host.segments.record import ReadKept, Record
+from durable_agent_host.session.elsewhere import messages_of, without_messages
+from durable_agent_host.turn_log.crash_points import reach
+
+
+class ExternalSessions:
+    """What the history providers of the app's agents keep.
+
+    Args:
+        histories: of the agents, by name; a live view.
+    """
+
+    def __init__(self, histories: Mapping[str, ExternalHistory]) -> None:
+        self._histories = histories
+
+    def has_owner(self, agent: str) -> bool:
+        """Tell whether providers give the model its history."""
+        history = self._histories.get(agent)
+        return history is not None and bool(history.where.owners)
+
+    def reader(self, name: SessionName, record: Record) -> ReadKept | None:
+        """Give what reads the messages of a session; None when the host keeps them."""
+        history = self._histories.get(name.agent)
+        if history is None or history.home is None:
+            return None
+
+        async def read() -> Sequence[Message]:
+            return await _on_loop(history.messages(name.session_id, void=await _void_turns(record)))
+
+        return read
+
+    def to_store(self, name: SessionName, document: Any) -> Any:
+        """Give what the entity is to hold of a whole document: everything, or all but the messages.
+
+        Guarantee: pure.
+
+        Args:
+            name: of the session that is to have it.
+            document: whole.
+
+        Returns:
+            The document itself when the host keeps the agent's conversations. Else the framework's session in it gets
+            the id by which providers will know the session.
+        """
+        history = self._histories.get(name.agent)
+        if history is None or history.home is None:
+            return document
+        session = decode_session(document)
+        agent_session = session.agent_session and {**session.agent_session, "session_id": name.session_id}
+        entries = tuple(without_messages(entry, history.home) for entry in session.entries)
+        return encode_session(replace(session, entries=entries, agent_session=agent_session))
+
+    async def store(self, agent: str, session_id: str, document: Any) -> None:
+        """Give the messages of a whole document to the providers that own the agent's conversations.
+
+        Guarantee: idempotent.
+
+        Raises:
+            TurnRejectedError: a provider has other messages under the id; nothing was written there.
+            HistoryError: a provider does not answer; a part may be stored.
+        """
+        history = self._histories.get(agent)
+        if history is not None and history.where.owners:
+            await _on_loop(history.store(session_id, messages_of(decode_session(document).entries)))
+
+    async def copy(
+        self, name: SessionName, record: Record, new_id: str, *, at_turn: str | None, is_before: bool = False
+    ) -> None:
+        """Copy a conversation within the providers that own it. Guarantee: idempotent.
+
+        Args:
+            name: of the original.
+            record: of the original.
+            new_id: of the copy.
+            at_turn: the last turn of the copy; None for all.
+            is_before: the copy ends before that turn.
+
+        Raises:
+            HistoryElsewhereError: the messages do not say where the turn ends; nothing was written.
+            TurnRejectedError: a provider has other messages under the new id; nothing was written there.
+            HistoryError: a provider does not answer; a part may be stored.
+        """
+        history = self._histories.get(name.agent)
+        if history is not None and history.where.owners:
+            void = await _void_turns(record)
+            await _on_loop(history.copy(name.session_id, new_id, at_turn=at_turn, is_before=is_before, void=void))
+            reach("history.after_copy")
+
+    async def clear(self, agent: str, session_id: str) -> None:
+        """Delete what the providers that own a conversation keep of it. Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Raises:
+            HistoryElsewhereError: a provider cannot delete; nothing was done.
+            HistoryError: a provider does not answer; a part may be deleted.
+        """
+        history = self._histories.get(agent)
+        if history is None or not history.where.owners:
+            return
+        history.where.refuse(agent, "delete")
+        await _on_loop(history.clear(session_id))
+        reach("history.after_clear")
+
+
+async def _void_turns(record: Record) -> set[str]:
+    """List the turns that are not part of the conversation, although a provider may have messages of them."""
+    session = record.session
+    state: Any = (await record.agent_session() or {}).get("state") or {}
+    failed = [receipt.turn_id for receipt in session.receipts if receipt.status == "failed"]
+    return {*failed, *cast("list[str]", state.get(VOID_TURNS) or []), *((session.running,) if session.running else ())}
+
+
+async def _on_loop[T](doing: Coroutine[Any, Any, T]) -> T:
+    """Await something of the agents on their event loop, where the connections of their providers are."""
+    return await asyncio.wrap_future(submit(doing))
