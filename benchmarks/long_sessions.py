@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from turn_overhead import connected, print_columns, send
+from turn_overhead import connected, print_table, send
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -77,7 +77,6 @@ class LongSession:
         self._settings = {"OPENAI_API_KEY": "practice", "OPENAI_BASE_URL": model.url, "OPENAI_MODEL": "practice"}
         self._model = model
         self._turns = 0
-        self._added = 0
         self.process = self._start()
 
     def _start(self) -> Process:
@@ -118,13 +117,19 @@ class LongSession:
         with connected(self.process.url) as host:
             return len(send(host, "GET", path)[1])
 
+    def turn_bytes(self) -> int:
+        """Bytes that the last turn added to the conversation, as this project's app counts them."""
+        with connected(self.process.url) as host:
+            _, body, _ = send(host, "GET", f"/api/agents/{self._kind.agent}/sessions/long?limit=1")
+        return json.loads(body)["turns"][-1]["stats"]["bytes_stored"]
+
     def stored_bytes(self) -> int:
         """Bytes of all pieces that sessions have stored."""
         path = self._data / "segments.sqlite"
         if not path.exists():
             return 0
         with closing(sqlite3.connect(path)) as connection:
-            return connection.execute("SELECT coalesce(sum(length(data)), 0) FROM pieces").fetchone()[0]
+            return connection.execute("SELECT coalesce(sum(size), 0) FROM pieces").fetchone()[0]
 
     def memory_megabytes(self) -> float:
         """The process's resident set."""
@@ -141,7 +146,7 @@ def measure(session: LongSession, kind: Kind, marks: Sequence[int], seconds: flo
             session.hold(mark - WARM_TURNS)
             warm = session.hold(mark + WARM_TURNS)
             written, entries = session.stored_bytes(), mark + WARM_TURNS
-            ratio = (written - stored) / ((entries - counted) * _turn_bytes()) if written else 0.0
+            ratio = (written - stored) / ((entries - counted) * session.turn_bytes()) if written else 0.0
             stored, counted = written, entries
             cold = median(session.cold() for _ in range(COLD_TURNS))
         except (StoppedError, StartFailedError, OSError) as error:
@@ -157,13 +162,6 @@ def measure(session: LongSession, kind: Kind, marks: Sequence[int], seconds: flo
         if time.perf_counter() - began > seconds:
             break
     return lines
-
-
-def _turn_bytes() -> int:
-    """Bytes of the two entries of a turn, as they are stored."""
-    entry = {"$type": "request", "correlationId": "0" * 32, "createdAt": "2026-11-22T00:00:00.000000+00:00"}
-    text = [{"role": "assistant", "contents": [{"$type": "text", "text": "x" * MESSAGE_BYTES}]}]
-    return 2 * len(json.dumps(entry | {"messages": text}, separators=(",", ":")))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -187,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         session.process.stop()
         finally:
             model.stop()
-    print_columns(NAMES, lines, texts=2)
+    print_table(NAMES, lines)
     print(f"\nLoad of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
     return 0
 
