@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from durable_agent_host.providers.openai.client import adapt_client
 
-_RESPONSE: Final = {
+_RESPONSE: Final[dict[str, Any]] = {
     "id": "resp_0",
     "object": "response",
     "created_at": 0,
@@ -28,8 +28,14 @@ _RESPONSE: Final = {
         "total_tokens": 2,
     },
 }
-_PART: Final = {"type": "output_text", "text": "Yes.", "annotations": []}
-_MESSAGE: Final = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "content": [_PART]}
+_PART: Final[dict[str, Any]] = {"type": "output_text", "text": "Yes.", "annotations": []}
+_MESSAGE: Final[dict[str, Any]] = {
+    "type": "message",
+    "id": "msg_0",
+    "role": "assistant",
+    "status": "completed",
+    "content": [_PART],
+}
 _IN_MESSAGE: Final = {"item_id": "msg_0", "output_index": 0, "content_index": 0}
 _EVENTS: Final[tuple[dict[str, Any], ...]] = (
     {"type": "response.created", "response": _RESPONSE | {"status": "in_progress"}},
