@@ -283,7 +283,10 @@ def test_a_cancelled_turn_that_could_not_be_saved_stays_with_the_session(
     """It is shown, and the model is given nothing of it: a part of it may be a call without its result."""
     session = uuid4().hex
     say(host, "Moody", session, "one")
-    model.plan({"calls": [{"name": "note", "arguments": {"text": "x"}}]}, {"calls": [{"name": "dawdle"}]})
+    model.plan(
+        {"calls": [{"name": "note", "arguments": {"text": "x"}}]},
+        {"calls": [{"name": "dawdle", "arguments": {"text": "y"}}]},
+    )
     body = {"message": "cut", "session_id": session, "wait_for_response": False}
     begun = host.run("Moody", body).json()
     wait_until(lambda: len(model.requests()) == 3)
