@@ -53,6 +53,7 @@ from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.segments.stores import open_segment_store
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.plan import PlanTimes
+from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.requests import valid_traceparent
 from durable_agent_host.turn_log.crash_points import armed_plan
 from durable_agent_host.turn_log.stores import choose_turn_log, open_turn_log
@@ -87,6 +88,8 @@ class DurableAgentApp(AgentFunctionApp):
         settings: read from the environment when left out.
         entity_class: a subclass of `DurableAgentEntity`, to add operations or to change what is stored.
         gate: decides who may do what over HTTP and MCP; provisional. By default everybody may do everything.
+        allowed_options: what clients may set for a turn, of agents that say nothing else when they are added: an
+            option's name → True for any value, or a list of values. By default nothing.
         observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
 
     Raises:
@@ -110,6 +113,7 @@ class DurableAgentApp(AgentFunctionApp):
         settings: Settings | None = None,
         entity_class: type[DurableAgentEntity] = DurableAgentEntity,
         gate: Gate | None = None,
+        allowed_options: AllowedOptions | None = None,
         observers: Sequence[TurnObserver] = (),
     ) -> None:
         armed_plan()
@@ -119,6 +123,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._entity_class = entity_class
         self._gate = gate or Gate()
         self._observers = observers
+        self._default_options = check_allowed(allowed_options or {})
+        self._allowed_options: dict[str, AllowedOptions] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -183,6 +189,7 @@ class DurableAgentApp(AgentFunctionApp):
         enable_mcp_tool_trigger: bool | None = None,
         *,
         entity_id: str | None = None,
+        allowed_options: AllowedOptions | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -193,6 +200,7 @@ class DurableAgentApp(AgentFunctionApp):
             enable_http_endpoint: reachable by HTTP; when left out, the app's setting, and not for a workflow's agents.
             enable_mcp_tool_trigger: an MCP tool; the app's setting when left out.
             entity_id: another name than the agent's own, as upstream's workflows use it.
+            allowed_options: what clients may set for a turn; the app's setting when left out.
 
         Raises:
             RegistrationError: the name is missing or unusable, or another agent's, upper and lower case aside; or
@@ -216,6 +224,8 @@ class DurableAgentApp(AgentFunctionApp):
             )
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
+        allowed = self._default_options if allowed_options is None else allowed_options
+        self._allowed_options[name] = check_allowed(allowed)
         self._sources[name] = source
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
@@ -251,8 +261,8 @@ class DurableAgentApp(AgentFunctionApp):
         agents are known, what the first turn needs is loaded in the background.
         """
         functions: list[Function] = cast("Any", super()).get_functions()
-        bounds = {route.name: route.max_body_bytes(self.settings.max_request_bytes) for route in ROUTES}
-        adapt_http_functions(functions, max_body_bytes=bounds, gate=self._gate)
+        limits = {route.name: route.body_limit(self.settings) for route in ROUTES}
+        adapt_http_functions(functions, limits=limits, gate=self._gate)
         runners = [runner for runner in self._runners.values() if not is_factory(runner.agent)]
         warm_up_in_background([runner.provider for runner in runners], self._open_log)
         return functions
@@ -301,6 +311,7 @@ class DurableAgentApp(AgentFunctionApp):
             repair_rules_of=lambda name: self._runners[name].repair_rules,
             histories=self._histories,
             gate=self._gate,
+            allowed_options=self._allowed_options,
         )
         for route in ROUTES:
             if route.is_health is is_health:

@@ -98,6 +98,8 @@ _PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "packing",
 
 PURE = (
     *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),
+    "durable_agent_host.http.bodies",
+    "durable_agent_host.http.multipart",
     "durable_agent_host.http.parse",
     "durable_agent_host.http.sse",
     *(f"functions_host.engine.{name}" for name in _PURE_ENGINE),

@@ -26,6 +26,7 @@ from durable_agent_host.agent.run_history import RunHistories
 from durable_agent_host.agent.run_state import REPLAYED, AgentRun, Live
 from durable_agent_host.agent.service_losses import ServiceLosses
 from durable_agent_host.agent.session_state import SessionState
+from durable_agent_host.codec.content import decode_content
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
@@ -206,7 +207,8 @@ class AgentRuns:
 
     async def _prepare(self) -> list[Message]:
         """Give the session its transcript, and return the messages of the run."""
-        message = Message(self.request.role, [self.request.message])
+        said = [decode_content(content) for content in self.request.contents] or [self.request.message]
+        message = Message(self.request.role, said)
         session = self.agent_session
         self.losses.forget_in(session)
         if session.service_session_id or self.hosted.restores(session):

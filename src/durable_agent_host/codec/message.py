@@ -142,12 +142,12 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
     Returns:
         An entry of type ``request``; its correlation id is the turn's id.
     """
-    text: Any = {"$type": "text", "text": request.message}
+    contents: Any = [*request.contents] or [{"$type": "text", "text": request.message}]
     entry: EntryWire = {
         "$type": REQUEST,
         "correlationId": request.turn_id,
         "createdAt": request.created_at,
-        "messages": [{"role": request.role, "contents": [text]}],  # its time is the entry's
+        "messages": [{"role": request.role, "contents": contents}],  # its time is the entry's
     }
     if request.response_format:
         entry["responseType"] = "json"  # which is text, when nothing is said
@@ -155,6 +155,8 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
         entry["responseSchema"] = dict(request.response_format)
     if request.orchestration_id is not None:
         entry["orchestrationId"] = request.orchestration_id
+    if request.options:
+        entry["extensionData"] = {EXTENSION: {"options": dict(request.options)}}
     return entry
 
 
@@ -330,6 +332,19 @@ def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:
     """
     served: Any = extension_of(entry).get("served")
     return cast("dict[str, str]", served) if isinstance(served, dict) and served else None
+
+
+def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the options that a stored request was made with. Guarantee: pure.
+
+    Args:
+        entry: of any type.
+
+    Returns:
+        The options; empty when there were none.
+    """
+    options: Any = extension_of(entry).get("options")
+    return cast("dict[str, Any]", options) if isinstance(options, dict) else {}
 
 
 def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:

@@ -15,6 +15,7 @@ from durable_agent_host.http.problems import problem_body
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn import event_names
+from durable_agent_host.turn.answer_schema import with_value
 
 
 def json_answer(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
@@ -104,15 +105,16 @@ def answer_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
         outcome: completed or cancelled.
 
     Returns:
-        The body; ``status`` is ``success`` or ``cancelled``.
+        The body; ``status`` is ``success`` or ``cancelled``. A structured answer is also there as ``value``.
     """
-    return {
+    view = {
         "response": outcome.text,
         "message": request.message,
         "status": "success" if outcome.status == "completed" else outcome.status,
         "message_count": outcome.message_count,
         "usage": outcome.usage,
     } | turn_identity(request)
+    return with_value(view, outcome.text, request.response_format) if outcome.status == "completed" else view
 
 
 def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
@@ -139,7 +141,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         turn: that runs, waits or has ended.
 
     Returns:
-        The view; ``model`` and ``service_tier`` are there when the turn has ended and the provider said them.
+        The view; ``model`` and ``service_tier`` are there when the turn has ended and the provider said them,
+        ``options`` when it was asked for with some.
     """
     view = turn_identity(turn.request) | {
         "agent": turn.request.agent,
@@ -149,6 +152,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
     }
     if turn.pending:
         view |= waiting_view(turn)
+    if turn.request.options:
+        view["options"] = dict(turn.request.options)
     if turn.outcome is not None:
         view |= {
             "status": turn.outcome.status,
@@ -160,6 +165,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
             "stats": encode_stats(turn.outcome.stats),
             **(turn.outcome.served or {}),
         }
+        if turn.outcome.status == "completed":
+            view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
 
 

@@ -20,6 +20,7 @@ from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn_log.protocol import TurnLog
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Host:
         repair_rules_of: an agent's name → what the service of its chat client requires of a stored conversation.
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
+        allowed_options: what clients may set for an agent, by name; a live view.
     """
 
     agents: Mapping[str, str | None]
@@ -50,6 +52,7 @@ class Host:
     repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
+    allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
 
     def known(self, name: str) -> str | None:
         """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""

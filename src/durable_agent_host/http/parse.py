@@ -5,13 +5,16 @@ import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, cast
 
 from durable_agent_host.errors import RequestError, RequestTooLargeError
+from durable_agent_host.http.bodies import FORM, SentFile, is_json_type, media_type_of, parse_json, read_run_fields
 from durable_agent_host.http.sse import accepts_events, parse_resume
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.answer_schema import check_response_format
+from durable_agent_host.turn.message_parts import Said, read_message
 from durable_agent_host.turn.requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
@@ -27,10 +30,12 @@ class RunCall:
     """A call of ``run`` that makes sense.
 
     Attributes:
-        message: the user's text, not blank.
+        said: the message, without the files of a form.
+        files: of a form, which are part of the message.
         session_id: the client's, or None to begin a new session.
         response_format: a JSON schema, or None.
         enable_tool_calls: False offers no tools.
+        options: for the agent, unchecked; None when there are none.
         wait: whether the client waits for the answer.
         policy: what to do when the session is busy.
         wants_json: whether the answer is JSON, or the bare text.
@@ -40,10 +45,12 @@ class RunCall:
         request_hash: SHA-256 of what is asked; equal for a retry.
     """
 
-    message: str
+    said: Said
+    files: Sequence[SentFile]
     session_id: str | None
     response_format: dict[str, Any] | None
     enable_tool_calls: bool
+    options: Any
     wait: bool
     policy: Policy
     wants_json: bool
@@ -59,10 +66,10 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     Guarantee: pure.
 
     Args:
-        body: as it came: text, or JSON when the content type says so.
+        body: as it came: text, JSON or a form, as the content type says.
         headers: of the request, names in any case.
         params: of the query.
-        max_bytes: largest body.
+        max_bytes: largest body that is no form.
 
     Returns:
         The call.
@@ -71,79 +78,46 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         RequestError: it cannot be carried out; the message names the rule that it breaks.
         RequestTooLargeError: the body is over the limit.
     """
-    if len(body) > max_bytes:
+    lowered = {name.lower(): value for name, value in headers.items()}
+    media_type = media_type_of(lowered)
+    if len(body) > max_bytes and media_type != FORM:
         raise RequestTooLargeError(
             f"the body has {len(body)} bytes, and {max_bytes} are allowed: "
-            "send less, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
+            "send less, send files as a form or upload them before, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
         )
-    lowered = {name.lower(): value for name, value in headers.items()}
-    content_type = lowered.get("content-type", "").partition(";")[0].strip().lower()
-    is_json = content_type == "application/json" or content_type.endswith("+json")
-    fields = _json_object(body) if is_json else {"message": _text(body).strip()}
+    fields, files = read_run_fields(body, lowered.get("content-type", ""))
     _check_role(fields)
+    is_without_text = bool(files) and fields.get("message") in (None, "")
+    said = Said("") if is_without_text else read_message(fields.get("message"))
     asked = {
-        "message": _message(fields),
+        "message": said.text,
         "session_id": _session_id(fields, params),
         "response_format": _response_format(fields),
         "enable_tool_calls": _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True),
         "policy": _policy(fields),
     }
+    options = fields.get("options") or None
+    more = {
+        "contents": said.contents,
+        "files": [(file.name, file.media_type, sha256(file.data).hexdigest()) for file in files],
+        "options": options,
+    }
+    request_hash = hash_of(asked | {name: value for name, value in more.items() if value})
+    del asked["message"]
     key = _idempotency_key(lowered.get("idempotency-key"))
     wait = lowered.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
     return RunCall(
         **cast("dict[str, Any]", asked),
+        said=said,
+        files=files,
+        options=options,
         wait=_flag(wait, "wait_for_response", default=True),
-        wants_json=is_json or _accepts_json(lowered.get("accept", "")),
+        wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(lowered.get("accept", "")),
         wants_events=accepts_events(lowered.get("accept", "")),
         last_event_id=_last_event_id(lowered, key),
         idempotency_key=key,
-        request_hash=hash_of(asked),
+        request_hash=request_hash,
     )
-
-
-def _text(body: bytes) -> str:
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError:
-        raise RequestError("the body is not UTF-8 text: send it as UTF-8") from None
-
-
-def parse_json(body: bytes) -> Any:
-    """Read the JSON of a body.
-
-    Guarantee: pure.
-
-    Raises:
-        RequestError: it is none, or nothing that can be read; says which.
-    """
-    try:
-        return json.loads(_text(body))
-    except json.JSONDecodeError as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from None
-    except RecursionError:
-        raise RequestError("the body is JSON that is nested too deeply") from None
-    except ValueError:
-        raise RequestError("the body has a number with more digits than can be read") from None
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    value = parse_json(body)
-    if not isinstance(value, dict):
-        raise RequestError('the body is JSON, but not an object: send {"message": "…"}')
-    return cast("dict[str, Any]", value)
-
-
-def _message(fields: Mapping[str, Any]) -> str:
-    message = fields.get("message")
-    if message is None or message == "":
-        raise RequestError('Message is required: send text, or JSON like {"message": "Hello"}')
-    if not isinstance(message, str):
-        raise RequestError(f"'message' is {_json_name(message)}: it has to be a text")
-    if not message.strip():
-        raise RequestError("'message' is blank: write what the agent is to answer")
-    if any("\ud800" <= character <= "\udfff" for character in message):
-        raise RequestError("'message' has half of a surrogate pair, which is no character: send whole characters")
-    return message
 
 
 def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | None:

@@ -1,14 +1,16 @@
 """The routes as a table: name, method, path, what the gate is asked, and who answers. The host adds its prefix."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http import agents, approvals, sessions, turns
+from durable_agent_host.http.bodies import MAX_UPLOAD, BodyLimit
 from durable_agent_host.http.calls import Answer, Call, Handler, Host, serve, session_on_path
 from durable_agent_host.http.gate import Action, SessionName
+from durable_agent_host.settings import Settings
 
 _DOCUMENT_REQUESTS: Final = 16
 """How many requests of the largest size a document may have: 64 MiB by default."""
@@ -25,6 +27,7 @@ class Route(NamedTuple):
         handler: answers what the gate lets in.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
         takes_document: the body is a stored document, which may be larger than a request to an agent.
+        takes: ``form`` when a form with files may be larger than other requests, ``file`` when every body may.
         session_of: names for the gate what a request is about; by default what its path names.
     """
 
@@ -35,17 +38,23 @@ class Route(NamedTuple):
     handler: Handler
     is_health: bool = False
     takes_document: bool = False
+    takes: Literal["json", "form", "file"] = "json"
     session_of: Callable[[Host, Call], SessionName | None] = session_on_path
 
-    def max_body_bytes(self, max_request_bytes: int) -> int:
-        """Return the largest body that is read, of which 0 reads none; a larger one is answered with 413.
+    def body_limit(self, settings: Settings) -> BodyLimit:
+        """Return the largest body that is read; a larger one is answered with 413.
 
         Args:
-            max_request_bytes: of requests to agents.
+            settings: of the app.
         """
         if self.method in {"GET", "DELETE"}:
-            return 0
-        return _DOCUMENT_REQUESTS * max_request_bytes if self.takes_document else max_request_bytes
+            return BodyLimit(0)
+        if self.takes == "file":
+            return BodyLimit(settings.max_upload_bytes, setting=MAX_UPLOAD)
+        if self.takes_document:
+            return BodyLimit(_DOCUMENT_REQUESTS * settings.max_request_bytes)
+        forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.takes == "form" else 0
+        return BodyLimit(settings.max_request_bytes, forms)
 
     async def serve(self, host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
         """Answer a request; see `durable_agent_host.http.calls.serve`."""
@@ -56,7 +65,9 @@ _SESSION: Final = "agents/{agent}/sessions/{session}"
 _TURN: Final = _SESSION + "/turns/{turn}"
 
 ROUTES: Final = (
-    Route("http-run", "POST", "agents/{agent}/run", "turn.run", turns.run, session_of=turns.session_of_run),
+    Route(
+        "http-run", "POST", "agents/{agent}/run", "turn.run", turns.run, takes="form", session_of=turns.session_of_run
+    ),
     Route("http-agents", "GET", "agents", "agents.list", agents.list_agents),
     Route("http-session", "GET", _SESSION, "session.read", sessions.read_session),
     Route("http-sessions", "GET", "agents/{agent}/sessions", "sessions.list", sessions.list_sessions),

@@ -20,6 +20,7 @@ from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
 from durable_agent_host.errors import RequestTooLargeError
+from durable_agent_host.http.bodies import BodyLimit, media_type_of
 from durable_agent_host.http.gate import Gate
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.upstream_routes import Entrance, workflow_entrance
@@ -38,12 +39,12 @@ _GONE = 499
 """The caller has left before its request was read. Source: nginx."""
 
 
-def adapt_http_functions(functions: Iterable[Any], *, max_body_bytes: Mapping[str, int], gate: Gate) -> None:
+def adapt_http_functions(functions: Iterable[Any], *, limits: Mapping[str, BodyLimit], gate: Gate) -> None:
     """Let the HTTP functions of an app be called with FastAPI requests; upstream's ask the gate before.
 
     Args:
         functions: the app's, as the SDK has built them; they are changed.
-        max_body_bytes: by function name; see `adapt_http_function`.
+        limits: by function name; see `adapt_http_function`.
         gate: decides. Ours have asked it already when they run, and an app's own functions are its own matter.
     """
     for function in functions:
@@ -55,7 +56,7 @@ def adapt_http_functions(functions: Iterable[Any], *, max_body_bytes: Mapping[st
         function._func = adapt_http_function(  # noqa: SLF001 - as the SDK's own decorators replace it
             called,
             trigger.name,
-            max_body_bytes=max_body_bytes.get(function.get_function_name() or ""),
+            limit=limits.get(function.get_function_name() or ""),
             entrance=workflow_entrance(str(trigger.route), gate) if is_upstreams else None,
         )
 
@@ -64,7 +65,7 @@ def adapt_http_function(
     function: UserFunction,
     parameter: str,
     *,
-    max_body_bytes: int | None = None,
+    limit: BodyLimit | None = None,
     entrance: Entrance | None = None,
 ) -> UserFunction:
     """Let a function that takes `azure.functions.HttpRequest` be called with a FastAPI request.
@@ -72,8 +73,7 @@ def adapt_http_function(
     Args:
         function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread.
         parameter: the trigger's.
-        max_body_bytes: a larger body is answered with 413 and not read to its end; 0 reads none, None takes what the
-            host takes.
+        limit: a larger body is answered with 413 and not read to its end; None takes what the host takes.
         entrance: asked before the function is called; what it raises is the answer.
 
     Returns:
@@ -91,7 +91,7 @@ def adapt_http_function(
         if is_ours and page is not None:
             return write_response(problem(HTTPStatus.FORBIDDEN, _FOREIGN_PAGE.format(page)))
         try:
-            arguments[parameter] = await read_request(arguments[parameter], max_body_bytes)
+            arguments[parameter] = await read_request(arguments[parameter], limit)
         except RequestTooLargeError as error:
             # Without it the server reads the rest of the body, to use the connection again.
             return write_response(problem_of_error(error, headers={"connection": "close"}))
@@ -121,12 +121,12 @@ def _takes_functions_request(function: UserFunction, parameter: str) -> bool:
     return inspect.isclass(hint) and issubclass(hint, func.HttpRequest)
 
 
-async def read_request(request: Request, max_body_bytes: int | None = None) -> func.HttpRequest:
+async def read_request(request: Request, limit: BodyLimit | None = None) -> func.HttpRequest:
     """Read a FastAPI request as the Functions host gives it to functions.
 
     Args:
         request: with the values of the route in ``path_params``.
-        max_body_bytes: largest body; 0 reads none, None any.
+        limit: of the body; None reads any.
 
     Returns:
         The request. Headers and query parameters that come more than once are joined by commas, empty query
@@ -149,30 +149,29 @@ async def read_request(request: Request, max_body_bytes: int | None = None) -> f
         headers=headers,
         params=query,
         route_params={name: str(value) for name, value in request.path_params.items()},
-        body=await _read_body(request, max_body_bytes),
+        body=await _read_body(request, limit),
     )
 
 
-async def _read_body(request: Request, max_bytes: int | None) -> bytes:
-    if max_bytes is None:
+async def _read_body(request: Request, limit: BodyLimit | None) -> bytes:
+    if limit is None:
         return await request.body()
+    max_bytes, setting = limit.of(media_type_of(request.headers))
     if max_bytes == 0:
         return b""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
-        raise _too_large(f"{int(declared)} bytes", max_bytes)
+        raise _too_large(f"{int(declared)} bytes", max_bytes, setting)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > max_bytes:
-            raise _too_large(f"more than {max_bytes} bytes", max_bytes)
+            raise _too_large(f"more than {max_bytes} bytes", max_bytes, setting)
     return bytes(body)
 
 
-def _too_large(size: str, max_bytes: int) -> RequestTooLargeError:
-    return RequestTooLargeError(
-        f"the body has {size}, and {max_bytes} are allowed: send less, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
-    )
+def _too_large(size: str, max_bytes: int, setting: str) -> RequestTooLargeError:
+    return RequestTooLargeError(f"the body has {size}, and {max_bytes} are allowed: send less, or raise {setting}")
 
 
 def _url(request: Request) -> str:

@@ -12,8 +12,9 @@ from durable_agent_host.codec.state import decode_session, document_digest
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, TurnRejectedError
 from durable_agent_host.http.answers import header_value, json_answer, session_view
+from durable_agent_host.http.bodies import parse_json
 from durable_agent_host.http.calls import Call, Host, named_session
-from durable_agent_host.http.parse import page_of, parse_cursor, parse_fork, parse_json, parse_limit
+from durable_agent_host.http.parse import page_of, parse_cursor, parse_fork, parse_limit
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, turn_log_id
 from durable_agent_host.session.importing import document_to_import, taken_on_trust

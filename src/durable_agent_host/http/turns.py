@@ -27,6 +27,8 @@ from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.http.stream import EventStream, early_outcome, follow_turn
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnRequest
+from durable_agent_host.turn.message_parts import with_files
+from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.requests import request_of_client, session_asked_for
 
 ADMISSION_SECONDS: Final = 2.0
@@ -42,7 +44,7 @@ def session_of_run(host: Host, call: Call) -> SessionName:
 async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
     asked = call.run
-    request = _turn_request(host.agent(call.path_part("agent")), asked, call.caller)
+    request = _turn_request(host, host.agent(call.path_part("agent")), asked, call.caller)
     headers = turn_headers(request)
     key = asked.idempotency_key
     ended = await (client.start_once(request, key) if key else client.start(request))
@@ -161,10 +163,12 @@ def _stream(
     return EventStream(events, turn_headers(request))
 
 
-def _turn_request(agent: str, asked: RunCall, caller: Caller) -> TurnRequest:
+def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller) -> TurnRequest:
+    options = check_options(asked.options, host.allowed_options.get(agent, {}))
+    said = with_files(asked.said, asked.files)
     return request_of_client(
         agent,
-        asked.message,
+        said,
         caller=caller,
         session_id=asked.session_id,
         key=asked.idempotency_key,
@@ -173,5 +177,6 @@ def _turn_request(agent: str, asked: RunCall, caller: Caller) -> TurnRequest:
         request_hash=asked.request_hash,
         response_format=asked.response_format,
         enable_tool_calls=asked.enable_tool_calls,
+        options=options,
         policy=asked.policy,
     )

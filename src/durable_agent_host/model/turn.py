@@ -31,18 +31,19 @@ class TurnRequest:
         agent: the agent's registered name.
         session_id: the session's id, without the agent's name.
         turn_id: also the id of the orchestration, and the correlation id in the stored entries.
-        message: the user's text.
+        message: the user's text; of a message with other contents, what it has of text, which can be empty.
         role: who speaks.
         response_format: a JSON schema that the answer must match, or None for free text.
         enable_tool_calls: False offers the model no tools and runs none.
         policy: what happens when another turn of the session is running.
         created_at: when the request arrived, UTC, ISO-8601.
         request_hash: SHA-256 of what was asked; equal for a retry with the same key.
-        options: further options for the agent, as orchestrations written for upstream send them.
+        options: further options for the agent: those of a client that the app allows, or an orchestration's.
         orchestration_id: the orchestration that asked, or None for a client.
         principal: on whose behalf the turn runs, or None when nobody has been identified.
         traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
         stored: the name of the piece, in the turn's own home, with what of the request is too large to travel; or None.
+        contents: the message's contents as they are stored, texts among them; empty when the text is all.
     """
 
     agent: str
@@ -60,6 +61,7 @@ class TurnRequest:
     principal: str | None = None
     traceparent: str | None = None
     stored: str | None = None
+    contents: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from durable_agent_host.errors import RequestError, TurnError
 from durable_agent_host.http.gate import Gate, SessionName
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn.message_parts import Said
 from durable_agent_host.turn.requests import hash_of, request_of_client, session_asked_for
 
 
@@ -64,7 +65,7 @@ async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: G
     session = SessionName(agent, session_asked_for(agent, session_id, key))
     request = request_of_client(
         agent,
-        query,
+        Said(query),
         caller=await gate.enter("turn.run", _headers(value), session),
         session_id=session_id,
         key=key,

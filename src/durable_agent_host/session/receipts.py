@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.content import decode_usage
-from durable_agent_host.codec.message import decode_messages, decode_response, served_by
+from durable_agent_host.codec.message import decode_messages, decode_response, options_of, served_by
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.elsewhere import kept_by
@@ -95,7 +95,9 @@ def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
         "agent": agent,
         "session_id": session_id,
         "turn_id": outcome.turn_id,
-        "message": "".join(one.text for one in decode_messages([asked])[:1]) if asked else "",
+        "message": _text_of(asked) if asked else "",
+        "options": options_of(asked) if asked else {},
+        "response_format": asked.get("responseSchema") if asked else None,
         "created_at": str(asked.get("createdAt") or "") if asked else "",
         "request_hash": outcome.request_hash,
     }
@@ -107,6 +109,11 @@ def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
 def gone(outcome: TurnOutcome) -> TurnOutcome:
     """Tell of a turn that has ended, and whose answer is no longer kept. Guarantee: pure."""
     return replace(outcome, status="failed", text="", error=ANSWER_GONE)
+
+
+def _text_of(asked: Mapping[str, Any]) -> str:
+    contents = [content for message in decode_messages([asked])[:1] for content in message.contents]
+    return "\n".join(content.text or "" for content in contents if content.type == "text")
 
 
 def kept_hash(request_hash: str) -> str:

@@ -83,5 +83,24 @@ def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
         ) from None
 
 
+def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Add a structured answer to what clients get. Guarantee: pure.
+
+    Args:
+        view: of a turn that has completed.
+        text: the answer's.
+        response_format: what was asked for, or None.
+
+    Returns:
+        The view, with the parsed answer as ``value`` when a format was asked for.
+    """
+    if response_format is None:
+        return view
+    try:
+        return view | {"value": json.loads(text)}
+    except (ValueError, RecursionError):  # a text of another version, which was not checked
+        return view
+
+
 def _unusable(reason: str) -> RequestError:
     return RequestError(f"response_format is no JSON schema that can be used: {reason}")

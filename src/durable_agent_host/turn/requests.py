@@ -10,6 +10,7 @@ from typing import Any, Final, cast, get_args
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import check_session_id, derived_id
 from durable_agent_host.model.turn import Caller, Policy, TurnRequest
+from durable_agent_host.turn.message_parts import Said, read_message
 from durable_agent_host.turn.wire import decode_turn_request
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -63,7 +64,7 @@ def session_asked_for(agent: str, session_id: str | None, key: str | None) -> st
 
 def request_of_client(
     agent: str,
-    message: str,
+    said: Said,
     *,
     caller: Caller,
     session_id: str | None,
@@ -73,6 +74,7 @@ def request_of_client(
     request_hash: str,
     response_format: Mapping[str, Any] | None = None,
     enable_tool_calls: bool = True,
+    options: Mapping[str, Any] | None = None,
     policy: Policy = "queue",
 ) -> TurnRequest:
     """Build the request of a client: over HTTP, MCP or any other dialect.
@@ -81,7 +83,7 @@ def request_of_client(
 
     Args:
         agent: the agent's registered name.
-        message: the user's text.
+        said: the message.
         caller: as the gate found it.
         session_id: the client's, or None.
         key: the idempotency key, or None.
@@ -90,6 +92,7 @@ def request_of_client(
         request_hash: of what was asked, see `hash_of`.
         response_format: a JSON schema, or None.
         enable_tool_calls: False offers no tools.
+        options: further options for the agent, which the app allows.
         policy: what happens when the session is busy.
 
     Returns:
@@ -100,9 +103,11 @@ def request_of_client(
         agent=agent,
         session_id=session_id,
         turn_id=derived_id("turn", agent, session_id, key) if key else new_id(),
-        message=message,
+        message=said.text,
+        contents=said.contents,
         response_format=response_format,
         enable_tool_calls=enable_tool_calls,
+        options=options or {},
         policy=policy,
         created_at=created_at,
         request_hash=request_hash,
@@ -121,7 +126,7 @@ def request_of_run(
     Args:
         agent: the agent's registered name.
         session_id: the entity's key.
-        payload: upstream's ``RunRequest`` as a dictionary, or a message.
+        payload: upstream's ``RunRequest`` as a dictionary, or a message; a message is a text or a list of parts.
         now: UTC, ISO-8601; used when the payload has no ``created_at``.
         schema_of: upstream's response format → a JSON schema, or None.
 
@@ -129,19 +134,24 @@ def request_of_run(
         The request; the correlation id is the turn's id.
 
     Raises:
-        RequestError: there is no message, or a response format that cannot be used.
+        RequestError: there is no message, or one, or a response format, that cannot be used.
     """
     fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"message": payload}
-    message = fields.get("message")
-    if not isinstance(message, str) or not message:
+    message: Any = fields.get("message")
+    if not isinstance(message, str | list) or not message:
         raise RequestError("the operation 'run' needs an object with a 'message'")
+    said = Said(message) if isinstance(message, str) else read_message(message)
     created_at = str(fields.get("created_at") or now)
-    asked = [message, *(fields.get(name) for name in ("role", "response_format", "enable_tool_calls", "options"))]
+    asked: list[Any] = [
+        message,
+        *(fields.get(name) for name in ("role", "response_format", "enable_tool_calls", "options")),
+    ]
     return TurnRequest(
         agent=agent,
         session_id=session_id,
-        turn_id=str(fields.get("correlationId") or derived_id(agent, session_id, created_at, message)),
-        message=message,
+        turn_id=str(fields.get("correlationId") or derived_id(agent, session_id, created_at, _named(message))),
+        message=said.text,
+        contents=said.contents,
         role=str(fields.get("role") or "user"),
         response_format=schema_of(fields.get("response_format")),
         enable_tool_calls=fields.get("enable_tool_calls", True) is not False,
@@ -176,8 +186,8 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
     Guarantee: pure; the same input gives the same request.
 
     Args:
-        wire: as `encode_turn_request` wrote it, or by hand: ``agent`` and ``message``, and of the other names of
-            `TurnRequest` those that are wanted. Without ``session_id``, a new session begins.
+        wire: as `encode_turn_request` wrote it, or by hand: ``agent`` and ``message``, a text or a list of parts, and
+            of the other names of `TurnRequest` those that are wanted. Without ``session_id``, a new session begins.
         instance_id: of the orchestration; it is the turn's id.
         created_at: when the orchestration was started.
 
@@ -189,9 +199,9 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
     """
     if not isinstance(wire, Mapping):
         raise RequestError("the input is no object: give an object with 'agent' and 'message'")
-    given = {name: value for name, value in cast("Mapping[str, Any]", wire).items() if value is not None}
+    given = _with_contents(cast("Mapping[str, Any]", wire))
     for name in ("agent", "message"):
-        if not given.get(name) and not (name == "message" and given.get("stored")):
+        if not given.get(name) and not (name == "message" and (given.get("contents") or given.get("stored"))):
             raise RequestError(f"the input has no {name!r}: give an object with 'agent' and 'message'")
     for name, (kind, said) in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
@@ -212,7 +222,17 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
     filled = {"turn_id": instance_id, "created_at": created_at}
     request = decode_turn_request(filled | given)
     asked = [request.message, request.role, request.response_format, request.enable_tool_calls, request.options]
+    asked += [list(request.contents)] if request.contents else []
     return request if request.request_hash else replace(request, request_hash=hash_of(asked))
+
+
+def _with_contents(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a message of several parts, if it is one; what is None is left out."""
+    given = {name: value for name, value in wire.items() if value is not None}
+    if not isinstance(given.get("message"), list):
+        return given
+    said = read_message(given["message"])
+    return given | {"message": said.text, "contents": list(said.contents)}
 
 
 _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
@@ -220,7 +240,13 @@ _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
     **dict.fromkeys(("created_at", "request_hash", "orchestration_id", "principal", "stored"), (str, "a text")),
     **dict.fromkeys(("response_format", "options"), (Mapping, "an object")),
     "enable_tool_calls": (bool, "true or false"),
+    "contents": (list, "a list of contents"),
 }
+
+
+def _named(message: Any) -> str:
+    """Write a message as part of an id: a text is itself."""
+    return message if isinstance(message, str) else json.dumps(message, sort_keys=True, default=str)
 
 
 def _principal(fields: Mapping[str, Any]) -> str | None:

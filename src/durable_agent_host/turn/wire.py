@@ -11,7 +11,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
 _ABSENT_WHEN_NONE: Final = ("principal", "traceparent", "stored")
 """Fields that older documents and histories do not have."""
-_LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}}
+_LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
 """Fields of a request that may be stored outside of it, with what stands in their place."""
 _OUTCOME_FIELDS: Final = frozenset(field.name for field in fields(TurnOutcome))
 
@@ -29,6 +29,9 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
     for name in _ABSENT_WHEN_NONE:
         if wire[name] is None:
             del wire[name]
+    del wire["contents"]
+    if request.contents:
+        wire["contents"] = [dict(content) for content in request.contents]
     return wire
 
 
@@ -41,7 +44,9 @@ def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
     Returns:
         The request.
     """
-    return TurnRequest(**{name: value for name, value in wire.items() if name in _REQUEST_FIELDS})
+    known = {name: value for name, value in wire.items() if name in _REQUEST_FIELDS}
+    known["contents"] = tuple(wire.get("contents") or ())
+    return TurnRequest(**known)
 
 
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
@@ -59,7 +64,7 @@ def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, di
     wire = encode_turn_request(request)
     if len(json_bytes_of(wire)) <= max_bytes:
         return request, None
-    return replace(request, **dict(_LARGE)), {name: wire[name] for name in _LARGE}
+    return replace(request, **dict(_LARGE)), {name: wire[name] for name in _LARGE if name in wire}
 
 
 def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest:
@@ -69,7 +74,8 @@ def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest
         request: as it travelled.
         stored: the fields that `split_request` took out.
     """
-    return replace(request, stored=None, **{name: stored[name] for name in _LARGE if name in stored})
+    large = {name: stored[name] for name in _LARGE if name in stored}
+    return replace(request, stored=None, **large | {"contents": tuple(stored.get("contents") or ())})
 
 
 def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def parse(body, headers=None, max_bytes=10_000, **params):
 def test_a_text_is_a_message():
     """A plain text is the message, without the blanks around it; the answer is text too."""
     call = parse("  hello\n")
-    assert (call.message, call.wants_json, call.wait, call.policy) == ("hello", False, True, "queue")
+    assert (call.said.text, call.wants_json, call.wait, call.policy) == ("hello", False, True, "queue")
     assert (call.session_id, call.idempotency_key, call.enable_tool_calls) == (None, None, True)
 
 
@@ -35,7 +35,7 @@ def test_a_text_is_a_message():
 def test_json_is_told_by_the_content_type(content_type):
     """A body is JSON when its content type says so, in any case and with parameters; the answer is JSON then."""
     call = parse_run(b'{"message": "hi"}', {"CONTENT-TYPE": content_type}, {}, max_bytes=99)
-    assert (call.message, call.wants_json) == ("hi", True)
+    assert (call.said.text, call.wants_json) == ("hi", True)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,8 @@ def test_accept_chooses_the_form_of_the_answer(accept, wanted):
         ({"message": ""}, "Message is required"),
         ({"message": " \t"}, "blank"),
         ({"message": {"text": "hi"}}, "an object"),
-        ({"message": ["hi"]}, "a list"),
+        ({"message": ["hi"]}, "part 1 of .message. is a text"),
+        ({"message": []}, "empty list"),
         ({"message": 5}, "a number"),
         ({"message": 1.5}, "a number"),
         ({"message": True}, "true or false"),
@@ -95,7 +96,7 @@ def test_half_a_character_is_refused():
 
 def test_a_large_body_is_refused_with_the_setting_that_allows_it():
     """A body over the limit is refused before it is parsed; one at the limit is not."""
-    assert parse("x" * 100, max_bytes=100).message == "x" * 100
+    assert parse("x" * 100, max_bytes=100).said.text == "x" * 100
     with pytest.raises(RequestTooLargeError, match="DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"):
         parse("x" * 101, max_bytes=100)
 
@@ -147,7 +148,7 @@ def test_only_users_begin_a_turn(role):
     """Any other role is refused by name."""
     with pytest.raises(RequestError, match=r"'role' is .*'user'"):
         parse({"message": "hi", "role": role})
-    assert parse({"message": "hi", "role": "user"}).message == "hi"
+    assert parse({"message": "hi", "role": "user"}).said.text == "hi"
 
 
 @pytest.mark.parametrize("value", ["json", ["a"], 5, {}, True])
@@ -235,7 +236,7 @@ def test_the_hash_tells_what_is_asked():
 def test_any_body_is_a_call_or_a_request_error(body, content_type):
     """Whatever comes in, it is understood or refused in words; nothing else is raised."""
     with suppress(RequestError):
-        assert parse_run(body, {"content-type": content_type}, {}, max_bytes=50).message
+        assert parse_run(body, {"content-type": content_type}, {}, max_bytes=50).said.text
 
 
 @given(
@@ -265,4 +266,40 @@ def test_any_body_is_a_call_or_a_request_error(body, content_type):
 def test_any_json_is_a_call_or_a_request_error(value):
     """Whatever JSON comes in, it is understood or refused in words; nothing else is raised."""
     with suppress(RequestError):
-        assert parse_run(json.dumps(value).encode(), JSON, {}, max_bytes=10_000).message.strip()
+        assert parse_run(json.dumps(value).encode(), JSON, {}, max_bytes=10_000).said.text.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("attachments", "parts of 'message'"),
+        ("contents", "parts of 'message'"),
+        ("messages", "did you mean 'message'"),
+        ("sesion_id", "did you mean 'session_id'"),
+        ("x", "It takes message, session_id"),
+    ],
+)
+def test_a_field_that_run_does_not_have_is_named(name, hint):
+    """Nothing that a client sends is dropped in silence."""
+    with pytest.raises(RequestError, match=f"'{name}'.*{hint}"):
+        parse({"message": "hi", name: []})
+
+
+HASH_OF_HI = "79ec1d2557bdeedf3e011507e3eabb1f18fd2b93f709b6ebdb1ceedad95df834"
+"""As the first release hashed the text "hi"; receipts keep it."""
+
+
+def test_what_is_asked_makes_the_hash():
+    """Parts, files and options are part of what is asked; a text has the hash that it always had."""
+    image = {"type": "image", "url": "https://example.org/a.png"}
+    asked = [
+        {"message": "hi"},
+        {"message": [{"type": "text", "text": "hi"}, image]},
+        {"message": "hi", "options": {"temperature": 0}},
+        {"message": "hi", "options": {"temperature": 1}},
+    ]
+    assert len({parse(one).request_hash for one in asked}) == len(asked)
+    assert parse({"message": [{"type": "text", "text": "hi"}]}).request_hash == parse("hi").request_hash
+    assert (
+        parse("hi").request_hash == "79ec1d2557bdeedf3e011507e3eabb1f18fd2b93f709b6ebdb1ceedad95df834"
+    )  # as the first release hashed it

@@ -8,6 +8,7 @@ from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
 from durable_agent_host.model.turn import Caller, TurnRequest
+from durable_agent_host.turn.message_parts import Said
 from durable_agent_host.turn.requests import hash_of, read_turn_request, request_of_client, valid_traceparent
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
 from tests.durable_agent_host.golden import golden
@@ -23,7 +24,7 @@ def read(**more) -> TurnRequest:
 def asked(**more) -> TurnRequest:
     given = {"caller": Caller(), "session_id": None, "key": None, "created_at": "now", "request_hash": ""} | more
     ids = iter(["first", "second"])
-    return request_of_client("Agent", "hi", new_id=lambda: next(ids), **given)
+    return request_of_client("Agent", Said("hi"), new_id=lambda: next(ids), **given)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""Names and media types of files, as callers give them and as headers can carry them. Pure."""
+
+import re
+import unicodedata
+from typing import Final
+
+from durable_agent_host.errors import RequestError
+
+MAX_NAME_CHARACTERS: Final = 255
+OCTETS: Final = "application/octet-stream"
+"""The media type of bytes of which nothing is known."""
+
+_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9*][a-z0-9!#$&^_.+-]{0,126}")
+_SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "application/json"})
+_IN_HEADERS: Final = re.compile(r"[^A-Za-z0-9._ ()+-]")
+
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_ENDINGS: Final = {
+    "image/": "png gif webp bmp heic heif avif tiff jpeg",
+    "audio/": "wav ogg flac mpeg",
+    "video/": "mp4 webm",
+    "text/": "csv html css",
+    "application/": "pdf json xml zip yaml",
+    "image/jpeg": "jpg",
+    "image/svg+xml": "svg",
+    "audio/mpeg": "mp3",
+    "audio/mp4": "m4a",
+    "video/quicktime": "mov",
+    "text/plain": "txt log",
+    "text/markdown": "md",
+    "text/html": "htm",
+    "application/yaml": "yml",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+    f"{_OFFICE}.presentationml.presentation": "pptx",
+}
+"""Media type → endings of names; after a slash the ending is the subtype. Not the machine's table, which differs."""
+
+_BY_ENDING: Final = {
+    ending: kind + ending if kind.endswith("/") else kind
+    for kind, endings in _ENDINGS.items()
+    for ending in endings.split()
+}
+
+
+def media_type_of_name(name: str | None) -> str | None:
+    """Tell the media type by a name's ending. Guarantee: pure.
+
+    Args:
+        name: of a file, or a URL's path, or None.
+
+    Returns:
+        The type, or None when the ending says nothing.
+    """
+    return _BY_ENDING.get(name.rpartition(".")[2].lower()) if name and "." in name else None
+
+
+def check_media_type(given: str, where: str) -> str:
+    """Check a media type, and leave its parameters out.
+
+    Guarantee: pure.
+
+    Args:
+        given: as ``Content-Type`` has it.
+        where: what it belongs to, for the error.
+
+    Returns:
+        Type and subtype in lower case.
+
+    Raises:
+        RequestError: it is none.
+    """
+    bare = given.partition(";")[0].strip().lower()
+    if not _TYPE.fullmatch(bare):
+        raise RequestError(f"the media type of {where} is {given[:100]!r}: write it like image/png")
+    return bare
+
+
+def check_name(given: str, where: str) -> str:
+    """Check the name of a file, and leave the folders before it out.
+
+    Guarantee: pure.
+
+    Args:
+        given: as the caller has it, perhaps with a path.
+        where: what it belongs to, for the error.
+
+    Returns:
+        The name.
+
+    Raises:
+        RequestError: it is empty or too long, or has a character that is not printed.
+    """
+    name = given.replace("\\", "/").rpartition("/")[2].strip()
+    if not name.strip(". "):
+        raise RequestError(f"the name of {where} is {given[:100]!r}: give it a name with a letter or digit")
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise RequestError(f"the name of {where} has {len(name)} characters: {MAX_NAME_CHARACTERS} are allowed")
+    for character in name:
+        if unicodedata.category(character)[0] == "C":
+            raise RequestError(f"the name of {where} has the character {character!r}: use characters that are printed")
+    return name
+
+
+def is_shown_inline(media_type: str) -> bool:
+    """Tell whether a browser may show bytes of a type, which no page of it could run. Guarantee: pure.
+
+    Args:
+        media_type: of the bytes.
+
+    Returns:
+        True for the images and texts of a short list; HTML, SVG and what is not known are downloads.
+    """
+    return media_type in _SHOWN
+
+
+def disposition(name: str, media_type: str) -> str:
+    """Write the header ``Content-Disposition`` of a file. Guarantee: pure.
+
+    Args:
+        name: any text.
+        media_type: decides between ``inline`` and ``attachment``.
+
+    Returns:
+        The value, in ASCII, with nothing in it that could end it. Source: RFC 6266, appendix D; RFC 8187.
+    """
+    plain = _IN_HEADERS.sub("_", name)[:MAX_NAME_CHARACTERS]
+    kind = "inline" if is_shown_inline(media_type) else "attachment"
+    value = f'{kind}; filename="{plain}"'
+    if plain == name:
+        return value
+    octets = name.encode("utf-8", "replace")
+    escaped = "".join(chr(one) if chr(one).isascii() and chr(one).isalnum() else f"%{one:02X}" for one in octets)
+    return f"{value}; filename*=UTF-8''{escaped}"

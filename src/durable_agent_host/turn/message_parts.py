@@ -1,0 +1,279 @@
+"""What a caller says to an agent: a text, or a list of parts, as the contents of a message. Pure.
+
+A part is an object with a ``type``. `_FORMS` lists the types and their fields: our own (text, image, audio, file), the
+input parts of OpenAI's Responses API, and the framework's contents as its ``to_dict`` writes them. Whatever the form, a
+part becomes one of three contents: a text, bytes as a data URI, or a reference (a URL, or the id of a file).
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from agent_framework import Content, detect_media_type_from_base64
+
+from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.errors import RequestError
+from durable_agent_host.turn.file_names import check_media_type, check_name, media_type_of_name
+
+MAX_PARTS: Final = 256
+"""Parts of one message."""
+
+_MAX_URL_CHARACTERS: Final = 8192
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_URL: Final = re.compile(r"(https?|gs)://[^\s/?#]+[^\s]*", re.IGNORECASE)
+_FILE_ID: Final = re.compile(r"[!-~]{1,256}")
+_ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_DETAILS: Final = ("auto", "low", "high", "original")
+_MEDIA: Final = {"url": "url", "data": "data", "file_id": "file_id", "media_type": "media_type", "name": "name"}
+_FRAMEWORK: Final = {"media_type": "media_type", "name": "name", "additional_properties": "additional_properties"}
+
+_FORMS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "text": ("text", {"text": "text", "additional_properties": "additional_properties"}),
+    "image": ("image", _MEDIA | {"detail": "detail"}),
+    "audio": ("audio", _MEDIA),
+    "file": ("file", _MEDIA),
+    "input_text": ("text", {"text": "text"}),
+    "input_image": ("image", {"image_url": "url", "file_id": "file_id", "detail": "detail"}),
+    "input_audio": ("audio", {"input_audio": "input_audio"}),
+    "input_file": ("file", {"file_url": "url", "file_data": "data", "file_id": "file_id", "filename": "name"}),
+    "data": ("file", _FRAMEWORK | {"uri": "url"}),
+    "uri": ("file", _FRAMEWORK | {"uri": "url"}),
+    "hosted_file": ("file", _FRAMEWORK | {"file_id": "file_id"}),
+}
+"""Type of a part → what it is, and its fields by our names."""
+
+
+class Said(NamedTuple):
+    """What a caller says.
+
+    Attributes:
+        text: all its text, for lists and logs; empty when it has none.
+        contents: the message's contents as they are stored; empty when the text is all.
+    """
+
+    text: str
+    contents: tuple[Mapping[str, Any], ...] = ()
+
+
+class _Bytes(NamedTuple):
+    """Bytes that a part brings: their base64, and what a data URI says of their type."""
+
+    encoded: str
+    media_type: str | None
+
+
+def read_message(message: Any) -> Said:
+    """Read a message: a text, or a list of parts.
+
+    Guarantee: pure.
+
+    Args:
+        message: what JSON can hold.
+
+    Returns:
+        What is said. A list of one text says the same as the text.
+
+    Raises:
+        RequestError: it is something else, or a part cannot be used; names the part, counted from 1, and its field.
+    """
+    if isinstance(message, list):
+        parts = _numbered(cast("list[Any]", message))
+        return said_in([_read_part(part, f"part {number} of 'message'") for number, part in parts])
+    return Said(_checked_text(message))
+
+
+def said_in(contents: Sequence[Content]) -> Said:
+    """Give contents as what is said. Guarantee: pure.
+
+    Args:
+        contents: texts, data, URIs and hosted files; at least one.
+    """
+    texts = [content.text or "" for content in contents if content.type == "text"]
+    if len(texts) == len(contents) == 1:
+        return Said(texts[0])
+    return Said("\n".join(texts), tuple(cast("Any", encode_content(content)) for content in contents))
+
+
+def file_content(data: bytes | memoryview, *, name: str | None, media_type: str | None) -> Content:
+    """Make the content of a file that came as bytes. Guarantee: pure.
+
+    Args:
+        data: of the file.
+        name: checked, or None.
+        media_type: checked, or None when the name shall say it.
+    """
+    kind = media_type or media_type_of_name(name) or "application/octet-stream"
+    return _data(base64.b64encode(data).decode(), kind, name)
+
+
+def with_files(said: Said, files: Iterable[tuple[str | None, str | None, memoryview]]) -> Said:
+    """Add files to a message, after what it has. Guarantee: pure.
+
+    Args:
+        said: the message; empty when it has files alone.
+        files: name, media type and bytes of each.
+    """
+    added = [file_content(data, name=name, media_type=media_type) for name, media_type, data in files]
+    if not added:
+        return said
+    before = [decode_content(content) for content in said.contents]
+    if said.text and not before:
+        before = [Content("text", text=said.text)]
+    return said_in([*before, *added])
+
+
+def _numbered(message: Sequence[Any]) -> list[tuple[int, Any]]:
+    if not message:
+        raise RequestError("'message' is an empty list: give at least one part")
+    if len(message) > MAX_PARTS:
+        raise RequestError(f"'message' has {len(message)} parts, and {MAX_PARTS} are allowed: send fewer")
+    return list(enumerate(message, 1))
+
+
+def _checked_text(message: Any) -> str:
+    if message is None or message == "":
+        raise RequestError('Message is required: send text, or JSON like {"message": "Hello"}')
+    if not isinstance(message, str):
+        raise RequestError(f"'message' is {_json_name(message)}: it has to be a text or a list of parts")
+    if not message.strip():
+        raise RequestError("'message' is blank: write what the agent is to answer")
+    return _without_surrogates(message, "'message'")
+
+
+def _read_part(part: Any, where: str) -> Content:
+    if not isinstance(part, dict):
+        raise RequestError(f'{where} is {_json_name(part)}: give an object like {{"type": "text", "text": "…"}}')
+    given = cast("dict[str, Any]", part)
+    form = _FORMS.get(given["type"]) if isinstance(given.get("type"), str) else None
+    if form is None:
+        raise RequestError(f"{where} has the type {given.get('type')!r}: use text, image, audio or file")
+    kind, names = form
+    if unknown := sorted(given.keys() - names.keys() - {"type"}):
+        listed = ", ".join(map(repr, unknown))
+        raise RequestError(f"{where} has no field {listed}: a part of type {given['type']!r} has {', '.join(names)}")
+    fields = {names[name]: value for name, value in given.items() if name != "type" and value is not None}
+    if fields.pop("additional_properties", None):
+        raise RequestError(f"{where} has 'additional_properties': leave them out")
+    if kind == "text":
+        return Content("text", text=_text_of(fields, where))
+    return _read_media(kind, _with_audio(fields, where), where)
+
+
+def _text_of(fields: Mapping[str, Any], where: str) -> str:
+    text = fields.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise RequestError(
+            f"'text' of {where} is {_json_name(text) if not isinstance(text, str) else 'blank'}: write one"
+        )
+    return _without_surrogates(text, where)
+
+
+def _with_audio(fields: dict[str, Any], where: str) -> dict[str, Any]:
+    """Take OpenAI's audio, which has an object of its own, apart."""
+    if "input_audio" not in fields:
+        return fields
+    audio: Any = fields["input_audio"]
+    if not isinstance(audio, dict) or cast("dict[str, Any]", audio).keys() != {"data", "format"}:
+        raise RequestError(f"'input_audio' of {where} has to be an object with data and format")
+    return {"data": audio["data"], "media_type": f"audio/{audio['format']}"}
+
+
+def _read_media(kind: str, fields: Mapping[str, Any], where: str) -> Content:
+    for name, value in fields.items():
+        if not isinstance(value, str) or not value:
+            raise RequestError(f"{name!r} of {where} is {_json_name(value)}: give a text")
+        if _SURROGATE.search(value):
+            raise RequestError(f"{name!r} of {where} has half of a surrogate pair, which is no character")
+    sources = [name for name in ("url", "data", "file_id") if name in fields]
+    if len(sources) != 1:
+        said = " and ".join(map(repr, sources)) or "none"
+        raise RequestError(f"{where} needs one of 'url', 'data' and 'file_id', and has {said}")
+    name = check_name(fields["name"], where) if "name" in fields else None
+    media_type = check_media_type(fields["media_type"], where) if "media_type" in fields else None
+    content = _SOURCES[sources[0]](kind, fields[sources[0]], media_type, name, where)
+    if content.media_type is not None and kind != "file" and not content.media_type.startswith(f"{kind}/"):
+        raise RequestError(f"{where} is of type {kind!r}, and its media type is {content.media_type!r}: use 'file'")
+    if (detail := fields.get("detail")) is not None:
+        if detail not in _DETAILS:
+            raise RequestError(f"'detail' of {where} is {detail!r}: use {', '.join(_DETAILS)}")
+        content.additional_properties["detail"] = detail
+    return content
+
+
+def _by_url(kind: str, url: str, media_type: str | None, name: str | None, where: str) -> Content:
+    if url[:5].lower() == "data:":
+        return _by_data(kind, url, media_type, name, where)
+    if not _URL.fullmatch(url) or len(url) > _MAX_URL_CHARACTERS:
+        raise RequestError(
+            f"'url' of {where} is no URL that a model's service could read: "
+            f"give one of http, https or gs with at most {_MAX_URL_CHARACTERS} characters, or a data URL"
+        )
+    path = re.split(r"[?#]", url, maxsplit=1)[0]
+    guessed = media_type or media_type_of_name(name) or media_type_of_name(path)
+    if kind != "file" and not (guessed or "").startswith(f"{kind}/"):
+        guessed = media_type or f"{kind}/*"
+    return Content("uri", uri=url, media_type=guessed or "application/octet-stream", name=name)
+
+
+def _by_data(kind: str, data: str, media_type: str | None, name: str | None, where: str) -> Content:
+    found = _bytes_of(data, where)
+    known = media_type or found.media_type or media_type_of_name(name) or _sniffed(found.encoded)
+    if known is None and kind != "file":
+        raise RequestError(f"{where} does not say of which media type it is: give 'media_type'")
+    return _data(found.encoded, known or "application/octet-stream", name)
+
+
+def _by_id(kind: str, file_id: str, media_type: str | None, name: str | None, where: str) -> Content:
+    if not _FILE_ID.fullmatch(file_id):
+        raise RequestError(f"'file_id' of {where} is no id of a file: give the id that the upload returned")
+    known = media_type or media_type_of_name(name) or (None if kind == "file" else f"{kind}/*")
+    return Content("hosted_file", file_id=file_id, media_type=known, name=name)
+
+
+_SOURCES: Final = {"url": _by_url, "data": _by_data, "file_id": _by_id}
+
+
+def _bytes_of(data: str, where: str) -> _Bytes:
+    """Read base64, or a data URL of RFC 2397."""
+    media_type = None
+    if data[:5].lower() == "data:":
+        head, comma, data = data[5:].partition(",")
+        said, *parameters = head.split(";")
+        if not comma:
+            raise RequestError(f"the data URL of {where} has no comma: write data:TYPE;base64,DATA")
+        media_type = check_media_type(said, where) if said else "text/plain"
+        if not parameters or parameters[-1].strip().lower() != "base64":
+            plain = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), data.encode())
+            data = base64.b64encode(plain).decode()
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise RequestError(
+            f"the data of {where} is no base64: encode the bytes as RFC 4648 says, in one line"
+        ) from None
+    if not decoded:
+        raise RequestError(f"the data of {where} is empty: give the bytes")
+    return _Bytes(data, media_type)
+
+
+def _sniffed(encoded: str) -> str | None:
+    return detect_media_type_from_base64(data_str=encoded[:1024])
+
+
+def _data(encoded: str, media_type: str, name: str | None) -> Content:
+    return Content("data", uri=f"data:{media_type};base64,{encoded}", media_type=media_type, name=name)
+
+
+def _without_surrogates(text: str, where: str) -> str:
+    if _SURROGATE.search(text):
+        raise RequestError(f"{where} has half of a surrogate pair, which is no character: send whole characters")
+    return text
+
+
+def _json_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number"}
+    return names.get(cast("type[Any]", type(value)), "a number")

@@ -1,0 +1,141 @@
+"""Forms with files: what usual libraries send is read, and what breaks the rules is refused."""
+
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.errors import RequestError
+from durable_agent_host.http.bodies import read_files, read_run_fields
+from durable_agent_host.http.multipart import MAX_FORM_PARTS, parse_form
+
+TYPE = "multipart/form-data; boundary=B"
+
+
+def form(*parts: tuple[str, bytes], boundary: bytes = b"B") -> bytes:
+    """A body of parts, each with its header lines and data."""
+    body = b"".join(b"--%b\r\n%b\r\n\r\n%b\r\n" % (boundary, head.encode(), data) for head, data in parts)
+    return body + b"--%b--\r\n" % boundary
+
+
+def field(name, data=b"x", more=""):
+    """A field of a form."""
+    return f'Content-Disposition: form-data; name="{name}"{more}', data
+
+
+@given(
+    st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cc", "Cs"])), st.binary()), min_size=1, max_size=5)
+)
+def test_what_a_library_sends_is_read(files):
+    """Names and bytes come out as `requests` sent them, whatever they hold."""
+    sent = requests.Request("POST", "http://a", files=[("file", (name, data)) for name, data in files]).prepare()
+    assert isinstance(sent.body, bytes)
+    parts = parse_form(sent.body, sent.headers["Content-Type"])
+    assert [bytes(part.data) for part in parts] == [data for _, data in files]
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        ('form-data; name="f"; filename="a b.pdf"', "a b.pdf"),
+        ("form-data; name=f; filename=a.pdf", "a.pdf"),
+        ('form-data; name="f"; filename="a\\"b.pdf"', 'a"b.pdf'),
+        ('form-data; name="f"; filename="a%22b.pdf"', 'a"b.pdf'),
+        ('form-data; name="f"; filename="é.pdf"', "é.pdf"),
+        ('form-data; name="f"; filename="C:\\dir\\a.pdf"', "C:\\dir\\a.pdf"),
+        ('FORM-DATA; NAME="f"; filename="a;b=c.pdf"; filename*=UTF-8\'\'x', "a;b=c.pdf"),
+        ('form-data; name="f"', None),
+    ],
+)
+def test_names_of_files(disposition, name):
+    """Names are read as browsers, curl and the libraries write them."""
+    (part,) = parse_form(form((f"Content-Disposition: {disposition}", b"x")), TYPE)
+    assert (part.name, part.file_name) == ("f", name)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (form(field("a")), "multipart/form-data"),
+        (form(field("a")), "multipart/form-data; boundary="),
+        (form(field("a")), "multipart/form-data; boundary=C"),
+        (form(field("a")), "multipart/form-data; boundary=B; boundary=B"),
+        (form(field("a")), 'multipart/form-data; boundary="B'),
+        (form(field("a")), "multipart/form-data; boundary=" + "B" * 71),
+        (b"", TYPE),
+        (b"--B--\r\n", TYPE),
+        (b"--B\r\n", TYPE),
+        (form(field("a")).removesuffix(b"--B--\r\n"), TYPE),
+        (form(field("a")).replace(b"\r\n", b"\n"), TYPE),
+        (b"preamble" + form(field("a")), TYPE),
+        (b"--B\r\n\r\nx\r\n--B--", TYPE),
+        (form(("Content-Type: text/plain", b"x")), TYPE),
+        (form(("Content-Disposition: attachment; name=a", b"x")), TYPE),
+        (form(("Content-Disposition: form-data", b"x")), TYPE),
+        (form(("Content-Disposition: form-data; name=a; name=b", b"x")), TYPE),
+        (form(('Content-Disposition: form-data; name="a', b"x")), TYPE),
+        (form(("no header", b"x")), TYPE),
+        (form(("A\x00: b", b"x")), TYPE),
+        (form((field("a")[0] + "\r\nContent-Disposition: form-data; name=b", b"x")), TYPE),
+        (form((field("a")[0] + "\r\nX: " + "y" * 9000, b"x")), TYPE),
+        (form((field("a")[0] + "\r\nContent-Transfer-Encoding: base64", b"x")), TYPE),
+        (form(*[field(str(n)) for n in range(MAX_FORM_PARTS + 1)]), TYPE),
+        (form(field("a")).replace(b"name", b"\xff\xfe"), TYPE),
+    ],
+)
+def test_a_broken_form_is_refused(body, content_type):
+    """A form that breaks a rule is the caller's mistake; nothing of it is used."""
+    with pytest.raises(RequestError):
+        parse_form(body, content_type)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_form_or_refused(data):
+    """Whatever stands between the boundaries, it is read or refused, and never fails otherwise."""
+    for body in (data, b"--B\r\n" + data + b"\r\n--B--", form(field("a", data))):
+        try:
+            parse_form(body, TYPE)
+        except RequestError:
+            continue
+
+
+def test_the_fields_of_run():
+    """Fields are those of the JSON body, files come in any field."""
+    fields, files = read_run_fields(
+        form(
+            field("message", b" hi "),
+            field("response_format", b'{"type": "object"}'),
+            field("wait_for_response", b"false"),
+            (field("whatever", more='; filename="dir/a.pdf"')[0] + "\r\nContent-Type: Application/PDF; x=y", b"pdf"),
+            field("nothing", b"", more='; filename=""'),
+        ),
+        TYPE,
+    )
+    assert fields == {"message": "hi", "response_format": {"type": "object"}, "wait_for_response": "false"}
+    assert [(file.name, file.media_type, bytes(file.data)) for file in files] == [("a.pdf", "application/pdf", b"pdf")]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([field("message"), field("message")], "twice"),
+        ([field("message"), field("attachment")], "'attachment'"),
+        ([field("message", b"\xff")], "UTF-8"),
+        ([(field("message")[0] + "\r\nContent-Type: text/plain; charset=utf-16", b"\xff\xfeh\x00")], "utf-16"),
+        ([field("options", b"{")], "not valid JSON"),
+        ([field("f", b"", '; filename="a.pdf"')], "empty"),
+        ([field("f", b"x", '; filename="a%0D%0Ab.pdf"')], "name"),
+        ([(field("f", more="; filename=a")[0] + "\r\nContent-Type: nonsense", b"x")], "media type"),
+    ],
+)
+def test_fields_that_cannot_be_used(parts, reason):
+    """Each mistake is named."""
+    with pytest.raises(RequestError, match=reason):
+        read_run_fields(form(*parts), TYPE)
+
+
+def test_an_upload_has_files_alone():
+    """A field beside the files would be dropped, so it is refused."""
+    for parts in ([field("a", more="; filename=a"), field("purpose")], [field("a", b"", more='; filename=""')]):
+        with pytest.raises(RequestError):
+            read_files(form(*parts), TYPE)
