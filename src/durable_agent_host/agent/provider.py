@@ -46,6 +46,14 @@ class ModelProvider(ItemReader, Protocol):
         """Tell whether the stream of one model call has ended without the provider's word that it is whole."""
         ...
 
+    def check_message(self, message: Message, /) -> None:
+        """Refuse a caller's message with something that the service never takes, before the model is asked.
+
+        Raises:
+            RequestError: says what, and what to send instead.
+        """
+        ...
+
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Prepare a stored conversation for the model: which blocks go back, and what must not.
 

@@ -209,6 +209,7 @@ class AgentRuns:
         """Give the session its transcript, and return the messages of the run."""
         said = [decode_content(content) for content in self.request.contents] or [self.request.message]
         message = Message(self.request.role, said)
+        self.provider.check_message(message)
         session = self.agent_session
         self.losses.forget_in(session)
         if session.service_session_id or self.hosted.restores(session):

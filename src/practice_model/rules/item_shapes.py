@@ -10,6 +10,7 @@ from typing import Any, cast
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import kind_of, role_of
+from practice_model.rules.input_parts import check_parts
 
 MAX_ID_CHARACTERS = 64
 ROLES = ("assistant", "system", "developer", "user")
@@ -111,6 +112,8 @@ def _objections(item: Json, where: str, *, annotations_required: bool) -> Iterat
     if kind == "reasoning" and not item.get("encrypted_content") and item.get("id") is None:
         yield missing(f"{where}.id")
     yield from _id_objections(item, kind, where)
+    if kind == "function_call_output" and isinstance(item.get("output"), list):
+        yield from check_parts(item["output"], f"{where}.output")
     if kind == "message":
         yield from _message_objections(item, where, annotations_required=annotations_required)
 
@@ -154,7 +157,10 @@ def _message_objections(item: Json, where: str, *, annotations_required: bool) -
     content: Any = item["content"]
     if not isinstance(content, str | list):
         yield wrong_type(f"{where}.content", (str, list), content)
-    if role != "assistant" or not isinstance(content, list):
+    if not isinstance(content, list):
+        return
+    if role != "assistant":
+        yield from check_parts(cast("list[Any]", content), f"{where}.content")
         return
     for number, part in enumerate(cast("list[Mapping[str, Any]]", content)):
         place = f"{where}.content[{number}]"

@@ -18,6 +18,7 @@ from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.openai.direct_events import with_direct_events
 from durable_agent_host.providers.openai.errors import failure_of
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
+from durable_agent_host.providers.openai.media import as_input_file, audio_part
 from durable_agent_host.providers.openai.open_calls import closed_messages
 from durable_agent_host.providers.openai.replay import (
     accepted_item,
@@ -102,6 +103,13 @@ class _KeepsItems:
     def _sends_as_it_is(self, content: Content) -> bool:
         client: Any = super()
         return bool(content.id and client._prepare_provider_reasoning_item_for_openai(content.id, [content]))
+
+    def _prepare_content_for_openai(self, role: Any, content: Content, **kwargs: Any) -> dict[str, Any]:
+        client: Any = super()
+        if role == "assistant":
+            return client._prepare_content_for_openai(role, content, **kwargs)
+        part = audio_part(content)
+        return part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
 
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
         client: Any = super()

@@ -16,6 +16,7 @@ from durable_agent_host.providers.openai.errors import explain_error, forgotten_
 from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import repair_rules
+from durable_agent_host.providers.openai.media import check_audio
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
 
 
@@ -65,6 +66,10 @@ class ResponsesProvider(OpenAIProvider):
     def repair_rules(self) -> RepairRules:
         """What the Responses API requires, from the rows of its items."""
         return repair_rules()
+
+    def check_message(self, message: Message, /) -> None:
+        """Refuse audio that the API does not take."""
+        check_audio(message.contents)
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with overrides that keep its items."""

@@ -1,0 +1,91 @@
+"""Images, audio and files on their way to the Responses API, where the framework's client leaves something out.
+
+The client drops files whose media type is not ``application/…`` and audio that is neither WAV nor MP3, sends the URL of
+a file as its data, files without the name that the API requires, and audio with a prefix that the API does not know.
+Source: agent-framework-openai 1.19; openai-python 3.52, `types/responses/response_input_file_param.py` and
+`response_input_audio_param.py`.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from agent_framework import Content
+
+from durable_agent_host.errors import RequestError
+
+_KIND: Final = "openai_content_type"
+_AUDIO_FORMATS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("audio/wav", "audio/x-wav", "audio/wave", "audio/vnd.wave"), "wav"),
+    **dict.fromkeys(("audio/mp3", "audio/mpeg"), "mp3"),
+}
+
+
+def check_audio(contents: Iterable[Content]) -> None:
+    """Refuse audio that the API does not take, before a model is asked.
+
+    Guarantee: pure.
+
+    Args:
+        contents: of a new message.
+
+    Raises:
+        RequestError: there is audio by URL, or in another format than WAV and MP3.
+    """
+    for content in contents:
+        if _is_audio(content) and _format_of(content) is None:
+            if content.type != "data":
+                raise RequestError("the model's service takes no audio by URL or id: send its bytes")
+            raise RequestError(f"the model's service takes audio as WAV or MP3, not {content.media_type!r}: convert it")
+
+
+def audio_part(content: Content) -> dict[str, Any] | None:
+    """Write audio as the API takes it.
+
+    Guarantee: pure.
+
+    Args:
+        content: of any type.
+
+    Returns:
+        The part, or None when the content is no audio. What another service or a tool left in the conversation and the
+        API does not take is a note in words.
+    """
+    if not _is_audio(content):
+        return None
+    if (audio_format := _format_of(content)) is None:
+        note = f"[{content.media_type} {content.name or 'without a name'}, which cannot be played here]"
+        return {"type": "input_text", "text": note}
+    return {
+        "type": "input_audio",
+        "input_audio": {"data": (content.uri or "").partition(",")[2], "format": audio_format},
+    }
+
+
+def _is_audio(content: Content) -> bool:
+    return content.type in {"data", "uri", "hosted_file"} and (content.media_type or "").startswith("audio/")
+
+
+def _format_of(content: Content) -> str | None:
+    return _AUDIO_FORMATS.get(content.media_type or "") if content.type == "data" else None
+
+
+def as_input_file(content: Content) -> Content:
+    """Mark what is neither image nor audio as a file with a name, which the framework's client then sends.
+
+    Guarantee: pure; the content given is not changed.
+
+    Args:
+        content: of any type.
+
+    Returns:
+        A copy, or the same content when there is nothing to mark.
+    """
+    if content.type not in {"data", "uri"} or (content.media_type or "").startswith("image/"):
+        return content
+    properties = content.additional_properties
+    file = copy.copy(content)
+    file.additional_properties = {_KIND: "input_file", **properties}
+    if content.type == "data" and not (content.name or properties.get("filename")):
+        file.name = "file." + (content.media_type or "").rpartition("/")[2].partition("+")[0].rpartition(".")[2]
+    return file

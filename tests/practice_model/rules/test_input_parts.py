@@ -1,0 +1,66 @@
+"""What the live API takes as images, files and audio, and what it refuses."""
+
+import pytest
+
+from practice_model.rules.requests import Rules, check_request
+from practice_model.store import Store
+
+PNG = "data:image/png;base64,YWJj"
+PDF = "data:application/pdf;base64,YWJj"
+
+
+def refusal(part, *, kind="message"):
+    """Return the refusal of a part, in a message or in a tool's result."""
+    item = {"role": "user", "content": [part]}
+    before = []
+    if kind == "output":
+        before = [{"type": "function_call", "call_id": "call_1", "name": "a", "arguments": "{}"}]
+        item = {"type": "function_call_output", "call_id": "call_1", "output": [part]}
+    found = check_request({"model": "practice", "input": [*before, item]}, Store(), Rules(), now=0.0)
+    return found and found.message
+
+
+@pytest.mark.parametrize("kind", ["message", "output"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_text", "text": PNG},
+        {"type": "input_image", "image_url": PNG, "detail": "low"},
+        {"type": "input_image", "image_url": "https://example.org/a.png"},
+        {"type": "input_image", "file_id": "file-1"},
+        {"type": "input_file", "file_data": PDF, "filename": "a.pdf"},
+        {"type": "input_file", "file_data": "data:text/csv;base64,YWJj", "filename": "a.csv"},
+        {"type": "input_file", "file_url": "https://example.org/a.pdf"},
+        {"type": "input_file", "file_id": "file-1"},
+        {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}},
+    ],
+)
+def test_accepted(part, kind):
+    """Each kind of part, by each way."""
+    assert refusal(part, kind=kind) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"type": "image_url"}, "Invalid value: 'image_url'. Supported values are"),
+        ({"type": "input_text"}, "Missing required parameter: 'input[0].content[0].text'."),
+        ({"type": "input_image"}, "Missing required parameter: 'input[0].content[0].image_url'."),
+        ({"type": "input_image", "image_url": PDF}, "but got unsupported MIME type 'application/pdf'."),
+        ({"type": "input_image", "image_url": "data:image/png;base64,@"}, "an invalid base64-encoded value."),
+        ({"type": "input_image", "image_url": "a.png"}, "Expected a valid URL"),
+        ({"type": "input_image", "image_url": PNG, "detail": "most"}, "Invalid value: 'most'."),
+        ({"type": "input_image", "image_url": PNG, "name": "a"}, "Unknown parameter: 'input[0].content[0].name'."),
+        ({"type": "input_file"}, "Missing required parameter: 'input[0].content[0].file_id'."),
+        ({"type": "input_file", "file_data": PDF}, "Missing required parameter: 'input[0].content[0].filename'."),
+        ({"type": "input_file", "file_data": "YWJj", "filename": "a"}, "Invalid 'input[0].content[0].file_data'."),
+        ({"type": "input_file", "file_data": "https://a/b.pdf", "filename": "a"}, "Invalid"),
+        ({"type": "input_file", "file_id": "a", "file_data": PDF, "filename": "a"}, "Mutually exclusive"),
+        ({"type": "input_audio", "input_audio": {"data": "YWJj"}}, "input_audio.format"),
+        ({"type": "input_audio", "input_audio": {"data": "YWJj", "format": "ogg"}}, "Invalid value: 'ogg'."),
+        ({"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}}, "expected base64-encoded audio"),
+    ],
+)
+def test_refused(part, message):
+    """Each mistake, with what the API says of it."""
+    assert message in (refusal(part) or "the request was accepted")
