@@ -312,6 +312,7 @@ class DurableAgentApp(AgentFunctionApp):
             histories=self._histories,
             gate=self._gate,
             allowed_options=self._allowed_options,
+            service_files_of=lambda name: self._runners[name].service_files,
         )
         for route in ROUTES:
             if route.is_health is is_health:

@@ -8,6 +8,7 @@ For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (G
 """
 
 import asyncio
+import base64
 import secrets
 import time
 from collections.abc import Sequence
@@ -18,13 +19,14 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from practice_model.dialects.responses import event_grammar, response_object
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdMint
-from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.items import PIXEL, Json
 from practice_model.dialects.responses.reading import Reading, input_items
 from practice_model.event_stream import EventStream
 from practice_model.json_text import JsonAnswer
@@ -76,6 +78,8 @@ class PracticeModel:
                 Route(f"{prefix}/responses", self.create_response, methods=["POST"]),
                 Route(f"{prefix}/responses/{{response_id}}", self.get_response, methods=["GET"]),
                 Route(f"{prefix}/responses/{{response_id}}", self.delete_response, methods=["DELETE"]),
+                Route(f"{prefix}/containers/{{container_id}}/files/{{file_id}}/content", self.read_container_file),
+                Route(f"{prefix}/files/{{file_id}}/content", self.read_file),
                 Route(f"{prefix}/conversations", self.create_conversation, methods=["POST"]),
             ]
         return [
@@ -178,6 +182,21 @@ class PracticeModel:
         if not self.store.forget(response_id):
             return _error(_not_found(response_id))
         return JsonAnswer({"id": response_id, "object": "response", "deleted": True})
+
+    async def read_container_file(self, request: Request) -> ASGIApp:
+        """Answer `GET /containers/{id}/files/{id}/content`: an image for a name that ends so, else a text."""
+        container_id, file_id = request.path_params["container_id"], request.path_params["file_id"]
+        name = self.store.file_of_container(container_id, file_id, time.time())
+        if name is None:
+            return _error(HttpError(404, f"Container file with id '{file_id}' not found."))
+        if name.endswith(".png"):
+            return Response(base64.b64decode(PIXEL.partition(",")[2]), media_type="application/octet-stream")
+        return Response(f"written by code: {name}\n", media_type="application/octet-stream")
+
+    async def read_file(self, request: Request) -> ASGIApp:
+        """Answer `GET /files/{id}/content`: what a caller uploaded is not given out, as on the live service."""
+        del request
+        return _error(HttpError(400, "Not allowed to download files of purpose: user_data"))
 
     async def create_conversation(self, _request: Request) -> JsonAnswer:
         """Answer `POST /conversations` with an empty conversation."""

@@ -46,6 +46,7 @@ class Store:
     foreign_encrypted: set[str] = field(default_factory=set[str])
     conversations: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
     containers: dict[str, float] = field(default_factory=dict[str, float])
+    files: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def remember(
         self, response: Json, *, stored: bool, transcript: Sequence[Json], events: Sequence[Json], now: float
@@ -69,6 +70,10 @@ class Store:
         for item in output:
             if kind_of(item) == "code_interpreter_call":
                 self.containers[item["container_id"]] = now
+            for part in item.get("content") or () if kind_of(item) == "message" else ():
+                for cited in part.get("annotations") or ():
+                    if cited.get("type") == "container_file_citation":
+                        self.files[cited["file_id"]] = (cited["container_id"], cited["filename"])
 
     def _issue(self, output: Sequence[Json], *, stored: bool) -> None:
         reasoning_id: str | None = None
@@ -107,6 +112,12 @@ class Store:
         """Return whether a container of this server has expired; unknown containers never do."""
         used = self.containers.get(container_id)
         return used is not None and now - used > CONTAINER_IDLE_SECONDS
+
+    def file_of_container(self, container_id: str, file_id: str, now: float) -> str | None:
+        """Return the name of a file that code has written; None when it or its container is gone."""
+        container, name = self.files.get(file_id, ("", ""))
+        is_there = container == container_id and not self.container_is_expired(container_id, now)
+        return name if is_there else None
 
     def expire_containers(self) -> int:
         """Expire all containers; return their number."""

@@ -82,6 +82,7 @@ SHARED_NAMES = {
     "log_entry": "a value and its JSON",
     "protocol": "what a kind of store promises",
     "provider": "the port to model providers, and who implements it",
+    "service_files": "files that a model's service keeps",
     "sessions": "looking after stored sessions: the routes, and the commands that call them",
     "store": "the store of pieces of one technology",
     "stores": "which technology keeps a kind of thing",

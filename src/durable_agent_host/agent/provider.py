@@ -7,9 +7,10 @@ implements every hook for any client; other providers derive from it and overrid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from agent_framework import Message
+from agent_framework import Content, Message
 
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.stream.fold import ItemReader
@@ -81,6 +82,23 @@ class ModelProvider(ItemReader, Protocol):
             messages: the conversation.
             remembered: what this method returned before, with the session.
             lost: what the service has refused since.
+        """
+        ...
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List the files of the service to which a stored content refers."""
+        ...
+
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+        """Download a file of the service.
+
+        Args:
+            client: the agent's chat client.
+            file: as `service_files` gave it.
+
+        Raises:
+            NotFoundError: the service does not have it, or does not give it out.
+            ProviderError: the service failed.
         """
         ...
 

@@ -51,6 +51,7 @@ class AgentRuns:
         attempt: at the turn's log.
         record: of the session, as it was when the turn was granted.
         agent_session_before: the framework's session from before the turn, as it serializes itself.
+        with_files: puts the bytes of files into a request that names them.
         request: what was asked.
         answers: what persons have decided, by the id under which they were asked.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is gathered.
@@ -69,6 +70,7 @@ class AgentRuns:
     attempt: Attempt
     record: Record
     agent_session_before: Mapping[str, Any] | None
+    with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
     request: TurnRequest
     answers: Mapping[str, Mapping[str, Any]]
     was_cancelled: bool = False
@@ -92,6 +94,7 @@ class AgentRuns:
             RunStoppedError: a run stops without an answer.
             Exception: what the agent, the model or a tool raised, when another run would not help.
         """
+        self.request = await self.with_files(self.request)
         breaks: dict[int, int] = {}
         while True:
             self.hosted = self.host()

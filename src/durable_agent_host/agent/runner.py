@@ -35,6 +35,7 @@ from durable_agent_host.agent.outcome import cancelled, completed, failed, save_
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run import AgentRuns
+from durable_agent_host.agent.service_files import ServiceFiles
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.errors import FencedError, HistoryError, LogError, TurnTimedOutError, log_reason
@@ -42,6 +43,7 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
+from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.elsewhere import without_messages
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.disabled import NoTurnLog
@@ -114,6 +116,11 @@ class AgentRunner:
         return self._host().provider
 
     @property
+    def service_files(self) -> ServiceFiles:
+        """The files that the service of the agent's chat client keeps."""
+        return ServiceFiles(self._host)
+
+    @property
     def repair_rules(self) -> RepairRules:
         """What the service of the agent's chat client requires of a stored conversation."""
         return self.provider.repair_rules
@@ -159,6 +166,7 @@ class AgentRunner:
             retry_policy=self._limits.retry_policy,
             attempt=attempt,
             record=record,
+            with_files=SessionFiles(self.keeper, request.agent, request.session_id, session).with_files,
             agent_session_before=await record.agent_session(),
             request=request,
             answers=answers or {},

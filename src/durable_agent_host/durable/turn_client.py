@@ -24,6 +24,8 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper, SessionName
+from durable_agent_host.segments.session_files import SessionFiles
+from durable_agent_host.session.entry_files import ServiceFilesOf, no_files
 from durable_agent_host.session.receipts import is_same_request, kept_turn
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
@@ -66,6 +68,19 @@ class TurnClient:
         self._wakeups = wakeups
         self._stopper = stopper or TurnStopper()
         self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
+
+    def files(
+        self, agent: str, session_id: str, session: Session | None = None, service_files: ServiceFilesOf = no_files
+    ) -> SessionFiles:
+        """Return the files of a session.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            session: its head, or None for uploads alone.
+            service_files: finds the files of the model's service.
+        """
+        return SessionFiles(self.keeper, agent, session_id, session, service_files)
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.

@@ -15,6 +15,7 @@ from durable_agent_host.errors import DurableAgentHostError, NotFoundError
 from durable_agent_host.http.gate import Action, Gate, SessionName
 from durable_agent_host.http.parse import RunCall, parse_run
 from durable_agent_host.http.problems import problem, problem_of_error
+from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.repair_rules import RepairRules
@@ -38,6 +39,7 @@ class Host:
         agents: descriptions of the agents that are reachable by HTTP, by name; a live view.
         settings: bounds and waits.
         open_log: returns the turn log of the process, and opens its store at the first call.
+        service_files_of: an agent's name → the files that the service of its chat client keeps.
         hosted: lists all agents with how they are reached, as upstream's health route does.
         repair_rules_of: an agent's name → what the service of its chat client requires of a stored conversation.
         histories: where the agents' conversations are kept, by name; a live view.
@@ -48,6 +50,7 @@ class Host:
     agents: Mapping[str, str | None]
     settings: Settings
     open_log: Callable[[], TurnLog]
+    service_files_of: Callable[[str], ServiceFileReader]
     hosted: Callable[[], list[dict[str, Any]]] = list
     repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
@@ -95,6 +98,11 @@ class Call:
     def query(self) -> Mapping[str, str]:
         """The query's parameters."""
         return cast("Mapping[str, str]", self._request.params)
+
+    @property
+    def method(self) -> str:
+        """The HTTP method, in upper case."""
+        return str(self._request.method).upper()
 
     @property
     def body(self) -> bytes:

@@ -26,6 +26,8 @@ Action = Literal[
     "session.repair",
     "session.fork",
     "session.delete",
+    "files.read",
+    "files.add",
     "turn.run",
     "turn.read",
     "turn.follow",

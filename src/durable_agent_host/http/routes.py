@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.http import agents, approvals, sessions, turns
+from durable_agent_host.http import agents, approvals, files, sessions, turns
 from durable_agent_host.http.bodies import MAX_UPLOAD, BodyLimit
 from durable_agent_host.http.calls import Answer, Call, Handler, Host, serve, session_on_path
 from durable_agent_host.http.gate import Action, SessionName
@@ -47,7 +47,7 @@ class Route(NamedTuple):
         Args:
             settings: of the app.
         """
-        if self.method in {"GET", "DELETE"}:
+        if self.method in {"GET", "HEAD", "DELETE"}:
             return BodyLimit(0)
         if self.takes == "file":
             return BodyLimit(settings.max_upload_bytes, setting=MAX_UPLOAD)
@@ -62,6 +62,7 @@ class Route(NamedTuple):
 
 
 _SESSION: Final = "agents/{agent}/sessions/{session}"
+_FILE: Final = _SESSION + "/files/{file}"
 _TURN: Final = _SESSION + "/turns/{turn}"
 
 ROUTES: Final = (
@@ -84,6 +85,10 @@ ROUTES: Final = (
     Route("http-repair", "POST", _SESSION + "/repair", "session.repair", sessions.repair_session),
     Route("http-fork", "POST", _SESSION + "/fork", "session.fork", sessions.fork_session),
     Route("http-delete", "DELETE", _SESSION, "session.delete", sessions.delete_session),
+    Route("http-files", "GET", _SESSION + "/files", "files.read", files.list_files),
+    Route("http-upload", "POST", _SESSION + "/files", "files.add", files.upload_files, takes="file"),
+    Route("http-file", "GET", _FILE, "files.read", files.read_file),
+    Route("http-file-head", "HEAD", _FILE, "files.read", files.read_file),
     Route("http-turn", "GET", _TURN, "turn.read", turns.read_turn),
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turns.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turns.cancel_turn),

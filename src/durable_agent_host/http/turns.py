@@ -20,6 +20,7 @@ from durable_agent_host.http.answers import (
     waiting_view,
 )
 from durable_agent_host.http.calls import Answer, Call, Host, named_session
+from durable_agent_host.http.files import keep_sent_files, with_sent_files
 from durable_agent_host.http.gate import SessionName
 from durable_agent_host.http.parse import RunCall
 from durable_agent_host.http.problems import problem, problem_of_error, problem_of_outcome
@@ -27,7 +28,6 @@ from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.http.stream import EventStream, early_outcome, follow_turn
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnRequest
-from durable_agent_host.turn.message_parts import with_files
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.requests import request_of_client, session_asked_for
 
@@ -45,6 +45,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
     asked = call.run
     request = _turn_request(host, host.agent(call.path_part("agent")), asked, call.caller)
+    await keep_sent_files(client, request, asked.files)
     headers = turn_headers(request)
     key = asked.idempotency_key
     ended = await (client.start_once(request, key) if key else client.start(request))
@@ -165,7 +166,7 @@ def _stream(
 
 def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller) -> TurnRequest:
     options = check_options(asked.options, host.allowed_options.get(agent, {}))
-    said = with_files(asked.said, asked.files)
+    said = with_sent_files(asked.said, asked.files)
     return request_of_client(
         agent,
         said,

@@ -6,7 +6,8 @@ from typing import Any
 
 from agent_framework import Content, Message
 
-from durable_agent_host.errors import ProviderError
+from durable_agent_host.errors import NotFoundError, ProviderError
+from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import connections, endings
@@ -69,6 +70,16 @@ class NeutralProvider:
         """Return both as they are: nothing of the conversation lives with the service."""
         del lost
         return list(messages), dict(remembered)
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List hosted files, which all services have."""
+        if content.type == "hosted_file" and content.file_id:
+            yield ServiceFile(content.file_id, content.name, content.media_type)
+
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+        """Download nothing: how is the service's own matter."""
+        del client
+        raise NotFoundError(f"the file {file.file_id!r} is with the model's service, and cannot be read from there")
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
         """Return None: nothing is known of what the service keeps."""

@@ -8,7 +8,7 @@ part becomes one of three contents: a text, bytes as a data URI, or a reference 
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import Content, detect_media_type_from_base64
@@ -108,14 +108,18 @@ def file_content(data: bytes | memoryview, *, name: str | None, media_type: str 
     return _data(base64.b64encode(data).decode(), kind, name)
 
 
-def with_files(said: Said, files: Iterable[tuple[str | None, str | None, memoryview]]) -> Said:
-    """Add files to a message, after what it has. Guarantee: pure.
+def file_reference(file_id: str, name: str | None, media_type: str | None) -> Content:
+    """Make the content that names a file by its id. Guarantee: pure."""
+    return Content("hosted_file", file_id=file_id, name=name, media_type=media_type)
+
+
+def with_contents(said: Said, added: Sequence[Content]) -> Said:
+    """Add contents to a message, after what it has. Guarantee: pure.
 
     Args:
-        said: the message; empty when it has files alone.
-        files: name, media type and bytes of each.
+        said: the message; empty when it has these contents alone.
+        added: files and the like, may be empty.
     """
-    added = [file_content(data, name=name, media_type=media_type) for name, media_type, data in files]
     if not added:
         return said
     before = [decode_content(content) for content in said.contents]
@@ -255,7 +259,7 @@ def _bytes_of(data: str, where: str) -> _Bytes:
         ) from None
     if not decoded:
         raise RequestError(f"the data of {where} is empty: give the bytes")
-    return _Bytes(data, media_type)
+    return _Bytes(base64.b64encode(decoded).decode(), media_type)
 
 
 def _sniffed(encoded: str) -> str | None:

@@ -25,7 +25,9 @@ async def test_a_store_that_does_not_answer_is_told(caplog, tmp_path):
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
     turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, lambda: pieces, {"Helper": None}))
     agents = [{"name": "Helper"}]
-    host = Host(agents={"Helper": None}, settings=Settings(), open_log=NoTurnLog, hosted=lambda: agents)
+    host = Host(
+        agents={"Helper": None}, settings=Settings(), open_log=NoTurnLog, service_files_of=None, hosted=lambda: agents
+    )
     for _ in range(3):
         answer = await health(host, Call(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
         assert answer.status_code == 503

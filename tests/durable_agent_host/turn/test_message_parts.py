@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.errors import RequestError
-from durable_agent_host.turn.message_parts import MAX_PARTS, Said, read_message, with_files
+from durable_agent_host.turn.message_parts import MAX_PARTS, Said, file_content, read_message, with_contents
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PNG = f"data:image/png;base64,{PIXEL}"
@@ -174,7 +174,7 @@ def test_there_is_a_most_of_parts():
 @given(st.binary(min_size=1), st.text())
 def test_bytes_of_files_reach_the_content(data, text):
     """Whatever a file holds, its content holds it, after the text."""
-    said = with_files(Said(text), [("a.bin", None, memoryview(data))])
+    said = with_contents(Said(text), [file_content(data, name="a.bin", media_type=None)])
     content = decode_content(said.contents[-1])
     assert base64.b64decode(content.uri.partition(",")[2]) == data
     assert (content.name, content.media_type, said.text) == ("a.bin", OCTETS, text)

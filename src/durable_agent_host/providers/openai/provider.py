@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agent_framework import Message
+from agent_framework import Content, Message
 
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.neutral import NeutralProvider, without_carriers
@@ -17,6 +18,7 @@ from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import repair_rules
 from durable_agent_host.providers.openai.media import check_audio
+from durable_agent_host.providers.openai.service_files import cited_files, read_file
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
 
 
@@ -44,6 +46,15 @@ class OpenAIProvider(ItemsOfResponses, NeutralProvider):
     ) -> tuple[list[Message], dict[str, Any]]:
         """Remember expired containers and unreadable reasoning."""
         return without_forgotten(messages, remembered, lost)
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List hosted files, and the files of containers that a text cites."""
+        yield from super().service_files(content)
+        yield from cited_files(content)
+
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+        """Download it from its container, or from the Files API."""
+        return await read_file(client, file)
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
         """Read it from the service's own words."""

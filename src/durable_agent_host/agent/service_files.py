@@ -1,0 +1,37 @@
+"""Files that the model's service keeps, for whoever reads a conversation outside of a turn."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from agent_framework import Content
+
+from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.agent.loop import submit
+from durable_agent_host.model.conversation_file import ServiceFile
+
+
+class ServiceFiles:
+    """The files of one agent's service.
+
+    Args:
+        host: gives the agent, with its client and provider.
+    """
+
+    def __init__(self, host: Callable[[], HostedAgent]) -> None:
+        self._host = host
+
+    def of(self, content: Content) -> Iterable[ServiceFile]:
+        """List the files of the service to which a stored content refers."""
+        return self._host().provider.service_files(content)
+
+    async def read(self, file: ServiceFile) -> bytes:
+        """Download a file, on the agents' event loop, to which the client's connections belong.
+
+        Raises:
+            NotFoundError: the service does not have it, or does not give it out.
+            ProviderError: the service failed.
+        """
+        hosted = self._host()
+        client: Any = getattr(hosted.agent, "client", None)
+        return await asyncio.wrap_future(submit(hosted.provider.read_service_file(client, file)))

@@ -1,0 +1,62 @@
+"""Files that OpenAI keeps: those that code has written in a container, and those of the Files API."""
+
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from agent_framework import Content
+from openai import APIStatusError, AsyncOpenAI, NotFoundError
+
+from durable_agent_host import errors
+from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.providers.openai.errors import explain_error
+
+_CONTAINER: Final = "container_id"
+
+
+def cited_files(content: Content) -> Iterable[ServiceFile]:
+    """List the files of containers that a text cites. Guarantee: pure.
+
+    Args:
+        content: of any type.
+    """
+    for annotation in content.annotations or ():
+        given = cast("dict[str, Any]", annotation)
+        properties = cast("dict[str, Any]", given.get("additional_properties") or {})
+        container = properties.get(_CONTAINER)
+        if given.get("file_id") and container:
+            name = given.get("url") or given.get("title")
+            yield ServiceFile(
+                str(given["file_id"]),
+                str(name).rpartition("/")[2] if name else None,
+                place={_CONTAINER: str(container)},
+            )
+
+
+async def read_file(client: Any, file: ServiceFile) -> bytes:
+    """Download a file.
+
+    Args:
+        client: a chat client of the framework, with the SDK's client.
+        file: as the conversation names it.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        NotFoundError: the service does not have it any more, or does not give it out.
+        ProviderError: the service failed.
+    """
+    sdk = cast("AsyncOpenAI", client.client)
+    try:
+        if container := file.place.get(_CONTAINER):
+            answer = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
+        else:
+            answer = await sdk.files.content(file.file_id)
+    except APIStatusError as error:
+        is_expired = error.status_code in {400, 403, 410} or isinstance(error, NotFoundError)
+        if is_expired:
+            raise errors.NotFoundError(
+                f"the model's service does not give out the file {file.file_id!r} (any more): {error.message}"
+            ) from error
+        raise explain_error(error) or error from error
+    return answer.content

@@ -1,0 +1,139 @@
+"""The files of one session, wherever the bytes are: in the conversation, in pieces, in uploads, at the service."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.segments.keeper import Keeper, holder_of
+from durable_agent_host.segments.record import Record
+from durable_agent_host.segments.uploads import Uploads
+from durable_agent_host.session.entry_files import (
+    FileBytes,
+    ServiceFilesOf,
+    bytes_of_data_url,
+    files_of_entries,
+    named_files,
+    no_files,
+    with_named_files,
+)
+
+
+class SessionFiles:
+    """Lists, finds and reads the files of a session.
+
+    Args:
+        keeper: has the piece store.
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        session: the head; None for a session that has not begun, which can have uploads.
+        service_files: of the agent's provider; without it, files of the service are left out.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        agent: str,
+        session_id: str,
+        session: Session | None,
+        service_files: ServiceFilesOf = no_files,
+    ) -> None:
+        self._keeper = keeper
+        self._names = agent, session_id
+        self._record: Record = keeper.record(session or Session())
+        self._service_files = service_files
+
+    @property
+    def uploads(self) -> Uploads:
+        """The session's uploads."""
+        return Uploads(self._keeper.open_store(), *self._names, holder_of(*self._names))
+
+    async def all(self) -> list[ConversationFile]:
+        """List the files, newest first: uploads that no message has used, then those of the conversation.
+
+        Returns:
+            Each file once, with the name under which it came last.
+
+        Raises:
+            CorruptStateError: a piece of the conversation is missing.
+            LogError: the store does not answer.
+        """
+        found: dict[str, ConversationFile] = {}
+        uploaded = await self.uploads.all()
+        async for file in self._of_conversation():
+            known = found.setdefault(file.file_id, file)
+            if known.name is None and file.name is not None:
+                found[file.file_id] = replace(known, name=file.name)
+        return [*(file for file in uploaded if file.file_id not in found), *found.values()]
+
+    async def find(self, file_id: str) -> ConversationFile | None:
+        """Find a file by its id; None when the session has none.
+
+        Raises:
+            CorruptStateError: a piece of the conversation is missing.
+            LogError: the store does not answer.
+        """
+        async for file in self._of_conversation():
+            if file.file_id == file_id:
+                return file
+        return await self.uploads.find(file_id)
+
+    async def read(self, file: ConversationFile) -> bytes:
+        """Read the bytes of a file that is stored here.
+
+        Args:
+            file: as it was found, and not the service's.
+
+        Raises:
+            CorruptStateError: they are gone.
+            LogError: the store does not answer.
+        """
+        if file.data is not None or file.piece is None:
+            return file.data or b""
+        data = (await self._record.pieces({file.piece}))[file.piece]
+        if not file.is_text:
+            return data
+        decoded = bytes_of_data_url(data.decode("utf-8", "replace"))
+        if decoded is None:
+            raise CorruptStateError(f"the file {file.file_id} of the session is no data that can be read")
+        return decoded
+
+    async def with_files(self, request: TurnRequest) -> TurnRequest:
+        """Put the bytes of files into a request that names them.
+
+        Args:
+            request: of a turn of the session.
+
+        Returns:
+            The request, itself when it names none.
+
+        Raises:
+            RequestError: a file is not the session's, or not any more.
+            LogError: the store does not answer.
+        """
+        wanted = named_files(request.contents)
+        if not wanted:
+            return request
+        files: dict[str, FileBytes] = {}
+        for file_id in dict.fromkeys(wanted):
+            if (found := await self._find_upload_first(file_id)) is not None and found.service is None:
+                files[file_id] = FileBytes(found.name, found.media_type, await self.read(found))
+        return replace(request, contents=with_named_files(request.contents, files))
+
+    async def _find_upload_first(self, file_id: str) -> ConversationFile | None:
+        return await self.uploads.find(file_id) or await self.find(file_id)
+
+    async def _of_conversation(self) -> AsyncIterator[ConversationFile]:
+        mark = secrets.token_hex(16)
+        async for chunk in self._record.newest_first():
+            entries: tuple[Mapping[str, Any], ...] = chunk.entries
+            found = await asyncio.to_thread(
+                files_of_entries, entries, chunk.home, mark=mark, service_files=self._service_files
+            )
+            for file in reversed(found):
+                yield file

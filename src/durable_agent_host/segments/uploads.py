@@ -1,0 +1,111 @@
+"""Files that callers have uploaded, and that no message has used yet.
+
+The bytes are a piece in a home of the session's uploads, its name the file's id; what the caller said of them is a
+small piece in a second home, which has nothing else. Once a message uses a file, the conversation has it in its own
+home, and the upload is not needed any more: the sweep removes it after the grace period, as all that no head names.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.errors import RequestError
+from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.session.entry_files import FileBytes
+
+MAX_UPLOADS: Final = 1000
+"""Uploads of one session that wait to be used."""
+
+
+def upload_homes(agent: str, session_id: str) -> tuple[str, str]:
+    """Name the homes of a session's uploads: of the bytes, and of what is said of them. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+    """
+    names = agent.casefold(), session_id
+    return derived_id("uploads", *names), derived_id("upload-names", *names)
+
+
+class Uploads:
+    """The uploads of one session.
+
+    Args:
+        store: of the pieces.
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        holder: of the homes: the session.
+    """
+
+    def __init__(self, store: SegmentStore, agent: str, session_id: str, holder: str) -> None:
+        self._store = store
+        self._holder = holder
+        self._files_home, self._names_home = upload_homes(agent, session_id)
+
+    async def add(self, files: Sequence[FileBytes]) -> list[ConversationFile]:
+        """Store files. Guarantee: idempotent; the same bytes are stored once.
+
+        Args:
+            files: with names and types that were checked.
+
+        Returns:
+            The files, with their ids.
+
+        Raises:
+            RequestError: the session has too many uploads that no message has used.
+            LogError: the store does not answer.
+        """
+        if len(await self._named()) + len(files) > MAX_UPLOADS:
+            raise RequestError(f"the session has {MAX_UPLOADS} uploads that no message has used: use them, or wait")
+        added: list[ConversationFile] = []
+        for home in (self._files_home, self._names_home):
+            await self._store.hold(home, self._holder)
+        for file in files:
+            name, kind, size = piece_name(file.data), file.media_type, len(file.data)
+            said = json_bytes_of({"file": name, "name": file.name, "mediaType": kind, "size": size})
+            await self._store.put(self._files_home, {name: file.data})
+            await self._store.put(self._names_home, {piece_name(said): said})
+            added.append(self._file(name, file.name, kind, size))
+        return added
+
+    async def all(self) -> list[ConversationFile]:
+        """List the uploads, newest first; of one that came under several names, the newest name."""
+        names = await self._named()
+        found: dict[str, ConversationFile] = {}
+        said = await self._store.get(self._names_home, names) if names else {}
+        for name in names:
+            wire: Any = json_of_bytes(said[name], "what is said of an upload")
+            file_id = str(wire["file"])
+            found.setdefault(file_id, self._file(file_id, wire["name"], wire["mediaType"], int(wire["size"])))
+        return list(found.values())
+
+    async def find(self, file_id: str) -> ConversationFile | None:
+        """Find an upload by its id; None when there is none (any more)."""
+        return next((file for file in await self.all() if file.file_id == file_id), None)
+
+    async def read(self, file_id: str) -> bytes:
+        """Read the bytes of an upload that was found.
+
+        Raises:
+            CorruptStateError: they are gone.
+        """
+        return (await self._store.get(self._files_home, {file_id}))[file_id]
+
+    async def delete(self) -> None:
+        """Delete the uploads. Guarantee: idempotent."""
+        for home in (self._names_home, self._files_home):
+            await self._store.delete(home, [piece.name async for piece in self._store.pieces(home)])
+            await self._store.release(home, self._holder)
+
+    async def _named(self) -> list[str]:
+        """Names of what is said of the uploads, newest first."""
+        pieces = [piece async for piece in self._store.pieces(self._names_home)]
+        return [piece.name for piece in sorted(pieces, key=lambda piece: piece.age_seconds)]
+
+    def _file(self, file_id: str, name: str | None, media_type: str | None, size: int) -> ConversationFile:
+        piece = (self._files_home, file_id)
+        return ConversationFile(file_id, name, media_type, size, "user", piece=piece)
