@@ -142,6 +142,7 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     if kept is None:
         history.refuse(agent, "delete")
     await client.check_log()
+    await client.files(agent, session_id).uploads.delete()
     turns = await client.documents.delete(agent, session_id, keeps_history=kept is not None)
     if turns is None:
         raise _unknown(agent, session_id)

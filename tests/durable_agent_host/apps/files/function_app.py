@@ -1,0 +1,58 @@
+"""Agents that read files and make some, and whose clients may choose options."""
+
+import base64
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, AgentResponse, Content, Message
+from agent_framework_openai import OpenAIChatClient
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.providers.openai import chat_client_from_environment
+from practice_model.dialects.responses.items import PIXEL
+
+
+def draw() -> list[Content]:
+    """Draw a picture, and write a table."""
+    table = b"a,b\n" * 8192
+    return [
+        Content.from_text("drawn"),
+        Content.from_uri(PIXEL, media_type="image/png"),
+        Content("data", uri=f"data:text/csv;base64,{base64.b64encode(table).decode()}", media_type="text/csv"),
+    ]
+
+
+class Hostile:
+    """An agent that answers with a file whose name and type were made to deceive."""
+
+    id = name = "Hostile"
+    description = "deceives"
+
+    def run(self, messages: list[Message], *, stream: bool = False, session: Any = None, **options: Any) -> Any:
+        """Answer with a page that is called a picture."""
+        del messages, stream, session, options
+
+        async def answer() -> AgentResponse[Any]:
+            page = base64.b64encode(b"<script>alert(1)</script>").decode()
+            file = Content("data", uri=f"data:text/html;base64,{page}", media_type="text/html\r\nX-Evil: 1")
+            file.name = 'a"\r\nSet-Cookie: b=c; \u202e.png'
+            return AgentResponse(messages=[Message("assistant", [file])])
+
+        return answer()
+
+
+client = chat_client_from_environment()
+OUTPUTS = {"store": False, "include": ["code_interpreter_call.outputs"]}
+code = OpenAIChatClient.get_code_interpreter_tool()
+app = DurableAgentApp(
+    agents=[
+        Agent(client, "Read.", name="Reader", tools=[draw], default_options={"store": False}),
+        Agent(client, "Calculate.", name="Coder", tools=[code], default_options=OUTPUTS),
+        Hostile(),
+    ],
+    allowed_options={"temperature": True, "model": ["practice", "practice-2"]},
+)
+app.add_agent(Agent(client, "Read.", name="Strict"), allowed_options={})
