@@ -48,6 +48,10 @@ class AgentCallWire(TypedDict):
     answers: NotRequired[Mapping[str, Mapping[str, Any]]]
 
 
+MessageOfCall = str | list[dict[str, Any]]
+"""What the decorated function returns: a text, or parts."""
+
+
 class AgentAnswerWire(TypedDict):
     """The result of an agent's activity.
 
@@ -94,8 +98,10 @@ def agent_call(context: _Context, value: Any = None, *, session: Mapping[str, An
 
 def agent_activity(
     agent: AgentSource, *, settings: Settings | None = None
-) -> Callable[[Callable[[Any], str]], Callable[..., Any]]:
+) -> Callable[[Callable[[Any], MessageOfCall]], Callable[..., Any]]:
     """Run an agent in an activity: the decorated function makes the user's message from the activity's input.
+
+    The message is a text, or a list of parts as ``run`` takes them over HTTP.
 
     Guarantee: idempotent by the call's id: model calls and tool calls that are finished are not made again when the
     activity runs again, and a call that has ended returns the same answer.
@@ -113,7 +119,7 @@ def agent_activity(
     """
     runner = _make_runner(agent, settings or Settings.from_environment())
 
-    def decorate(make_message: Callable[[Any], str]) -> Callable[..., Any]:
+    def decorate(make_message: Callable[[Any], MessageOfCall]) -> Callable[..., Any]:
         @functools.wraps(make_message)
         async def run_agent(*given: Any, **named: Any) -> AgentAnswerWire:
             (wire,) = *given, *named.values()

@@ -146,20 +146,23 @@ class DurableAgentApp(AgentFunctionApp):
             enable_mcp_tool_trigger=enable_mcp_tool_trigger,
             default_callback=default_callback,
         )
-        app = cast("DFApp", self)
+        self._register_turns()
+        self._has_agent_routes = False
+        if enable_http_endpoints or self._public:
+            self._register_routes(is_health=False)
+        if enable_health_check:
+            self._register_routes(is_health=True)
+
+    def _register_turns(self) -> None:
+        """Bind the orchestration of turns and its activities."""
         register_turn_functions(
-            app,
+            cast("DFApp", self),
             self._runners,
             self._wakeups,
             stopper=self._stopper,
             times=_plan_times(self.settings),
             keeper=self._keeper,
         )
-        self._has_agent_routes = False
-        if enable_http_endpoints or self._public:
-            self._register_routes(is_health=False)
-        if enable_health_check:
-            self._register_routes(is_health=True)
 
     def _open_stores(self) -> None:
         """Prepare what turns share; the stores are opened when they are first used."""

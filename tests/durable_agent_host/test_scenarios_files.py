@@ -13,6 +13,7 @@ import requests
 
 from practice_model.dialects.responses.items import PIXEL as PNG
 from tests.kit import AgentHost, PracticeModel, hosted
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
 PIXEL = PNG.partition(",")[2]
@@ -330,3 +331,8 @@ def test_orchestrations_and_entities_take_parts(files: AgentHost, model: Practic
     assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]
     (found,) = listed(files, "by-hand")
     assert found["media_type"] == "image/png"
+    files.signal("Reader", "signalled", "run", {"message": message, "correlationId": "signalled-1"})
+    wait_until(lambda: files.state("Reader", "signalled") and listed(files, "signalled"))
+    assert [one["id"] for one in listed(files, "signalled")] == [found["id"]]
+    assert files.orchestrate("look", {"session_id": "looked"})["output"].startswith("You asked: 'look'")
+    assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]

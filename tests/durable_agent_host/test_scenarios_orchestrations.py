@@ -124,7 +124,7 @@ def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: P
         (["x"], "give an object with 'agent' and 'message'"),
         ({"agent": "Talker"}, "has no 'message'"),
         ({"message": "hi"}, "has no 'agent'"),
-        ({"agent": "Talker", "message": ["hi"]}, "'message' is list: give a text"),
+        ({"agent": "Talker", "message": ["hi"]}, "part 1 of 'message' is a text: give an object"),
         ({"agent": "Talker", "message": "hi", "policy": "rush"}, "use queue, reject, interrupt"),
         ({"agent": "Talker", "message": "hi", "session_id": "a/b"}, "has the character '/'"),
         ({"agent": "Talker", "message": "hi", "turn_id": "another"}, "or leave turn_id out"),

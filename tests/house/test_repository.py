@@ -108,7 +108,7 @@ def test_routes_are_documented():
     from durable_agent_host.http.routes import ROUTES
 
     http = (ROOT / "docs/reference/http.md").read_text()
-    shown = set(re.findall(r"`(GET|POST|PUT|DELETE|PATCH) (/api/[^`]*)`", http))
+    shown = set(re.findall(r"`(GET|HEAD|POST|PUT|DELETE|PATCH) (/api/[^`]*)`", http))
     assert shown == {(route.method, f"/api/{route.template}") for route in ROUTES}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from agent_framework import AgentResponse, AgentSession, Message
+from agent_framework import AgentResponse, AgentSession, Message, normalize_messages
 from agent_framework_durabletask import (
     AgentSessionId,
     DurableAgentExecutor,
@@ -122,6 +122,13 @@ class OrchestrationAgent(DurableAIAgent[Any]):
     ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
         super().__init__(_TurnExecutor(context, upstream, caller, keeper), agent.name)
+
+    def _normalize_messages(self, messages: Any) -> Any:
+        """Give text as upstream does, and messages with other contents as parts, which its requests carry as well."""
+        contents = [content for message in normalize_messages(messages) for content in message.contents]
+        if all(content.type == "text" for content in contents):
+            return super()._normalize_messages(messages)
+        return [content.to_dict() for content in contents]
 
     def create_session(self, *, session_id: str | None = None) -> DurableAgentSession:
         """Create a session, or continue the one that has the id. Guarantee: replay-safe.

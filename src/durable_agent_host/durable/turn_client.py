@@ -72,14 +72,7 @@ class TurnClient:
     def files(
         self, agent: str, session_id: str, session: Session | None = None, service_files: ServiceFilesOf = no_files
     ) -> SessionFiles:
-        """Return the files of a session.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            session: its head, or None for uploads alone.
-            service_files: finds the files of the model's service.
-        """
+        """Return the files of a session; without its head, its uploads alone."""
         return SessionFiles(self.keeper, agent, session_id, session, service_files)
 
     async def start(self, request: TurnRequest) -> None:

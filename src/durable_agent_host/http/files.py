@@ -35,7 +35,8 @@ async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpR
     media_type = media_type_of(call.headers)
     is_form = media_type == FORM
     files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
-    added = await client.files(agent, session_id).uploads.add(files_to_keep(files))
+    uploads = client.files(agent, session_id).uploads
+    added = [await uploads.add(_bytes_of(file)) for file in files]
     body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in added]}
     return json_answer(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
 
@@ -87,13 +88,13 @@ def with_sent_files(said: Said, files: Sequence[SentFile]) -> Said:
 
 async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[SentFile]) -> None:
     """Store the files of a form as uploads of the request's session. Guarantee: idempotent."""
-    if files:
-        await client.files(request.agent, request.session_id).uploads.add(files_to_keep(files))
+    for file in files:
+        await client.files(request.agent, request.session_id).uploads.add(_bytes_of(file))
 
 
-def files_to_keep(files: Sequence[SentFile]) -> list[FileBytes]:
-    """Give sent files as they are stored. Guarantee: pure; the bytes are copied out of the request's body."""
-    return [FileBytes(name, media_type or media_type_of_name(name), bytes(data)) for name, media_type, data in files]
+def _bytes_of(file: SentFile) -> FileBytes:
+    """Copy a file out of the request's body, one at a time."""
+    return FileBytes(file.name, file.media_type or media_type_of_name(file.name), bytes(file.data))
 
 
 def _raw_file(call: Call, media_type: str) -> SentFile:

@@ -5,7 +5,6 @@ small piece in a second home, which has nothing else. Once a message uses a file
 home, and the upload is not needed any more: the sweep removes it after the grace period, as all that no head names.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from durable_agent_host.codec.detached import piece_name
@@ -46,31 +45,27 @@ class Uploads:
         self._holder = holder
         self._files_home, self._names_home = upload_homes(agent, session_id)
 
-    async def add(self, files: Sequence[FileBytes]) -> list[ConversationFile]:
-        """Store files. Guarantee: idempotent; the same bytes are stored once.
+    async def add(self, file: FileBytes) -> ConversationFile:
+        """Store a file. Guarantee: idempotent; the same bytes are stored once.
 
         Args:
-            files: with names and types that were checked.
+            file: its name and type were checked.
 
         Returns:
-            The files, with their ids.
+            The file, with its id.
 
         Raises:
             RequestError: the session has too many uploads that no message has used.
             LogError: the store does not answer.
         """
-        if len(await self._named()) + len(files) > MAX_UPLOADS:
+        if len(await self._named()) >= MAX_UPLOADS:
             raise RequestError(f"the session has {MAX_UPLOADS} uploads that no message has used: use them, or wait")
-        added: list[ConversationFile] = []
-        for home in (self._files_home, self._names_home):
+        file_id, size = piece_name(file.data), len(file.data)
+        said = json_bytes_of({"file": file_id, "name": file.name, "mediaType": file.media_type, "size": size})
+        for home, name, data in ((self._files_home, file_id, file.data), (self._names_home, piece_name(said), said)):
             await self._store.hold(home, self._holder)
-        for file in files:
-            name, kind, size = piece_name(file.data), file.media_type, len(file.data)
-            said = json_bytes_of({"file": name, "name": file.name, "mediaType": kind, "size": size})
-            await self._store.put(self._files_home, {name: file.data})
-            await self._store.put(self._names_home, {piece_name(said): said})
-            added.append(self._file(name, file.name, kind, size))
-        return added
+            await self._store.put(home, {name: data})
+        return self._file(file_id, file.name, file.media_type, size)
 
     async def all(self) -> list[ConversationFile]:
         """List the uploads, newest first; of one that came under several names, the newest name."""

@@ -164,20 +164,30 @@ def request_of_run(
     )
 
 
-def request_of_call(agent: str, call_id: str, message: str, *, created_at: str) -> TurnRequest:
+def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) -> TurnRequest:
     """Build the request of an agent in an activity of the app's own orchestration. Guarantee: pure.
 
     Args:
         agent: the agent's name.
         call_id: names the call; the same at every run of it.
-        message: the user's text.
+        message: the user's text, or a list of parts.
         created_at: UTC, ISO-8601.
 
     Returns:
         The request, in a session that only its journal knows.
+
+    Raises:
+        RequestError: a part cannot be used.
     """
-    session_id = derived_id("call", call_id)
-    return TurnRequest(agent=agent, session_id=session_id, turn_id=call_id, message=message, created_at=created_at)
+    said = read_message(message) if isinstance(message, list) else Said(message)
+    return TurnRequest(
+        agent=agent,
+        session_id=derived_id("call", call_id),
+        turn_id=call_id,
+        message=said.text,
+        contents=said.contents,
+        created_at=created_at,
+    )
 
 
 def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRequest:

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from agent_framework import Content
-from openai import APIStatusError, AsyncOpenAI, NotFoundError
 
-from durable_agent_host import errors
+from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.providers.openai.errors import explain_error
 
 _CONTAINER: Final = "container_id"
+_GONE: Final = frozenset({400, 403, 404, 410})
+"""Statuses of files that have expired, or that the Files API does not give out."""
 
 
 def cited_files(content: Content) -> Iterable[ServiceFile]:
@@ -46,17 +47,18 @@ async def read_file(client: Any, file: ServiceFile) -> bytes:
         NotFoundError: the service does not have it any more, or does not give it out.
         ProviderError: the service failed.
     """
-    sdk = cast("AsyncOpenAI", client.client)
+    from openai import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    sdk = client.client
     try:
         if container := file.place.get(_CONTAINER):
             answer = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
         else:
             answer = await sdk.files.content(file.file_id)
     except APIStatusError as error:
-        is_expired = error.status_code in {400, 403, 410} or isinstance(error, NotFoundError)
-        if is_expired:
-            raise errors.NotFoundError(
+        if error.status_code in _GONE:
+            raise NotFoundError(
                 f"the model's service does not give out the file {file.file_id!r} (any more): {error.message}"
             ) from error
         raise explain_error(error) or error from error
-    return answer.content
+    return cast("bytes", answer.content)

@@ -55,4 +55,17 @@ app = DurableAgentApp(
     ],
     allowed_options={"temperature": True, "model": ["practice", "practice-2"]},
 )
+
+
+@app.orchestration_trigger(context_name="context")
+def look(context):
+    """Show a picture to an agent, and wait for the answer or not."""
+    agent = app.get_agent(context, "Reader")
+    session = agent.create_session(session_id=context.get_input()["session_id"])
+    response = yield agent.run(
+        [Message("user", ["look", Content.from_uri(PIXEL, media_type="image/png")])], session=session
+    )
+    return response.text
+
+
 app.add_agent(Agent(client, "Read.", name="Strict"), allowed_options={})
