@@ -1,5 +1,6 @@
 """Requests that no client sends on purpose: good ones, each with something broken, from a seed."""
 
+import hashlib
 import json
 import random
 import socket
@@ -188,6 +189,24 @@ def _agent(method: str, path: str, body: Any = None, **headers: str) -> Sent:
     return Sent(method, ("", "api", *path.split("/")), (), tuple(given.items()), data)
 
 
+def _body(method: str, path: str, content_type: str, body: bytes) -> Sent:
+    return replace(_agent(method, path, content_type=content_type), body=body)
+
+
+FILE_ID = hashlib.sha256(b"hi").hexdigest()
+PARTS = [
+    {"type": "text", "text": "Hi"},
+    {"type": "image", "url": "data:image/png;base64,aGk=", "detail": "low"},
+    {"type": "file", "file_id": FILE_ID, "name": "a.pdf", "media_type": "application/pdf"},
+    {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+]
+FORM_TYPE = "multipart/form-data; boundary=B"
+FORM = (
+    b'--B\r\nContent-Disposition: form-data; name="message"\r\n\r\nHi\r\n'
+    b'--B\r\nContent-Disposition: form-data; name="f"; filename="a.pdf"\r\n'
+    b"Content-Type: application/pdf\r\n\r\nhi\r\n"
+    b"--B--\r\n"
+)
 TURN = {"agent": "Assistant", "session_id": "ID", "turn_id": "ID", "message": "Hello", "policy": "queue"}
 DOCUMENT = {
     "schemaVersion": "1.1.0",
@@ -252,6 +271,13 @@ def seeds(agent: str) -> list[Sent]:
             json.dumps(call).encode(),
         ),
         _agent("POST", f"agents/{agent}/run", {"message": "Hi", "session_id": "ID", "wait_for_response": False}),
+        _agent("POST", f"agents/{agent}/run", {"message": PARTS, "session_id": "ID", "wait_for_response": False}),
+        _body("POST", f"agents/{agent}/run", FORM_TYPE, FORM),
+        _body("POST", f"{sessions}/ID/files", FORM_TYPE, FORM.replace(b"message", b"f")),
+        _body("POST", f"{sessions}/ID/files", "image/png", b"hi"),
+        _agent("GET", f"{sessions}/ID/files"),
+        _agent("GET", f"{sessions}/ID/files/{FILE_ID}", if_none_match='"x"'),
+        _agent("HEAD", f"{sessions}/ID/files/{FILE_ID}"),
         _agent(
             "POST",
             f"agents/{agent}/run",

@@ -9,11 +9,14 @@ from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient
 from google.genai import types
 
+from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.errors import RequestError
 from durable_agent_host.providers.gemini.parts import PART, stored_part
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.turn.message_parts import read_message
 
 SEAL = base64.urlsafe_b64encode(b"\xff\xfe sealed").decode()
 CALL = {"toolCall": {"id": "t1", "toolType": "FILE_SEARCH", "args": {"q": "x"}}, "thoughtSignature": SEAL}
@@ -35,8 +38,8 @@ def sent(contents):
     return [json.loads(part.model_dump_json(exclude_none=True, by_alias=True)) for part in said[1].parts]
 
 
-def stored(contents):
-    return decode_message(json.loads(json.dumps(encode_message(Message("assistant", contents), created_at=None))))
+def stored(contents, role="assistant"):
+    return decode_message(json.loads(json.dumps(encode_message(Message(role, contents), created_at=None))))
 
 
 def test_parts_come_back_from_a_store():
@@ -77,3 +80,22 @@ def test_clients_of_others_are_left_as_they_are():
     assert (type(brought), provider_for(adapted), GEMINI.adapt(adapted)) == (GeminiChatClient, GEMINI, adapted)
     assert provider_for(other).adapt(other) is other
     assert provider_for(OpenAIChatClient(model="m", api_key="practice")) is RESPONSES
+
+
+def test_images_and_files_are_sent_live_and_from_a_store():
+    """Bytes and URLs of a caller's message are parts with their types, the same from a store; ids are refused."""
+    message = [{"type": "text", "text": "look"}, {"type": "image", "data": "YWJj", "media_type": "image/png"}]
+    message += [{"type": "file", "url": "gs://bucket/a.pdf"}, {"type": "audio", "url": "data:audio/wav;base64,YWJj"}]
+    contents = [decode_content(content) for content in read_message(message).contents]
+    GEMINI.check_message(Message("user", contents))
+    both = Message("user", contents), stored(contents, "user")
+    live, cold = (client()._prepare_gemini_messages([one])[1][0] for one in both)
+    assert live == cold
+    assert [json.loads(part.model_dump_json(exclude_none=True, by_alias=True)) for part in live.parts] == [
+        {"text": "look"},
+        {"inlineData": {"data": "YWJj", "mimeType": "image/png"}},
+        {"fileData": {"fileUri": "gs://bucket/a.pdf", "mimeType": "application/pdf"}},
+        {"inlineData": {"data": "YWJj", "mimeType": "audio/wav"}},
+    ]
+    with pytest.raises(RequestError, match="no ids"):
+        GEMINI.check_message(Message("user", [Content.from_hosted_file("files/abc")]))

@@ -39,6 +39,28 @@ def check_audio(contents: Iterable[Content]) -> None:
             raise RequestError(f"the model's service takes audio as WAV or MP3, not {content.media_type!r}: convert it")
 
 
+def check_chat(contents: Iterable[Content]) -> None:
+    """Refuse what the framework's client for Chat Completions would leave out.
+
+    Guarantee: pure.
+
+    Args:
+        contents: of a new message.
+
+    Raises:
+        RequestError: there is a file that is not sent; says what is.
+    """
+    for content in contents:
+        kind = (content.media_type or "").partition("/")[0]
+        is_bytes = content.type == "data" and (kind == "application" or _format_of(content) is not None)
+        is_picture = content.type in {"data", "uri"} and kind == "image"
+        if content.type in {"data", "uri", "hosted_file"} and not is_bytes and not is_picture:
+            raise RequestError(
+                f"the agent's client sends images, and bytes of WAV, MP3 and application/… files; this is "
+                f"{content.media_type!r} as {content.type!r}: send another form, or give the agent OpenAIChatClient"
+            )
+
+
 def audio_part(content: Content) -> dict[str, Any] | None:
     """Write audio as the API takes it.
 

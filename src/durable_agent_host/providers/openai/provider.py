@@ -17,7 +17,7 @@ from durable_agent_host.providers.openai.errors import explain_error, forgotten_
 from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import repair_rules
-from durable_agent_host.providers.openai.media import check_audio
+from durable_agent_host.providers.openai.media import check_audio, check_chat
 from durable_agent_host.providers.openai.service_files import cited_files, read_file
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
 
@@ -36,6 +36,10 @@ class OpenAIProvider(ItemsOfResponses, NeutralProvider):
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Give every call its item id, and leave out what these clients do not send."""
         return without_carriers(self._whole(messages, session_id))
+
+    def check_message(self, message: Message, /) -> None:
+        """Refuse what the client for Chat Completions leaves out."""
+        check_chat(message.contents)
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Carry answered approvals as items, which the framework leaves alone."""
