@@ -17,6 +17,7 @@ from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
 PIXEL = PNG.partition(",")[2]
+GENERATED = {"type": "image_generation_call", "status": "completed", "result": PIXEL}
 PICTURE = base64.b64decode(PIXEL)
 
 
@@ -177,6 +178,41 @@ def test_a_rehydrated_turn_sends_the_same_bytes(model: PracticeModel, lives: Any
     assert model.requests()[-1]["body"]["input"][: len(live)] == live
 
 
+def test_a_turn_with_a_file_goes_on_after_a_crash(model: PracticeModel, lives: Any):
+    """The process dies while the model answers: the next one sends the same file, from what was stored before."""
+    life = lives(APP)
+    model.plan({"text": "A slow answer.", "chunk_characters": 1, "delay_milliseconds": 200}, times=None)
+    data = os.urandom(100_000)
+    started = requests.post(
+        f"{life.host.url}/api/agents/Reader/run",
+        data={"message": "read", "session_id": "killed"},
+        files={"f": ("a.pdf", data)},
+        headers={"x-ms-wait-for-response": "false"},
+        timeout=60,
+    ).json()
+    wait_until(model.requests)
+    host = life.crash()
+    model.forget()
+    turn = host.get(f"/agents/Reader/sessions/killed/turns/{started['turn_id']}").json()
+    url = f"{host.url}/api/agents/Reader/sessions/killed/turns/{turn['turn_id']}"
+    assert host.end_of_turn(url)["status"] == "completed"
+    assert base64.b64decode(parts_sent(model)[1]["file_data"].partition(",")[2]) == data
+    (file,) = listed(host, "killed")
+    assert requests.get(file["file_url"], timeout=60).content == data
+
+
+def test_a_form_with_a_key_is_one_turn(files: AgentHost, model: PracticeModel):
+    """The same form with the same key is the same turn; with another file it is a 422."""
+
+    def send(data: bytes) -> requests.Response:
+        url, key = f"{files.url}/api/agents/Reader/run", {"idempotency-key": "form-1"}
+        return requests.post(url, data={"message": "read"}, files={"f": ("a.pdf", data)}, headers=key, timeout=60)
+
+    first, again, other = send(b"one"), send(b"one"), send(b"two")
+    assert (first.status_code, again.json()) == (200, first.json())
+    assert (other.status_code, len(model.requests())) == (422, 1)
+
+
 def test_what_tools_and_code_make_is_read_again(files: AgentHost, model: PracticeModel):
     """Contents that tools return come from our copy, files that code wrote from the provider, with names and types."""
     model.plan({"calls": [{"name": "draw", "arguments": {}}]}, {"text": "done"})
@@ -196,6 +232,11 @@ def test_what_tools_and_code_make_is_read_again(files: AgentHost, model: Practic
     page = requests.get(made["<b>.html"]["file_url"], timeout=60)
     assert page.headers["content-disposition"].startswith("attachment; filename=\"_b_.html\"; filename*=UTF-8''")
     assert any(one["media_type"] == "image/png" for one in made.values())
+
+    model.plan({"items": [{"item": GENERATED}, {"text": "see"}]})
+    assert files.run("Coder", {"message": "paint", "session_id": "paint"}).ok
+    (painted,) = listed(files, "paint", "Coder")
+    assert (painted["role"], requests.get(painted["file_url"], timeout=60).content) == ("assistant", PICTURE)
     requests.post(f"{model.control}/containers/expire", timeout=60)
     gone = requests.get(made["t.csv"]["file_url"], timeout=60)
     assert (gone.status_code, "does not give out" in gone.json()["detail"]) == (404, True)
