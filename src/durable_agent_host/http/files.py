@@ -93,8 +93,10 @@ async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Seque
 
 
 def _bytes_of(file: SentFile) -> FileBytes:
-    """Copy a file out of the request's body, one at a time."""
-    return FileBytes(file.name, file.media_type or media_type_of_name(file.name), bytes(file.data))
+    """Copy a file out of the request's body, one at a time; a body that is the file is not copied."""
+    whole: Any = file.data.obj
+    data = whole if isinstance(whole, bytes) and len(whole) == len(file.data) else bytes(file.data)
+    return FileBytes(file.name, file.media_type or media_type_of_name(file.name), data)
 
 
 def _raw_file(call: Call, media_type: str) -> SentFile:
