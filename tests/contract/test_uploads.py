@@ -1,0 +1,70 @@
+"""Uploads of a session, in every store of pieces."""
+
+import hashlib
+
+import pytest
+
+from durable_agent_host.errors import RequestError
+from durable_agent_host.segments import uploads as room
+from durable_agent_host.segments.uploads import Uploads, upload_homes
+from durable_agent_host.session.entry_files import FileBytes
+from tests.contract.test_segments import listed
+
+HOLDER = "@dafx-a@s"
+LARGE = FileBytes("a.pdf", "application/pdf", b"canary of a large upload" * 4000)
+SMALL = FileBytes(None, None, b'{"file": "0", "name": "b", "mediaType": "c", "size": 1}')
+
+
+async def test_uploads_are_found_by_their_bytes(pieces):
+    """Every process finds what one has uploaded, with what was said of it; the same bytes are stored once."""
+    mine, other = (Uploads(pieces.store(), "A", "s", HOLDER) for _ in range(2))
+    for file in (LARGE, SMALL, LARGE):
+        added = await mine.add(file)
+        assert (added.file_id, added.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
+        assert await other.find(added.file_id) == added
+        assert await other.read(added.file_id) == file.data
+    assert {file.name for file in await other.all()} == {"a.pdf", None}
+    files, names = upload_homes("a", "s")
+    store = pieces.store()
+    assert (len(await listed(store, files)), len(await listed(store, names))) == (2, 2)
+    assert set(await store.holders(files)) == set(await store.holders(names)) == {HOLDER}
+
+
+async def test_a_file_comes_under_another_name(pieces):
+    """A second name adds no bytes, and the file is listed once."""
+    uploads = Uploads(pieces.store(), "A", "s", HOLDER)
+    await uploads.add(LARGE)
+    await uploads.add(LARGE._replace(name="b.pdf"))
+    (found,) = await uploads.all()
+    assert found.name in {"a.pdf", "b.pdf"}
+    assert len(await listed(pieces.store(), upload_homes("A", "s")[0])) == 1
+
+
+async def test_uploads_belong_to_a_session(pieces):
+    """No session sees those of another one, or of one of the same name with another agent."""
+    store = pieces.store()
+    added = await Uploads(store, "A", "s", HOLDER).add(SMALL)
+    for agent, session_id in (("B", "s"), ("A", "t")):
+        other = Uploads(store, agent, session_id, HOLDER)
+        assert (await other.all(), await other.find(added.file_id)) == ([], None)
+
+
+async def test_deleted_uploads_are_gone(pieces):
+    """Nothing of them can be found in the store, and deleting again changes nothing."""
+    uploads = Uploads(pieces.store(), "A", "s", HOLDER)
+    added = await uploads.add(LARGE)
+    for _ in range(2):
+        await uploads.delete()
+    assert await uploads.find(added.file_id) is None
+    assert not await pieces.holds(b"canary of a large upload")
+    assert [home async for home in pieces.store().homes()] == []
+
+
+async def test_there_is_a_most_of_uploads(pieces, monkeypatch):
+    """A session that fills itself with files that no message uses is refused more."""
+    monkeypatch.setattr(room, "MAX_UPLOADS", 2)
+    uploads = Uploads(pieces.store(), "A", "s", HOLDER)
+    for data in (b"1", b"2"):
+        await uploads.add(SMALL._replace(data=data))
+    with pytest.raises(RequestError, match="2 uploads"):
+        await uploads.add(SMALL)
