@@ -88,8 +88,7 @@ class DurableAgentApp(AgentFunctionApp):
         settings: read from the environment when left out.
         entity_class: a subclass of `DurableAgentEntity`, to add operations or to change what is stored.
         gate: decides who may do what over HTTP and MCP; provisional. By default everybody may do everything.
-        allowed_options: what clients may set for a turn, of agents that say nothing else when they are added: an
-            option's name → True for any value, or a list of values. By default nothing.
+        allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
         observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
 
     Raises:
@@ -123,7 +122,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._entity_class = entity_class
         self._gate = gate or Gate()
         self._observers = observers
-        self._default_options = check_allowed(allowed_options or {})
+        self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
@@ -227,8 +226,7 @@ class DurableAgentApp(AgentFunctionApp):
             )
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
-        allowed = self._default_options if allowed_options is None else allowed_options
-        self._allowed_options[name] = check_allowed(allowed)
+        self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)
         self._sources[name] = source
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
@@ -310,7 +308,7 @@ class DurableAgentApp(AgentFunctionApp):
             agents=self._public,
             settings=self.settings,
             open_log=self._open_log,
-            hosted=self._hosted_agents,
+            hosted=partial(_hosted_agents, self._agent_metadata),
             repair_rules_of=lambda name: self._runners[name].repair_rules,
             histories=self._histories,
             gate=self._gate,
@@ -329,18 +327,6 @@ class DurableAgentApp(AgentFunctionApp):
                     turns_of=self._turns_of,
                 )
         self._has_agent_routes = self._has_agent_routes or not is_health
-
-    def _hosted_agents(self) -> list[dict[str, Any]]:
-        """List all agents, those of workflows among them, as upstream's health route does."""
-        return [
-            {
-                "name": name,
-                "type": type(hosted.agent).__name__,
-                "http_endpoint_enabled": hosted.http_endpoint_enabled,
-                "mcp_tool_enabled": hosted.mcp_tool_enabled,
-            }
-            for name, hosted in self._agent_metadata.items()
-        ]
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
         register_agent_tool(
@@ -380,6 +366,19 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_health_route(self) -> None:
         """Leave upstream's route out: ours checks the store."""
+
+
+def _hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List all agents, those of workflows among them, as upstream's health route does."""
+    return [
+        {
+            "name": name,
+            "type": type(hosted.agent).__name__,
+            "http_endpoint_enabled": hosted.http_endpoint_enabled,
+            "mcp_tool_enabled": hosted.mcp_tool_enabled,
+        }
+        for name, hosted in metadata.items()
+    ]
 
 
 def _plan_times(settings: Settings) -> PlanTimes:

@@ -25,7 +25,6 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper, SessionName
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.session.entry_files import ServiceFilesOf, no_files
 from durable_agent_host.session.receipts import is_same_request, kept_turn
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
@@ -69,11 +68,9 @@ class TurnClient:
         self._stopper = stopper or TurnStopper()
         self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
 
-    def files(
-        self, agent: str, session_id: str, session: Session | None = None, service_files: ServiceFilesOf = no_files
-    ) -> SessionFiles:
+    def files(self, agent: str, session_id: str, session: Session | None = None) -> SessionFiles:
         """Return the files of a session; without its head, its uploads alone."""
-        return SessionFiles(self.keeper, agent, session_id, session, service_files)
+        return SessionFiles(self.keeper, agent, session_id, session)
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.

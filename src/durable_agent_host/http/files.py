@@ -45,7 +45,9 @@ async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     """``GET /agents/{agent}/sessions/{session}/files``: what callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
     session = await client.session(agent, session_id)
-    files = await client.files(agent, session_id, session, host.service_files_of(agent).of).all()
+    stored = client.files(agent, session_id, session)
+    stored.service_files = host.service_files_of(agent).of
+    files = await stored.all()
     if session is None and not files:
         raise NotFoundError(f"agent {agent!r} has no session {session_id!r}")
     body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in files]}
@@ -57,7 +59,8 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
     service = host.service_files_of(agent)
-    files = client.files(agent, session_id, await client.session(agent, session_id), service.of)
+    files = client.files(agent, session_id, await client.session(agent, session_id))
+    files.service_files = service.of
     file = await files.find(file_id)
     if file is None:
         raise NotFoundError(f"session {session_id!r} of agent {agent!r} has no file {file_id[:100]!r}")

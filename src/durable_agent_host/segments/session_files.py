@@ -10,9 +10,10 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.keeper import Keeper, holder_of
+from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.uploads import Uploads
+from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.entry_files import (
     FileBytes,
     ServiceFilesOf,
@@ -32,7 +33,9 @@ class SessionFiles:
         agent: the agent's registered name.
         session_id: without the agent's name.
         session: the head; None for a session that has not begun, which can have uploads.
-        service_files: of the agent's provider; without it, files of the service are left out.
+
+    Attributes:
+        service_files: finds the files of the agent's service; by default those are left out.
     """
 
     def __init__(
@@ -41,12 +44,11 @@ class SessionFiles:
         agent: str,
         session_id: str,
         session: Session | None,
-        service_files: ServiceFilesOf = no_files,
     ) -> None:
         self._keeper = keeper
         self._names = agent, session_id
-        self._record: Record = keeper.record(session or Session())
-        self._service_files = service_files
+        self._record: Record = keeper.record(session or Session(), SessionName(agent, session_id))
+        self.service_files: ServiceFilesOf = no_files
 
     @property
     def uploads(self) -> Uploads:
@@ -132,8 +134,10 @@ class SessionFiles:
         mark = secrets.token_hex(16)
         async for chunk in self._record.newest_first():
             entries: tuple[Mapping[str, Any], ...] = chunk.entries
+            if any(kept_by(entry) for entry in entries):  # a history provider of the app has the messages
+                entries = await self._record.attached(entries, chunk.home)
             found = await asyncio.to_thread(
-                files_of_entries, entries, chunk.home, mark=mark, service_files=self._service_files
+                files_of_entries, entries, chunk.home, mark=mark, service_files=self.service_files
             )
             for file in reversed(found):
                 yield file
