@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from uuid import uuid4
 import pytest
 import requests
 
+from practice_model.dialects.responses.items import PIXEL
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
@@ -477,3 +479,14 @@ def test_a_fork_that_was_cut_off_is_finished_by_the_next(doomed: Doomed, model: 
     assert len(doomed.lines("notebook/fork.jsonl")) == 4
     say(host, "Noted", "fork", "three")
     assert said(model) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("agent", ["Filed", "Noted", "Plain"])
+def test_files_of_a_conversation_that_is_kept_elsewhere(host: AgentHost, agent: str):
+    """The files of a conversation are listed and read wherever its messages are kept."""
+    message = [{"type": "text", "text": "look"}, {"type": "image", "url": PIXEL}]
+    answer = host.run(agent, {"message": message, "session_id": "files"})
+    assert answer.status_code == 200, answer.text
+    (file,) = host.get(f"/agents/{agent}/sessions/files/files").json()["files"]
+    assert (file["media_type"], file["role"]) == ("image/png", "user")
+    assert host.get(f"/agents/{agent}/sessions/files/files/{file['id']}").content == b64decode(PIXEL.partition(",")[2])

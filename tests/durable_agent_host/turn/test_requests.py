@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from durable_agent_host.codec.message import decode_messages, encode_request_entry, options_of
 from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
@@ -102,3 +103,14 @@ def test_hashes_are_what_receipts_keep():
         "cfba06a4382b91f0b1bf0a97c22b5008db5c6d7497b1ded4b8397fc172e8aa12",
         "10932a619aa44b56c5eea093b7624a9597829d3f10023ce6508858770a663ac3",
     ]
+
+
+def test_a_request_with_contents_is_read_and_stored():
+    """A message of several parts travels, and is stored, as the first version with parts wrote it."""
+    document = golden("turn-request-v1-contents")
+    request = decode_turn_request(document["request"])
+    assert encode_turn_request(request) == document["request"]
+    assert encode_request_entry(request) == document["entry"]
+    assert options_of(document["entry"]) == request.options == {"temperature": 0.5}
+    (message,) = decode_messages([document["entry"]])
+    assert [content.type for content in message.contents] == ["text", "data", "uri", "hosted_file"]
