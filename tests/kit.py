@@ -165,6 +165,7 @@ class Lives:
     """A host on one data directory that can crash and come back."""
 
     def __init__(self, data: Path, model: Server | None, *, app: Path = ROOT, **env: str) -> None:
+        self.data = data
         self._start = lambda: start_host(data, model, app=app, **env)
         self.host = self._start()
 

@@ -22,6 +22,8 @@ class Settings:
             with room to spare, and well under the 100 MB of the Functions host.
         max_upload_bytes: largest file that can be uploaded, and largest form that ``run`` accepts; 413 above. Bytes,
             default 32 MiB: what model services take at most, and well under the 100 MB of the Functions host.
+        max_import_bytes: largest document that ``import`` accepts; 413 above. Bytes, default 1 GiB: it is read piece by
+            piece, and the host may have a smaller limit of its own.
         max_queued_turns: how many turns of one session may wait; 429 above. Default 50: a client that retries
             in a loop is told before it has filled the session.
         max_receipts: how many ended turns a session remembers, for clients that ask again. Default 200.
@@ -53,6 +55,7 @@ class Settings:
     wait_seconds: float = 200.0
     max_request_bytes: int = 4 * 1024 * 1024
     max_upload_bytes: int = 32 * 1024 * 1024
+    max_import_bytes: int = 1024 * 1024 * 1024
     max_queued_turns: int = 50
     max_receipts: int = 200
     receipt_seconds: float = 7 * 24 * 3600.0
@@ -94,6 +97,7 @@ class Settings:
             wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
             max_request_bytes=_count(environment, "MAX_REQUEST_BYTES", cls.max_request_bytes),
             max_upload_bytes=_count(environment, "MAX_UPLOAD_BYTES", cls.max_upload_bytes),
+            max_import_bytes=_count(environment, "MAX_IMPORT_BYTES", cls.max_import_bytes),
             max_queued_turns=_count(environment, "MAX_QUEUED_TURNS", cls.max_queued_turns),
             max_receipts=_count(environment, "MAX_RECEIPTS", cls.max_receipts),
             receipt_seconds=_number(environment, "RECEIPT_SECONDS", cls.receipt_seconds),

@@ -18,6 +18,7 @@ from durable_agent_host.codec.message import (
     encode_message,
     encode_response_entry,
 )
+from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ids import derived_id
@@ -103,11 +104,16 @@ def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Convers
         with a ``schemaVersion``.
 
     Raises:
-        CorruptStateError: it is none of these, or has another shape inside; says where.
+        CorruptStateError: it is none of these, has another shape inside, or is only the head of a session; says where.
         UnknownSchemaVersionError: the document is of a version that this program does not read.
     """
     if "schemaVersion" in wire:
         session = decode_session(wire)
+        if has_pieces(wire):
+            raise CorruptStateError(
+                "the document is the head of a session, whose older messages and large contents are stored elsewhere: "
+                "decode what 'durable-agent-host sessions export' gives"
+            )
         kept = session.agent_session
         return Conversation(
             decode_messages(session.entries), None if kept is None else AgentSession.from_dict(dict(kept))

@@ -1,5 +1,6 @@
 """What a service can no longer use, and what nobody answered: the turn goes on from the transcript, and is accepted."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -7,7 +8,8 @@ import pytest
 from agent_framework import FunctionTool, tool
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.session.forking import fork_session
+from durable_agent_host.segments.forks import make_fork
+from durable_agent_host.segments.keeper import NO_KEEPER
 from tests.durable_agent_host.test_wire_equivalence import ALL
 from tests.durable_agent_host.test_wire_equivalence import lab as conversation
 from tests.durable_agent_host.wire_lab import Lab
@@ -148,7 +150,8 @@ async def test_whatever_is_lost_before_a_turn_it_is_answered(scenario, mode):
         service = cold.service.store
         for number, text in enumerate([*texts, "and on"]):
             if loss == "fork":
-                cold.session = fork_session(cold.session, f"fork-{number}")
+                fork = make_fork(NO_KEEPER.record(cold.session), f"fork-{number}")
+                cold.session = asyncio.run(fork).session
             else:
                 service.expire_containers()
                 service.expire_encrypted()

@@ -36,7 +36,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
         *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
         "agent",
     },
-    "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "durable"},
+    "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable"},
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "transcripts": {"errors", "model", "codec", "stream", "providers"},
     "activities": {"errors", "settings", "model", "codec", "turn", "turn_log", "loops", "agent", "providers"},
@@ -82,6 +82,7 @@ ROOMS = {
 
 DOORS: dict[tuple[str, str], set[str]] = {
     ("http", "durable"): {"turn_client"},
+    ("http", "segments"): {"pages"},
     ("protocols", "durable"): {"turn_client"},
     ("protocols", "http"): {"gate"},
     ("providers", "agent"): {"provider", "model_errors", "overriding"},

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import NoReturn
 
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         SystemExit: with the command's status; the arguments make no sense, or the embedded host is not installed.
     """
     parser = _Parser(prog="durable-agent-host", description="Host agents durably, on this machine.")
+    parser.add_argument("--version", action="version", version=f"durable-agent-host {version('durable-agent-host')}")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("start", help="run a function app on the embedded host", add_help=False)
     add_session_commands(commands)

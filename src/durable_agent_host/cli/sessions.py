@@ -2,10 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
@@ -14,7 +17,10 @@ DEFAULT_URL: Final = "http://127.0.0.1:7071"
 OK: Final = 0
 PROBLEMS_FOUND: Final = 1
 COULD_NOT: Final = 2
-_SECONDS: Final = 60.0
+_SECONDS: Final = 600.0
+"""Without a sign of the host: a long conversation takes a while to be verified or repaired."""
+_PART_BYTES: Final = 256 * 1024
+_SHOWN_MESSAGES: Final = 200
 _PAGE: Final = 500
 _SHOWN_CHARACTERS: Final = 300
 
@@ -59,22 +65,69 @@ class HostRoutes:
             CommandError: the host is not there, or refuses; says what it said.
         """
         data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
-        request = Request(self._base + path, data=data, headers=self._headers, method=method)  # noqa: S310
+        with self._answer(path, data, method=method) as answer:
+            return self._json(path, answer)
+
+    def download(self, path: str) -> Iterator[bytes]:
+        """Read what a route streams, piece by piece.
+
+        Args:
+            path: after ``/api``.
+
+        Raises:
+            CommandError: the host is not there, refuses, or breaks off.
+        """
+        with self._answer(path, None, method="GET") as answer:
+            try:
+                while part := answer.read(_PART_BYTES):
+                    yield part
+            except (HTTPException, OSError) as error:
+                raise CommandError(f"the host broke off ({error}): its log says why") from None
+
+    def upload(self, path: str, file: BinaryIO) -> Any:
+        """Send a file, piece by piece.
+
+        Args:
+            path: after ``/api``.
+            file: open for reading, at its beginning.
+
+        Returns:
+            The answer's JSON.
+
+        Raises:
+            CommandError: the host is not there, or refuses; says what it said.
+        """
+        size = {"content-length": str(os.fstat(file.fileno()).st_size)}
+        with self._answer(path, file, method="POST", headers=size) as answer:
+            return self._json(path, answer)
+
+    def _json(self, path: str, answer: Any) -> Any:
         try:
-            with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - the URL that the user gave
-                return json.load(answer)
-        except HTTPError as error:
-            with error:
-                raise CommandError(_said(error)) from None
-        except (URLError, OSError) as error:
-            raise CommandError(
-                f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
-                "start it with 'durable-agent-host start', or name it with --url"
-            ) from None
+            return json.load(answer)
         except ValueError as error:
             raise CommandError(
                 f"{self._base}{path} does not answer with JSON, so it is no such host: {error}"
             ) from None
+
+    @contextmanager
+    def _answer(
+        self, path: str, data: bytes | BinaryIO | None, *, method: str, headers: dict[str, str] | None = None
+    ) -> Generator[Any]:
+        request = Request(  # noqa: S310 - the URL that the user gave
+            self._base + path, data=data, headers=self._headers | (headers or {}), method=method
+        )
+        try:
+            answer = urlopen(request, timeout=_SECONDS)  # noqa: S310 - the same
+        except HTTPError as error:
+            with error:
+                raise CommandError(_said(error)) from None
+        except (URLError, HTTPException, OSError) as error:
+            raise CommandError(
+                f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
+                "start it with 'durable-agent-host start', or name it with --url"
+            ) from None
+        with answer:
+            yield answer
 
     def session_path(self, agent: str, session_id: str, action: str = "") -> str:
         """Write the path of a session's route."""
@@ -134,6 +187,19 @@ def add_session_commands(commands: Any) -> None:
         actions, "delete", _delete, "delete a session and its turns; export it before if you may want it", session=True
     )
     actions.choices["fork"].add_argument("--at-turn", help="the last turn to copy (default: the whole conversation)")
+    actions.choices["fork"].add_argument(
+        "--before", action="store_true", help="copy what comes before that turn, to run it again with another message"
+    )
+    actions.choices["show"].add_argument(
+        "--limit",
+        type=int,
+        default=_SHOWN_MESSAGES,
+        help=f"how many of the newest messages (default {_SHOWN_MESSAGES})",
+    )
+    actions.choices["show"].add_argument("--all", action="store_true", help="all messages")
+    actions.choices["delete"].add_argument(
+        "--history", choices=["kept"], help="'kept': leave what a history provider of the app keeps"
+    )
     actions.choices["fork"].add_argument("--as", dest="new_id", help="the new session's id (default: one is made up)")
     actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")
     actions.choices["export"].add_argument("--output", type=Path, help="the file to write")
@@ -177,19 +243,48 @@ def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 
 def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    session = host.ask(host.session_path(arguments.agent, arguments.session))
+    path, left = host.session_path(arguments.agent, arguments.session), arguments.limit
+    pages: list[list[str]] = []
+    last: list[str] = []
+    cursor: str | None = ""
+    session: dict[str, Any] = {}
+    while cursor is not None and (arguments.all or left > 0):
+        limit = _PAGE if arguments.all else min(_PAGE, left)
+        page = host.ask(f"{path}?{urlencode({'limit': limit} | ({'cursor': cursor} if cursor else {}))}")
+        session = session or {name: value for name, value in page.items() if name != "messages"}
+        pages.append(
+            [
+                f"  {message.get('role')!s:<9} {_shown(content)}"
+                for message in page["messages"]
+                for content in message.get("contents") or ()
+            ]
+        )
+        last += _remarks(page)
+        left, cursor = left - len(page["messages"]), page["previous"]
     print(f"{session['agent']}  {session['session_id']}  {session['message_count']} entries")
-    for message in session["messages"]:
-        for content in message.get("contents") or ():
-            print(f"  {message.get('role')!s:<9} {_shown(content)}")
-    for turn in session["turns"]:
-        if turn["status"] == "cancelled":
-            print(f"  turn {turn['turn_id']} was cancelled; what it had produced is shown")
-    for problem in session.get("problems", ()):
-        print(f"  not shown: {problem['place']}: {problem['problem']}")
+    if cursor is not None:
+        print("  … older messages: --all shows them")
+    for lines in reversed(pages):
+        print(*lines, sep="\n", end="\n" if lines else "")
+    print(*last, sep="\n", end="\n" if last else "")
     if session["running_turn_id"]:
         print(f"  turn {session['running_turn_id']} is running")
     return OK
+
+
+def _remarks(page: dict[str, Any]) -> list[str]:
+    return [
+        *(
+            f"  turn {turn['turn_id']} was cancelled; what it had produced is shown"
+            for turn in page["turns"]
+            if turn["status"] == "cancelled"
+        ),
+        *(
+            f"  not shown: turn {one['turn_id']}, {one['path']}: {one['size']} bytes"
+            for one in page.get("left_out", ())
+        ),
+        *(f"  not shown: {problem['place']}: {problem['problem']}" for problem in page.get("problems", ())),
+    ]
 
 
 def _shown(content: dict[str, Any]) -> str:
@@ -236,27 +331,35 @@ def _repair(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 
 def _export(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    document = host.ask(host.session_path(arguments.agent, arguments.session, "export"))
-    text = json.dumps(document, indent=1)
+    document = host.download(host.session_path(arguments.agent, arguments.session, "export"))
     if arguments.output is None:
-        print(text)
+        for part in document:
+            sys.stdout.write(part.decode())
+        print()
         return OK
+    unfinished = arguments.output.with_name(f"{arguments.output.name}.{os.getpid()}.unfinished")
     try:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+        with unfinished.open("wb") as file:
+            for part in document:
+                file.write(part)
+            file.write(b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(arguments.output)
     except OSError as error:
         raise CommandError(f"{arguments.output} cannot be written: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
     print(f"{arguments.session}: written to {arguments.output}")
     return OK
 
 
 def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
     try:
-        document = json.loads(arguments.file.read_text(encoding="utf-8"))
+        with arguments.file.open("rb") as file:
+            answer = host.upload(host.session_path(arguments.agent, arguments.session, "import"), file)
     except OSError as error:
         raise CommandError(f"{arguments.file} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise CommandError(f"{arguments.file} is not JSON: {error}") from None
-    answer = host.ask(host.session_path(arguments.agent, arguments.session, "import"), document, method="POST")
     print(f"{answer['session_id']}: imported, {answer['message_count']} entries")
     for told in answer["taken_on_trust"]:
         print(f"  taken on trust: {told}")
@@ -265,14 +368,16 @@ def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 def _fork(host: HostRoutes, arguments: argparse.Namespace) -> int:
     said = {"at_turn": arguments.at_turn, "session_id": arguments.new_id}
-    body = {name: value for name, value in said.items() if value is not None}
+    body: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    body |= {"before": True} if arguments.before else {}
     answer = host.ask(host.session_path(arguments.agent, arguments.session, "fork"), body, method="POST")
     print(f"{answer['session_id']}: forked from {answer['forked_from']}, {answer['message_count']} entries")
     return OK
 
 
 def _delete(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    answer = host.ask(host.session_path(arguments.agent, arguments.session), method="DELETE")
+    path = host.session_path(arguments.agent, arguments.session)
+    answer = host.ask(f"{path}?history={arguments.history}" if arguments.history else path, method="DELETE")
     print(f"{answer['session_id']}: deleted")
     return OK
 

@@ -19,6 +19,8 @@ LARGE_CHARACTERS: Final = 16 * 1024
 
 _LONGEST_PREFIX: Final = 256
 _BASE64: Final = ";base64,"
+STAND_IN: Final = "QUJD" * 64
+"""Text and base64 at once, and longer than any id may be."""
 
 type _Path = tuple[str | int, ...]
 
@@ -41,6 +43,11 @@ class Detached(NamedTuple):
     prefix: str
     is_base64: bool
     size: int
+
+    @property
+    def text_size(self) -> int:
+        """About how many bytes its text has."""
+        return self.size * 4 // 3 if self.is_base64 else self.size
 
 
 def piece_name(data: bytes) -> str:
@@ -67,10 +74,9 @@ def detach(entry: Mapping[str, Any], *, least: int = LARGE_CHARACTERS) -> tuple[
     listed: list[dict[str, Any]] = []
     small: Any = entry
     for path, text in found:
-        prefix, data, is_base64 = _bytes_of(text)
-        name = piece_name(data)
-        pieces[name] = data
-        listed.append(_encode(Detached(path, name, "", prefix, is_base64, len(data))))
+        taken, data = detach_text(text, path)
+        pieces[taken.name] = data
+        listed.append(_encode(taken))
         small = _replaced(small, path, "")
     before = cast("list[Any]", extension_of(small).get(STORED) or [])
     return with_extension(small, {**extension_of(small), STORED: [*before, *listed]}), pieces
@@ -123,20 +129,122 @@ def attach(entry: Mapping[str, Any], pieces: Mapping[str, bytes]) -> Mapping[str
             raise CorruptStateError(
                 f"a large content of turn {entry.get('correlationId')} is missing: piece {one.name} of the session"
             )
-        text = base64.b64encode(data).decode() if one.is_base64 else data.decode("utf-8", "surrogatepass")
-        try:
-            whole = _replaced(whole, one.path, one.prefix + text)
-        except (KeyError, IndexError, TypeError) as error:
-            raise CorruptStateError(
-                f"an entry of turn {entry.get('correlationId')} has no place {one.path!r} for its large content"
-            ) from error
+        whole = _put_back(whole, one.path, text_of(one, data), entry)
     return whole
+
+
+def text_of(one: Detached, data: bytes) -> str:
+    """Give a text as it was. Guarantee: pure.
+
+    Args:
+        one: what is noted of it.
+        data: its bytes.
+    """
+    return one.prefix + (base64.b64encode(data).decode() if one.is_base64 else data.decode("utf-8", "surrogatepass"))
+
+
+def _put_back(whole: Any, path: tuple[str | int, ...], text: str, entry: Mapping[str, Any]) -> Any:
+    try:
+        return _replaced(whole, path, text)
+    except (KeyError, IndexError, TypeError) as error:
+        raise CorruptStateError(
+            f"an entry of turn {entry.get('correlationId')} has no place {path!r} for its large content"
+        ) from error
 
 
 def without_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Drop the list of detached texts, so that what stands in their places is all there is. Guarantee: pure."""
     kept = {name: value for name, value in extension_of(entry).items() if name != STORED}
     return with_extension(entry, kept)
+
+
+def stand_in(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put short texts where large ones were, so that an entry can be judged without reading them.
+
+    Guarantee: pure; the entry given is not changed.
+
+    Args:
+        entry: as it is stored.
+
+    Returns:
+        An entry of the shape of the whole one.
+
+    Raises:
+        CorruptStateError: the entry has nothing at the place of a large text.
+    """
+    return put_texts(entry, {one.path: one.prefix + STAND_IN for one in detached_of(entry)})
+
+
+def put_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...], str]) -> Mapping[str, Any]:
+    """Put texts into the places of the detached ones, and forget those.
+
+    Guarantee: pure; the entry given is not changed.
+
+    Args:
+        entry: as it is stored.
+        texts: by the path of each.
+
+    Raises:
+        CorruptStateError: the entry has nothing at a place.
+    """
+    if not texts:
+        return entry
+    whole: Any = without_list(entry)
+    for path, text in texts.items():
+        whole = _put_back(whole, path, text, entry)
+    return whole
+
+
+def leave_out(entry: Mapping[str, Any], *, most_bytes: int) -> tuple[Mapping[str, Any], tuple[Detached, ...]]:
+    """Give up the large texts of an entry that are too much: what stands in their places is all there is.
+
+    Guarantee: pure; the entry given is not changed.
+
+    Args:
+        entry: as it is stored.
+        most_bytes: of the texts that stay, the first ones first.
+
+    Returns:
+        The entry, itself when all stay, and what was left out.
+    """
+    kept: list[Detached] = []
+    out: list[Detached] = []
+    for one in detached_of(entry):
+        most_bytes -= one.text_size
+        (kept if most_bytes >= 0 else out).append(one)
+        most_bytes += one.text_size if most_bytes < 0 else 0
+    if not out:
+        return entry, ()
+    ours = {name: value for name, value in extension_of(entry).items() if name != STORED}
+    if kept:
+        ours[STORED] = [_encode(one) for one in kept]
+    return with_extension(entry, ours), tuple(out)
+
+
+def listing(entry: Mapping[str, Any], texts: Sequence[Detached]) -> Mapping[str, Any]:
+    """Note in an entry the texts that stand outside it. Guarantee: pure.
+
+    Args:
+        entry: with empty texts in their places.
+        texts: all of them.
+    """
+    if not texts:
+        return entry
+    return with_extension(entry, {**extension_of(entry), STORED: [_encode(one) for one in texts]})
+
+
+def detach_text(text: str, path: tuple[str | int, ...]) -> tuple[Detached, bytes]:
+    """Take one text out. Guarantee: pure.
+
+    Args:
+        text: a large one.
+        path: of keys and list positions, from its entry.
+
+    Returns:
+        What is noted in the entry, and the bytes to store.
+    """
+    prefix, data, is_base64 = _bytes_of(text)
+    return Detached(path, piece_name(data), "", prefix, is_base64, len(data)), data
 
 
 def at_home(entry: Mapping[str, Any], home: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
 
@@ -82,6 +83,24 @@ def decode_index(data: bytes, home: str) -> tuple[SegmentRef, ...]:
         raise CorruptStateError("an index of the session has another shape; nothing was changed") from error
 
 
+def encode_homes(homes: Sequence[str]) -> bytes:
+    """Write a list of homes as a piece. Guarantee: pure."""
+    return json_bytes_of({"homes": list(homes)})
+
+
+def decode_homes(data: bytes) -> tuple[str, ...]:
+    """Read a list of homes. Guarantee: pure.
+
+    Raises:
+        CorruptStateError: it is none.
+    """
+    wire = json_of_bytes(data, "the list of a session's homes")
+    try:
+        return tuple(str(one) for one in wire["homes"])
+    except (KeyError, TypeError) as error:
+        raise CorruptStateError("the list of a session's homes has another shape; nothing was changed") from error
+
+
 def encode_sealed(sealed: Sealed) -> dict[str, Any]:
     """Write the sealed part of a session, as its head has it. Guarantee: pure."""
     wire: dict[str, Any] = {
@@ -90,6 +109,7 @@ def encode_sealed(sealed: Sealed) -> dict[str, Any]:
         "refs": [_encode_ref(ref, sealed.home) for ref in sealed.refs],
         "seen": sealed.seen,
         "agentSession": list(sealed.agent_session) if sealed.agent_session else None,
+        "homesAt": list(sealed.homes_at) if sealed.homes_at else None,
     }
     return {name: value for name, value in wire.items() if value}
 
@@ -108,16 +128,28 @@ def decode_sealed(wire: Any) -> Sealed:
     try:
         home = str(wire.get("home") or "")
         homes = (*((home,) if home else ()), *(str(one) for one in wire.get("homes") or ()))
-        stored = wire.get("agentSession")
+        stored, listed = wire.get("agentSession"), wire.get("homesAt")
         return Sealed(
             home=home,
             homes=homes,
             refs=tuple(_decode_ref(one, home) for one in wire.get("refs") or ()),
             seen=str(wire.get("seen") or ""),
             agent_session=(str(stored[0]), str(stored[1])) if stored else None,
+            homes_at=(str(listed[0]), str(listed[1])) if listed else None,
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise CorruptStateError("the session's references have another shape; nothing was changed") from error
+
+
+def has_pieces(state: Any) -> bool:
+    """Tell whether a session has parts outside of its entity. Guarantee: pure.
+
+    Args:
+        state: what the entity holds, readable or not.
+    """
+    for name in ("data", "extensionData", EXTENSION, "sealed"):
+        state = cast("dict[str, Any]", state).get(name) if isinstance(state, dict) else None
+    return bool(state)
 
 
 def encode_sealing(sealing: Sealing) -> dict[str, Any]:

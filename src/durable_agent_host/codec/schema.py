@@ -16,7 +16,7 @@ from durable_agent_host.codec.content import CONTENT_CODECS, MAPPED
 from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.item_forms import ItemForms, item_forms
 from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, decode_response
-from durable_agent_host.codec.shape import ANYTHING, Fault, Shape, find_faults, find_limits, place_of
+from durable_agent_host.codec.shape import ANYTHING, Fault, Path, Shape, find_faults, find_limits, place_of
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import STAMP
@@ -268,6 +268,18 @@ def _unread(document: dict[str, Any]) -> Iterator[Fault]:
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, CorruptStateError) else f"{type(error).__name__}: {error}"
+
+
+def move_entry(path: Path, first: int, listed: Path = ("data", "conversationHistory")) -> Path:
+    """Count the items of a list in a path from another number on, for a part of a document. Guarantee: pure.
+
+    Args:
+        path: in a document that has a part of the list.
+        first: place of the part's first item in the whole list, from 0.
+        listed: path of the list.
+    """
+    number = path[len(listed)] if len(path) > len(listed) and path[: len(listed)] == listed else None
+    return (*listed, first + number, *path[len(listed) + 1 :]) if isinstance(number, int) else path
 
 
 def shape_error(faults: list[Fault], shown: int = 5) -> str:

@@ -1,4 +1,4 @@
-"""The stored documents of sessions: list, read, replace, verify, repair, fork, delete.
+"""The stored documents of sessions: list, read, replace, verify, repair, delete.
 
 What was verified: everything here runs on the embedded host. From the documentation of the Durable Functions HTTP API
 ("List entities", extension 2.x): the host answers ``GET entities/{name}`` with ``top``, pages of it with the header
@@ -16,21 +16,24 @@ from urllib.parse import quote
 import aiohttp
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
-from durable_agent_host.agent.history import TranscriptProvider
+from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.errors import RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.keeper import Keeper, SessionName
-from durable_agent_host.session.forking import fork_session
-from durable_agent_host.session.repair import Change, mend_document, repair_document
+from durable_agent_host.segments.cache import PieceCache
+from durable_agent_host.segments.checks import find_problems, repair_record
+from durable_agent_host.segments.forks import keep_original
+from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
+from durable_agent_host.segments.pages import Page, read_page
+from durable_agent_host.segments.record import Record
+from durable_agent_host.session.repair import Change, mend_head, repair_document
 from durable_agent_host.turn.requests import read_turn_request
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
-_TRIES: Final = 5
 _PAGE: Final = 1000
 _LOGGER = logging.getLogger(__name__)
 _TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
@@ -127,8 +130,8 @@ class SessionDocuments:
             pause = min(pause * 1.5, 0.5)
         raise TurnTimedOutError(f"session {session_id!r} was not written in {PUT_SECONDS:g} s: look again later")
 
-    async def verify(self, agent: str, session_id: str, *, rules: RepairRules) -> tuple[Any, Any, list[Change]]:
-        """Find what a model's service would reject.
+    async def verify(self, agent: str, session_id: str, *, rules: RepairRules) -> tuple[Any, list[Change]]:
+        """Find what cannot be read of a session, and what a model's service would reject.
 
         Args:
             agent: the agent's registered name.
@@ -136,33 +139,22 @@ class SessionDocuments:
             rules: of the service that receives the conversation.
 
         Returns:
-            What the entity holds (None for nothing), what it should hold, and the changes between the two.
+            What the entity holds (None for nothing), and the problems with what repair would do.
 
         Raises:
             StateError: it cannot be read, and nobody here knows what would be right.
+            LogError: the piece store does not answer.
         """
         state = await self.read(agent, session_id)
         if state is None:
-            return None, None, []
-        return state, *repair_document(await self._with_messages(agent, session_id, state), rules)
+            return None, []
+        if self._elsewhere.has_owner(agent) or not has_pieces(state):
+            return state, repair_document(await self.with_messages(agent, session_id, state), rules)[1]
+        document, changes = mend_head(state)
+        return state, changes + await find_problems(whole_record(self._keeper, document), rules)
 
-    async def exported(self, agent: str, session_id: str) -> Any:
-        """Read what a session's entity holds, with the messages that a history provider keeps in their places.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-
-        Returns:
-            JSON, or None when there is nothing.
-
-        Raises:
-            HistoryError: the provider does not answer.
-        """
-        state = await self.read(agent, session_id)
-        return None if state is None else await self._with_messages(agent, session_id, state)
-
-    async def _with_messages(self, agent: str, session_id: str, state: Any) -> Any:
+    async def with_messages(self, agent: str, session_id: str, state: Any) -> Any:
+        """Put the messages that a history provider keeps into what an entity holds, if it can be read."""
         if not self._elsewhere.has_owner(agent):
             return state
         try:
@@ -179,31 +171,10 @@ class SessionDocuments:
         entries = await record.attached(session.entries, session.sealed.home)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
-    async def imported(self, agent: str, session_id: str, document: Any) -> None:
-        """Store an exported document as a new session; its messages go where the agent's conversations are kept.
-
-        Guarantee: idempotent.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            document: as `durable_agent_host.session.importing.document_to_import` gives it.
-
-        Raises:
-            TurnRejectedError: there is such a session already, or a provider has messages under the id.
-            HistoryError: a provider does not answer; a part of the messages may be stored there.
-        """
-        stored = self._elsewhere.to_store(SessionName(agent, session_id), document)
-        now = await self.read(agent, session_id)
-        if now not in (None, {}, stored):
-            raise TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
-        await self._elsewhere.store(agent, session_id, document)
-        await self.put(agent, session_id, stored, instead_of=now)
-
     async def shown(
         self, agent: str, session_id: str, *, has_messages: bool = False
     ) -> tuple[Session | None, list[Change]]:
-        """Read as much of a session as is readable.
+        """Read as much of a session's head as is readable.
 
         Args:
             agent: the agent's registered name.
@@ -219,9 +190,33 @@ class SessionDocuments:
         state = await self.read(agent, session_id)
         if state in (None, {}):
             return (None if state is None else decode_session(state)), []
-        document, changes = mend_document(state)
+        document, changes = mend_head(state)
         session = decode_session(document)
         return (await self._filled(agent, session_id, session) if has_messages else session), changes
+
+    async def page(self, agent: str, session_id: str, *, before: int | None, limit: int) -> tuple[Session, Page] | None:
+        """Read a page of a conversation, as far as it is readable.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            before: the place at which the page after this one begins; None for the newest page.
+            limit: messages on the page.
+
+        Returns:
+            The session's head and the page, with what was left out because it cannot be read; None when there is no
+            session.
+
+        Raises:
+            StateError: a newer or unknown program wrote it, or there is nothing in it that could be a conversation.
+            LogError: the piece store does not answer.
+        """
+        session, changes = await self.shown(agent, session_id, has_messages=True)
+        if session is None:
+            return None
+        record = self._keeper.record(session, SessionName(agent, session_id))
+        page = await read_page(record, before=before, limit=limit)
+        return session, replace(page, problems=[*changes, *page.problems])
 
     async def repair(self, agent: str, session_id: str, *, rules: RepairRules, keep_as: str) -> list[Change]:
         """Repair a session, and keep the original as another session.
@@ -230,7 +225,7 @@ class SessionDocuments:
             agent: the agent's registered name.
             session_id: without the agent's name.
             rules: of the service that receives the conversation.
-            keep_as: the id of the session that keeps the original.
+            keep_as: the id of the session that keeps the original; it shares what is outside of the head.
 
         Returns:
             What was changed; nothing is written when that is nothing.
@@ -238,50 +233,29 @@ class SessionDocuments:
         Raises:
             StateError: it cannot be repaired.
             TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
+            LogError: the piece store does not answer.
         """
-        state, document, changes = await self.verify(agent, session_id, rules=rules)
-        if not changes:
+        state = await self.read(agent, session_id)
+        if not has_pieces(state):
+            document, changes = repair_document(state, rules)
+            if not changes:
+                return []
+            refuse_busy(state)
+            await self.put(agent, keep_as, state, instead_of=None)
+            await self.put(agent, session_id, document, instead_of=state)
+            return changes
+        mended, changes = mend_head(state)
+        record = whole_record(self._keeper, mended)
+        fork, more = await repair_record(record, rules)
+        if not changes and not more:
             return []
         refuse_busy(state)
-        await self.put(agent, keep_as, state, instead_of=None)
-        await self.put(agent, session_id, document, instead_of=state)
-        return changes
-
-    async def fork(self, agent: str, session_id: str, new_id: str, *, at_turn: str | None) -> int | None:
-        """Store a copy of a conversation as a new session.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: of the original, which may be running a turn; its end is not part of the copy.
-            new_id: of the copy.
-            at_turn: the last turn of the copy; None for the whole conversation.
-
-        Returns:
-            How many entries the copy has; None when there is no original.
-
-        Raises:
-            StateError: the original cannot be read.
-            NotFoundError: the conversation has nothing of that turn.
-            TurnRejectedError: there is a session of the new id already.
-            HistoryElsewhereError: a history provider's messages do not say where the turn ends.
-            HistoryError: a history provider does not answer; a part of the copy may be stored there.
-        """
-        for _ in range(_TRIES):
-            state = await self.read(agent, session_id)
-            if state is None:
-                return None
-            session = decode_session(state)
-            copied = fork_session(session, new_id, at_turn=at_turn, lasting_state={TranscriptProvider.SOURCE_ID})
-            if not self._elsewhere.has_owner(agent):
-                break
-            record = self._keeper.record(session)
-            await self._elsewhere.copy(SessionName(agent, session_id), record, new_id, at_turn=at_turn)
-            if await self.read(agent, session_id) == state:
-                break
-        else:
-            raise TurnRejectedError(f"session {session_id!r} changes all the time: ask again")
-        await self.put(agent, new_id, encode_session(copied), instead_of=None)
-        return copied.message_count
+        kept = await keep_original(record)
+        await kept.hold(self._keeper.open_store, holder_of(agent, keep_as))
+        await self.put(agent, keep_as, encode_session(kept.session), instead_of=None)
+        await fork.hold(self._keeper.open_store, holder_of(agent, session_id))
+        await self.put(agent, session_id, encode_session(fork.session), instead_of=state)
+        return changes + more
 
     async def delete(self, agent: str, session_id: str, *, keeps_history: bool = False) -> list[str] | None:
         """Delete a session, what history providers keep of it, and the orchestrations of its turns.
@@ -306,16 +280,24 @@ class SessionDocuments:
         if state is None:
             return None
         refuse_busy(state)
+        turns = await self._turns(state)
         if not keeps_history:
             await self._elsewhere.clear(agent, session_id)
         await self.put(agent, session_id, None, instead_of=state)
-        turns = turns_of(state)
         for turn_id in turns:
             try:
                 await self._purge(agent, session_id, turn_id)
             except Exception:
                 _LOGGER.exception("turn %s of a deleted session: its orchestration could not be deleted", turn_id)
         return turns
+
+    async def _turns(self, state: Any) -> list[str]:
+        """List the turns that a session knows, each once; none when the state cannot be read."""
+        try:
+            record = whole_record(self._keeper, state)
+        except StateError:
+            return []
+        return [*dict.fromkeys([turn async for turn in record.turns()])]
 
     async def _purge(self, agent: str, session_id: str, turn_id: str) -> None:
         """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""
@@ -337,24 +319,17 @@ class SessionDocuments:
                 await self._client.purge_instance_history(turn_id)
 
 
-def turns_of(state: Any) -> list[str]:
-    """List the turns that a session knows: from its entries and receipts, and the rejected ones.
-
-    Guarantee: pure.
+def whole_record(keeper: Keeper, document: Any) -> Record:
+    """Give a conversation that is read whole: from the store itself, and without driving others out of the cache.
 
     Args:
-        state: what the entity holds, readable or not.
+        keeper: reads what the session has outside its entity.
+        document: what the entity holds.
 
-    Returns:
-        Their ids, each once; none when the state cannot be read.
+    Raises:
+        StateError: it cannot be read.
     """
-    try:
-        session = decode_session(state)
-    except StateError:
-        return []
-    entries = (entry.get("correlationId") for entry in session.entries)
-    others = (*(one.turn_id for one in session.receipts), *session.refused)
-    return [*dict.fromkeys(str(turn) for turn in (*entries, *others) if turn)]
+    return Record(keeper.open_store, decode_session(document), cache=PieceCache(0))
 
 
 def refuse_busy(state: Any) -> None:

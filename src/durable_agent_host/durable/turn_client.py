@@ -12,6 +12,7 @@ from aiohttp import ClientConnectionError
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
 from durable_agent_host.codec.state import decode_session
+from durable_agent_host.durable.copies import SessionCopies
 from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
@@ -49,6 +50,7 @@ class TurnClient:
 
     Attributes:
         documents: the stored sessions.
+        copies: copies them.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class TurnClient:
         self._client = client
         self._wakeups = wakeups
         self._stopper = stopper or TurnStopper()
-        self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
+        kept = elsewhere or ExternalSessions({})
+        self.documents = SessionDocuments(client, keeper, kept)
+        self.copies = SessionCopies(self.documents, keeper, kept)
 
     def files(self, agent: str, session_id: str, session: Session | None = None) -> SessionFiles:
         """Return the files of a session; without its head, its uploads alone."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import quote
@@ -10,10 +11,12 @@ import azure.functions as func
 
 from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.codec.message import response_id_of
+from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import encode_stats
 from durable_agent_host.http.problems import problem_body
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.pages import Page
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn.answer_schema import with_value
 
@@ -178,20 +181,21 @@ def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", one) for one in cast("list[Any]", messages) if isinstance(one, dict)]
 
 
-def session_view(agent: str, session_id: str, session: Session) -> dict[str, Any]:
-    """Give a conversation as it is stored. Guarantee: pure."""
+def session_view(agent: str, session_id: str, session: Session, page: Page) -> dict[str, Any]:
+    """Give a page of a conversation as it is stored. Guarantee: pure."""
     messages = [
         {"createdAt": entry.get("createdAt")} | message | {"turn_id": entry.get("correlationId")}
-        for entry in session.entries
+        for entry in page.entries
         for message in _messages_of(entry)
     ]
-    response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in session.entries}
-    return {
+    response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in page.entries}
+    view: dict[str, Any] = {
         "agent": agent,
         "session_id": session_id,
         "thread_id": session_id,
-        "message_count": len(session.entries),
+        "message_count": session.message_count,
         "messages": messages,
+        "previous": None if page.previous is None else str(page.previous),
         "running_turn_id": session.running,
         "queued_turn_ids": list(session.queue),
         "turns": [
@@ -203,6 +207,11 @@ def session_view(agent: str, session_id: str, session: Session) -> dict[str, Any
                 "response_id": response_ids.get(receipt.turn_id),
                 "stats": encode_stats(receipt.stats) if receipt.stats else None,
             }
-            for receipt in session.receipts
+            for receipt in page.receipts
         ],
     }
+    if page.left_out:
+        view["left_out"] = [{**asdict(one), "path": place_of(tuple(one.path))} for one in page.left_out]
+    if page.problems:
+        view["problems"] = [asdict(problem) for problem in page.problems]
+    return view

@@ -1,7 +1,7 @@
 """What every handler of a route takes, and how a request reaches it: through the gate, and with its errors answered."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -108,6 +108,10 @@ class Call:
     def body(self) -> bytes:
         """The body."""
         return self._request.get_body()
+
+    def stream(self) -> AsyncIterator[bytes]:
+        """Read the body piece by piece, for a route that streams it; once."""
+        return cast("Any", self._request).stream()
 
     def path_part(self, name: str) -> str:
         """Return a part of the path by its name in the route's template, decoded; empty when it has none."""

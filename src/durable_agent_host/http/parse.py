@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.bodies import FORM, SentFile, is_json_type, media_type_of, parse_json, read_run_fields
@@ -23,6 +23,7 @@ _MAX_KEY_CHARACTERS: Final = 255
 _APPROVAL_FIELDS: Final = frozenset({"call_id", "approved", "reason", "arguments"})
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
+_FORK_FIELDS: Final = "at_turn, before, session_id or none of them"
 
 
 @dataclass(frozen=True)
@@ -204,32 +205,47 @@ def _json_name(value: Any) -> str:
     return names.get(cast("type[Any]", type(value)), "a number")
 
 
-def parse_fork(body: bytes) -> tuple[str | None, str | None]:
+class ForkCall(NamedTuple):
+    """What a fork is asked to be.
+
+    Attributes:
+        session_id: of the new session, or None.
+        at_turn: the last turn of the copy, or None for the whole conversation.
+        is_before: the copy ends before that turn.
+    """
+
+    session_id: str | None
+    at_turn: str | None
+    is_before: bool
+
+
+def parse_fork(body: bytes) -> ForkCall:
     """Read the body of ``fork``.
 
     Guarantee: pure.
 
     Args:
-        body: empty, or a JSON object with ``at_turn``, ``session_id`` or both.
-
-    Returns:
-        The id of the new session and the last turn to copy, None where nothing was said.
+        body: empty, or a JSON object with ``at_turn``, ``before``, ``session_id`` or several of them.
 
     Raises:
         RequestError: it is something else.
     """
     given: Any = parse_json(body) if body.strip() else {}
     if not isinstance(given, dict):
-        raise RequestError("the body is JSON, but not an object: send one with at_turn, session_id or neither")
+        raise RequestError(f"the body is JSON, but not an object: send one with {_FORK_FIELDS}")
     fields = cast("dict[str, Any]", given)
     for name in fields:
-        if name not in {"session_id", "at_turn"}:
-            raise RequestError(f"{name!r} is no field of a fork: send an object with at_turn, session_id or neither")
-    for name, value in fields.items():
+        if name not in {"session_id", "at_turn", "before"}:
+            raise RequestError(f"{name!r} is no field of a fork: send an object with {_FORK_FIELDS}")
+    for name in ("session_id", "at_turn"):
+        value = fields.get(name)
         if value is not None and not (isinstance(value, str) and value):
             raise RequestError(f"{name!r} is {value!r}: give a text, or leave it out")
     new_id: str | None = fields.get("session_id")
-    return check_session_id(new_id) if new_id else None, fields.get("at_turn")
+    is_before = _flag(fields.get("before"), "before", default=False)
+    if is_before and not fields.get("at_turn"):
+        raise RequestError("'before' needs 'at_turn': the turn before which the copy ends")
+    return ForkCall(check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before)
 
 
 def parse_answers(body: bytes) -> dict[str, dict[str, Any]]:
@@ -280,14 +296,29 @@ def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
     return call_id, {"approved": approved, "reason": reason, "arguments": arguments}
 
 
-def parse_limit(text: str | None) -> int:
+def parse_place(text: str | None) -> int | None:
+    """Read the query parameter ``cursor`` of a conversation: where the page after begins. Guarantee: pure.
+
+    Raises:
+        RequestError: it is none that a page gave out.
+    """
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 15:  # noqa: PLR2004 - more than any conversation has
+        raise RequestError(
+            f"'cursor' is {text!r}, which this route did not give out: leave it out to begin at the newest message"
+        )
+    return int(text)
+
+
+def parse_limit(text: str | None, *, default: int = DEFAULT_LIMIT) -> int:
     """Read the query parameter ``limit``. Guarantee: pure.
 
     Raises:
         RequestError: it is no number from 1 to 1000.
     """
     if text is None:
-        return DEFAULT_LIMIT
+        return default
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
         raise RequestError(f"'limit' is {text!r}: use a number from 1 to {MAX_LIMIT}")
     return int(text)

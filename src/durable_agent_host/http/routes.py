@@ -12,9 +12,6 @@ from durable_agent_host.http.calls import Answer, Call, Handler, Host, serve, se
 from durable_agent_host.http.gate import Action, SessionName
 from durable_agent_host.settings import Settings
 
-_DOCUMENT_REQUESTS: Final = 16
-"""How many requests of the largest size a document may have: 64 MiB by default."""
-
 
 class Route(NamedTuple):
     """One route.
@@ -26,7 +23,7 @@ class Route(NamedTuple):
         action: what the gate is asked.
         handler: answers what the gate lets in.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
-        takes_document: the body is a stored document, which may be larger than a request to an agent.
+        streams_body: the handler reads the body, piece by piece.
         takes: ``form`` when a form with files may be larger than other requests, ``file`` when every body may.
         session_of: names for the gate what a request is about; by default what its path names.
     """
@@ -37,7 +34,7 @@ class Route(NamedTuple):
     action: Action
     handler: Handler
     is_health: bool = False
-    takes_document: bool = False
+    streams_body: bool = False
     takes: Literal["json", "form", "file"] = "json"
     session_of: Callable[[Host, Call], SessionName | None] = session_on_path
 
@@ -47,12 +44,10 @@ class Route(NamedTuple):
         Args:
             settings: of the app.
         """
-        if self.method in {"GET", "HEAD", "DELETE"}:
+        if self.method in {"GET", "HEAD", "DELETE"} or self.streams_body:
             return BodyLimit(0)
         if self.takes == "file":
             return BodyLimit(settings.max_upload_bytes, setting=MAX_UPLOAD)
-        if self.takes_document:
-            return BodyLimit(_DOCUMENT_REQUESTS * settings.max_request_bytes)
         forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.takes == "form" else 0
         return BodyLimit(settings.max_request_bytes, forms)
 
@@ -79,7 +74,7 @@ ROUTES: Final = (
         _SESSION + "/import",
         "session.import",
         sessions.import_session,
-        takes_document=True,
+        streams_body=True,
     ),
     Route("http-verify", "GET", _SESSION + "/verify", "session.verify", sessions.verify_session),
     Route("http-repair", "POST", _SESSION + "/repair", "session.repair", sessions.repair_session),

@@ -9,7 +9,7 @@ azure-functions-runtime 1.3; the classic worker does the same.
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import wraps
 from http import HTTPStatus
 from typing import Any, Final, get_type_hints
@@ -121,6 +121,21 @@ def _takes_functions_request(function: UserFunction, parameter: str) -> bool:
     return inspect.isclass(hint) and issubclass(hint, func.HttpRequest)
 
 
+class StreamedRequest(func.HttpRequest):
+    """A request whose body can be read piece by piece, if it was not read.
+
+    Args:
+        method: of HTTP.
+        url: as it was sent.
+        stream: gives the body's pieces, once.
+        more: as the SDK has it.
+    """
+
+    def __init__(self, method: str, url: str, *, stream: Callable[[], AsyncGenerator[bytes]], **more: Any) -> None:
+        super().__init__(method, url, **more)
+        self.stream = stream
+
+
 async def read_request(request: Request, limit: BodyLimit | None = None) -> func.HttpRequest:
     """Read a FastAPI request as the Functions host gives it to functions.
 
@@ -143,13 +158,14 @@ async def read_request(request: Request, limit: BodyLimit | None = None) -> func
     for name, value in request.query_params.multi_items():
         if value:
             query[name] = f"{query[name]},{value}" if name in query else value
-    return func.HttpRequest(
+    return StreamedRequest(
         request.method,
         _url(request),
         headers=headers,
         params=query,
         route_params={name: str(value) for name, value in request.path_params.items()},
         body=await _read_body(request, limit),
+        stream=request.stream,
     )
 
 

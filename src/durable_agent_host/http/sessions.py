@@ -1,6 +1,8 @@
 """Routes of sessions: list, read, export, import, verify, repair, fork, delete."""
 
+import asyncio
 import uuid
+from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final
@@ -8,17 +10,18 @@ from urllib.parse import quote
 
 import azure.functions as func
 
-from durable_agent_host.codec.state import decode_session, document_digest
+from durable_agent_host.codec.state import document_digest
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import NotFoundError, RequestError, TurnRejectedError
+from durable_agent_host.errors import DurableAgentHostError, NotFoundError, RequestError, TurnRejectedError
 from durable_agent_host.http.answers import header_value, json_answer, session_view
-from durable_agent_host.http.bodies import parse_json
-from durable_agent_host.http.calls import Call, Host, named_session
-from durable_agent_host.http.parse import page_of, parse_cursor, parse_fork, parse_limit
+from durable_agent_host.http.calls import Answer, Call, Host, named_session
+from durable_agent_host.http.parse import MAX_LIMIT, page_of, parse_cursor, parse_fork, parse_limit, parse_place
+from durable_agent_host.http.problems import problem_of_error
+from durable_agent_host.http.stream import DocumentStream
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, turn_log_id
-from durable_agent_host.session.importing import document_to_import, taken_on_trust
 
+_DRAIN_SECONDS: Final = 5.0
 _KEPT_MARK: Final = ".before-repair-"
 
 
@@ -37,42 +40,43 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
 
 
 async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions/{session}``: the conversation."""
+    """``GET /agents/{agent}/sessions/{session}``: the newest messages of a conversation, or those before a cursor."""
     agent, session_id = named_session(host, call)
-    session, problems = await client.documents.shown(agent, session_id, has_messages=True)
-    if session is None:
+    limit = parse_limit(call.query.get("limit"), default=MAX_LIMIT)
+    read = await client.documents.page(agent, session_id, before=parse_place(call.query.get("cursor")), limit=limit)
+    if read is None:
         raise _unknown(agent, session_id)
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
-    view = session_view(agent, session_id, session)
-    if problems:
-        view["problems"] = [asdict(problem) for problem in problems]
-    return json_answer(HTTPStatus.OK, view, names)
+    return json_answer(HTTPStatus.OK, session_view(agent, session_id, *read), names)
 
 
-async def export_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions/{session}/export``: the document that the entity holds, to the letter.
-
-    Messages that a history provider of the app keeps are in their places.
-    """
+async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``GET /agents/{agent}/sessions/{session}/export``: the whole session as one document, which is streamed."""
     agent, session_id = named_session(host, call)
-    state = await client.documents.exported(agent, session_id)
-    if state is None:
+    document = await client.copies.export(agent, session_id)
+    if document is None:
         raise _unknown(agent, session_id)
-    return json_answer(HTTPStatus.OK, state, {"x-ms-session-id": header_value(session_id)})
+    return DocumentStream(document, {"x-ms-session-id": header_value(session_id)})
 
 
-async def import_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
-    document = document_to_import(parse_json(call.body))
-    await client.documents.imported(agent, session_id, document)
-    session = decode_session(document)
+    most, body = host.settings.max_import_bytes, call.stream()
+    try:
+        imported = await client.copies.import_document(agent, session_id, body, max_bytes=most)
+    except DurableAgentHostError as error:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not listen
+                async for _ in body:
+                    pass
+        return problem_of_error(error, headers={"connection": "close"})
     answer = {
         "agent": agent,
         "session_id": session_id,
-        "message_count": len(session.entries),
-        "taken_on_trust": taken_on_trust(session),
+        "message_count": imported.message_count,
+        "taken_on_trust": imported.on_trust,
     }
     return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(session_id)})
 
@@ -80,7 +84,7 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> func.Htt
 async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would not accept, and what mends it."""
     agent, session_id = named_session(host, call)
-    state, _, changes = await client.documents.verify(agent, session_id, rules=host.repair_rules_of(agent))
+    state, changes = await client.documents.verify(agent, session_id, rules=host.repair_rules_of(agent))
     if state is None:
         raise _unknown(agent, session_id)
     problems = [asdict(change) for change in changes]
@@ -108,7 +112,7 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
 async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
     agent, session_id = named_session(host, call)
-    new_id, at_turn = parse_fork(call.body)
+    new_id, at_turn, is_before = parse_fork(call.body)
     if await client.documents.read(agent, session_id) is None:
         raise _unknown(agent, session_id)
     if at_turn:
@@ -116,7 +120,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     new_id = new_id or uuid.uuid4().hex
     if await client.documents.read(agent, new_id) not in (None, {}):
         raise TurnRejectedError(f"agent {agent!r} has a session {new_id!r} already: fork under another id")
-    count = await client.documents.fork(agent, session_id, new_id, at_turn=at_turn)
+    count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=is_before)
     if count is None:
         raise _unknown(agent, session_id)
     answer = {

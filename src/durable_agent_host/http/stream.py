@@ -39,8 +39,26 @@ _REST_SECONDS: Final = 5.0
 _KEPT_CHARACTERS: Final = 64 * 1024
 
 
-class EventStream(StreamingResponse):
+class _Stream(StreamingResponse):
     """An answer that streams, and that gives back what it holds when the client leaves.
+
+    Args:
+        parts: of the body.
+        headers: all headers.
+    """
+
+    def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(parts, headers=headers)
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts as they come."""
+        async with aclosing(self._parts):
+            await super().__call__(scope, receive, send)
+
+
+class EventStream(_Stream):
+    """A stream of events.
 
     Args:
         events: as bytes.
@@ -48,13 +66,19 @@ class EventStream(StreamingResponse):
     """
 
     def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
-        super().__init__(events, headers={**STREAM_HEADERS, **headers})
-        self._events = events
+        super().__init__(events, {**STREAM_HEADERS, **headers})
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events as they come."""
-        async with aclosing(self._events):
-            await super().__call__(scope, receive, send)
+
+class DocumentStream(_Stream):
+    """A JSON document of any size; one that cannot be finished breaks off, and the client sees that.
+
+    Args:
+        document: its JSON.
+        headers: further headers.
+    """
+
+    def __init__(self, document: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(document, {"content-type": "application/json", **headers})
 
 
 async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:

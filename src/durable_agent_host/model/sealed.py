@@ -33,7 +33,9 @@ class Sealed:
 
     Attributes:
         home: where the session writes; empty before it has written.
-        homes: all homes that the session may refer to, its own among them.
+        homes: homes that the session may refer to, its own first.
+        homes_at: name and home of the piece that lists further ones, of a fork of a fork of a fork; see
+            `durable_agent_host.segments.record.Record.homes`.
         refs: the sealed entries, oldest first; deeper ones come before flatter ones.
         seen: short marks of turns whose receipts are in pieces, oldest first.
         agent_session: name and home of the piece with the framework's session, when it is too large for the head.
@@ -44,6 +46,7 @@ class Sealed:
     refs: tuple[SegmentRef, ...] = ()
     seen: str = ""
     agent_session: tuple[str, str] | None = None
+    homes_at: tuple[str, str] | None = None
 
     @property
     def entries(self) -> int:

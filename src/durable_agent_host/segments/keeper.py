@@ -54,7 +54,7 @@ class Keeper:
 
     def __init__(self, open_store: OpenSegments, *, seen: int, elsewhere: Elsewhere | None = None) -> None:
         self.open_store = open_store
-        self._seen = seen
+        self.seen = seen
         self._elsewhere = elsewhere
 
     def record(self, session: Session, name: SessionName | None = None) -> Record:
@@ -97,7 +97,7 @@ class Keeper:
         is_asked_for = request.orchestration_id and outcome.status == "completed"
         response = (response or outcome.entries[-1]) if is_asked_for else None
         new_home = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
-        sealed = seal_outcome(session, outcome, new_home=new_home, seen=self._seen)
+        sealed = seal_outcome(session, outcome, new_home=new_home, seen=self.seen)
         if sealed.pieces:
             store = self.open_store()
             if not session.sealed.home:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, cast
 
 from agent_framework import Message
 
 from durable_agent_host.codec.detached import attach, detached_of
 from durable_agent_host.codec.message import decode_response
-from durable_agent_host.codec.pieces import Segment, decode_index, decode_segment, json_of_bytes
+from durable_agent_host.codec.pieces import Segment, decode_homes, decode_index, decode_segment, json_of_bytes
 from durable_agent_host.codec.state import decode_receipt
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.sealed import SegmentRef
@@ -86,38 +87,138 @@ class Record:
 
     async def chunks(self) -> list[Chunk]:
         """Read the whole conversation, oldest first; the head comes last."""
-        sealed = self.session.sealed
-        refs = [ref async for ref in self._leaves(sealed.refs)]
-        segments = await self._segments(refs)
-        found: list[Chunk] = []
-        first = 0
-        for ref, segment in zip(refs, segments, strict=True):
-            found.append(Chunk(ref.name, ref.home, first, segment.entries, segment.receipts))
-            first += len(segment.entries)
-        return [*found, self.head()]
+        found = [one async for one in self.leaves()]
+        segments = await self._segments([ref for _, ref in found])
+        chunks = [
+            Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
+            for (first, ref), segment in zip(found, segments, strict=True)
+        ]
+        return [*chunks, self.head()]
 
     def head(self) -> Chunk:
         """Return the newest part of the conversation, which the entity holds."""
         sealed = self.session.sealed
         return Chunk(None, sealed.home, sealed.entries, self.session.entries)
 
-    async def newest_first(self) -> AsyncIterator[Chunk]:
-        """Read the conversation from its end: the head, then one segment after the other."""
-        yield self.head()
-        last = self.session.sealed.entries
-        async for ref in self._leaves(self.session.sealed.refs, newest_first=True):
-            (segment,) = await self._segments([ref])
-            last -= len(segment.entries)
-            yield Chunk(ref.name, ref.home, last, segment.entries, segment.receipts)
+    async def newest_first(self, *, before: int | None = None) -> AsyncIterator[Chunk]:
+        """Read the conversation from its end: the head, then one segment after the other.
+
+        Args:
+            before: leave out what begins at this place or later, from 0; it is not read.
+        """
+        head = self.head()
+        if before is None or head.first < before:
+            yield head
+        async for first, ref in self.leaves(newest_first=True, before=before):
+            yield await self.segment(first, ref)
 
     async def oldest_first(self) -> AsyncIterator[Chunk]:
         """Read the conversation from its beginning, one segment after the other, for callers that keep no more."""
-        first = 0
-        async for ref in self._leaves(self.session.sealed.refs):
-            (segment,) = await self._segments([ref])
-            yield Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
-            first += len(segment.entries)
+        async for first, ref in self.leaves():
+            yield await self.segment(first, ref)
         yield self.head()
+
+    async def leaves(
+        self, *, newest_first: bool = False, before: int | None = None, skips_lost: bool = False
+    ) -> AsyncIterator[tuple[int, SegmentRef]]:
+        """Walk the references to segments, through the indexes above them.
+
+        Args:
+            newest_first: from the end.
+            before: leave out what begins at this place or later, from 0, and the indexes of nothing else.
+            skips_lost: give the reference to an index that cannot be read itself, which is not to be had as a segment
+                either, and go on behind it.
+
+        Yields:
+            The place of a segment's first entry in the conversation, from 0, and the reference to it.
+
+        Raises:
+            CorruptStateError: an index is missing.
+            LogError: the store does not answer.
+        """
+        waiting = _placed(self.session.sealed.refs, 0)
+        while waiting:
+            first, ref = waiting.pop() if newest_first else waiting.pop(0)
+            if before is not None and (first > before or (first == before and ref.entries)):
+                continue
+            if not ref.depth:
+                yield first, ref
+                continue
+            try:
+                below = _placed(await self.below(ref), first)
+            except CorruptStateError:
+                if not skips_lost:
+                    raise
+                yield first, ref
+                continue
+            waiting = [*waiting, *below] if newest_first else [*below, *waiting]
+
+    async def below(self, ref: SegmentRef) -> tuple[SegmentRef, ...]:
+        """Read the references that an index holds.
+
+        Args:
+            ref: to an index.
+
+        Raises:
+            CorruptStateError: it is missing.
+            LogError: the store does not answer.
+        """
+        data = (await self.pieces({(ref.home, ref.name)}))[ref.home, ref.name]
+        return decode_index(data, ref.home)
+
+    async def segment(self, first: int, ref: SegmentRef) -> Chunk:
+        """Read a segment.
+
+        Args:
+            first: place of its first entry in the conversation, from 0.
+            ref: to it.
+
+        Raises:
+            CorruptStateError: it is missing.
+            LogError: the store does not answer.
+        """
+        if ref.depth:
+            raise CorruptStateError(f"the index {ref.name} of {ref.home} cannot be read")
+        (segment,) = await self._segments([ref])
+        return Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
+
+    async def turns(self) -> AsyncIterator[str]:
+        """List the turns of entries and receipts, and the rejected ones, for who deletes them; they can come twice.
+
+        Raises:
+            LogError: the store does not answer. A piece that cannot be read is passed over.
+        """
+        async for first, ref in self.leaves(skips_lost=True):
+            try:
+                chunk = await self.segment(first, ref)
+            except CorruptStateError:
+                continue
+            for turn_id in (
+                *(entry.get("correlationId") for entry in chunk.entries),
+                *(receipt.get("turnId") for receipt in chunk.receipts),
+            ):
+                if turn_id:
+                    yield str(turn_id)
+        session = self.session
+        for entry in session.entries:
+            if turn_id := entry.get("correlationId"):
+                yield str(turn_id)
+        for turn_id in (*(one.turn_id for one in session.receipts), *session.refused):
+            yield turn_id
+
+    async def homes(self) -> tuple[str, ...]:
+        """List all homes that the session may refer to, its own first.
+
+        Raises:
+            CorruptStateError: the list is missing.
+            LogError: the store does not answer.
+        """
+        sealed = self.session.sealed
+        if sealed.homes_at is None:
+            return sealed.homes
+        name, home = sealed.homes_at
+        data = (await self.pieces({(home, name)}))[home, name]
+        return tuple(dict.fromkeys((*sealed.homes, *decode_homes(data))))
 
     async def whole(self, chunk: Chunk) -> tuple[Mapping[str, Any], ...]:
         """Return the entries of a chunk with their large contents."""
@@ -194,16 +295,14 @@ class Record:
         found = await self._entries_of(turn_id, self.head())
         if (found and receipt is not None) or not self.session.sealed.refs:
             return TurnRecord(receipt, found)
-        last = self.session.sealed.entries
-        async for ref in self._leaves(self.session.sealed.refs, newest_first=True):
-            last -= ref.entries
+        async for first, ref in self.leaves(newest_first=True):
             if not has_mark(ref.turns, turn_id):
                 continue
-            (segment,) = await self._segments([ref])
+            segment = await self.segment(first, ref)
             receipt = receipt or next(
                 (decode_receipt(one) for one in segment.receipts if one.get("turnId") == turn_id), None
             )
-            found = found or await self._entries_of(turn_id, Chunk(ref.name, ref.home, last, segment.entries))
+            found = found or await self._entries_of(turn_id, segment)
             if found and receipt is not None:
                 break
         return TurnRecord(receipt, found)
@@ -253,16 +352,6 @@ class Record:
         }
         return dict(zip(own, await self.attached(own.values(), chunk.home), strict=True))
 
-    async def _leaves(self, refs: Sequence[SegmentRef], *, newest_first: bool = False) -> AsyncIterator[SegmentRef]:
-        """Walk the references to segments, through the indexes above them."""
-        for ref in reversed(refs) if newest_first else refs:
-            if not ref.depth:
-                yield ref
-                continue
-            data = (await self.pieces({(ref.home, ref.name)}))[ref.home, ref.name]
-            async for leaf in self._leaves(decode_index(data, ref.home), newest_first=newest_first):
-                yield leaf
-
     async def _segments(self, refs: Sequence[SegmentRef]) -> list[Segment]:
         """Read segments, several at once; what was decoded before is not decoded again."""
         known = {ref: cast("Segment | None", self._cache.get(("segment", ref.home, ref.name))) for ref in refs}
@@ -280,6 +369,12 @@ class Record:
                         raise CorruptStateError(f"segment {ref.name} of the session has not the entries that it had")
                     self._cache.put(("segment", ref.home, ref.name), segment, 2 * ref.size)
         return [cast("Segment", known[ref]) for ref in refs]
+
+
+def _placed(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
+    """Say of references where in the conversation the first entry below each stands."""
+    places = accumulate((ref.entries for ref in refs), initial=first)
+    return [*zip(places, refs, strict=False)]
 
 
 async def _decoded(data: bytes) -> Segment:

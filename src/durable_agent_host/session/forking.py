@@ -1,4 +1,4 @@
-"""Forks: a new session with a copy of another session's conversation. Pure."""
+"""Forks: a new session that begins with another session's conversation, whole or up to a turn. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -8,62 +8,48 @@ from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.session import Session, without_workflow_state
 
 
-def fork_session(
-    session: Session, session_id: str, *, at_turn: str | None = None, lasting_state: Collection[str] = ()
-) -> Session:
-    """Copy a conversation up to and including a turn.
+def forked(session: Session) -> Session:
+    """Give what a fork has of a session's head beside the conversation and the framework's session.
 
-    The copy goes on from the transcript: what the model's service or a workflow keeps is one line of a conversation,
-    which knows the last turn, and two sessions must not add to the same one. Receipts stay with the original,
-    whose turns they are. What the app keeps with a session is that of the last turn, and goes into a copy of the whole
-    conversation alone.
+    Receipts stay with the original, whose turns they are.
 
-    Guarantee: pure; the session given is not changed, and the copy shares its entries.
+    Guarantee: pure; the session given is not changed.
 
     Args:
         session: the original.
-        session_id: of the copy.
-        at_turn: the last turn of the copy; None for the whole conversation.
-        lasting_state: names in the framework's session state that hold for every turn. The rest of the state is that
-            of the last turn, and goes into a copy of the whole conversation alone.
 
     Returns:
-        The copy, in which no turn runs or waits.
-
-    Raises:
-        NotFoundError: the conversation has nothing of that turn.
+        A session in which no turn runs or waits.
     """
-    count = len(session.entries)
-    if at_turn is not None:
-        places = [n for n, entry in enumerate(session.entries, 1) if entry.get("correlationId") == at_turn]
-        if not places:
-            raise NotFoundError(
-                f"the conversation has nothing of turn {at_turn!r}: name a turn that was answered, or leave at_turn out"
-            )
-        count = places[-1]
-    return replace(
-        session,
-        entries=session.entries[:count],
-        agent_session=_agent_session(
-            without_workflow_state(session.agent_session),
-            session_id,
-            None if count == len(session.entries) else lasting_state,
-        ),
-        running=None,
-        queue=(),
-        interrupting=None,
-        requests={},
-        receipts=(),
-        refused=(),
-        app_state=session.app_state if count == len(session.entries) else {},
-    )
+    return replace(session, running=None, queue=(), interrupting=None, requests={}, receipts=(), refused=())
 
 
-def _agent_session(
-    stored: Mapping[str, Any] | None, session_id: str, kept: Collection[str] | None
+def forked_agent_session(
+    stored: Mapping[str, Any] | None, session_id: str, *, lasting_state: Collection[str] | None
 ) -> dict[str, Any] | None:
+    """Give the framework's session of a fork.
+
+    The fork goes on from the transcript: what the model's service or a workflow keeps is one line of a conversation,
+    which knows the last turn, and two sessions must not add to the same one.
+
+    Guarantee: pure.
+
+    Args:
+        stored: the original's, as it serializes itself.
+        session_id: of the fork.
+        lasting_state: names in its state that hold for every turn, for a fork that ends before the last one: the rest
+            is that of the last turn. None keeps all.
+    """
+    stored = without_workflow_state(stored)
     if stored is None:
         return None
     state = cast("dict[str, Any]", stored.get("state") or {})
-    copied = {name: value for name, value in state.items() if kept is None or name in kept}
+    copied = {name: value for name, value in state.items() if lasting_state is None or name in lasting_state}
     return {**stored, "session_id": session_id, "service_session_id": None, "state": copied}
+
+
+def nothing_of(turn_id: str) -> NotFoundError:
+    """Say that a conversation has nothing of a turn. Guarantee: pure."""
+    return NotFoundError(
+        f"the conversation has nothing of turn {turn_id!r}: name a turn that was answered, or leave at_turn out"
+    )

@@ -1,66 +1,181 @@
 """Imports: what is taken over from an exported document, and what cannot be verified. Pure."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.schema import document_faults, shape_error
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.detached import STORED, listing, stand_in
+from durable_agent_host.codec.document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
+from durable_agent_host.codec.extension import extension_of
+from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
+from durable_agent_host.codec.shape import place_of
+from durable_agent_host.codec.state import decode_receipt, decode_session, encode_session
+from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import RequestError, StateError
-from durable_agent_host.model.session import Session, without_workflow_state
+from durable_agent_host.model.sealed import Sealed
+from durable_agent_host.model.session import Receipts, Session, without_workflow_state
 
+MOST_TOLD: Final = 100
+"""How many messages of roles of the app an import names."""
 _ROLES_OF_THE_APP: Final = frozenset({"system", "developer"})
+_NO_SESSION: Final = "the body is no session that can be used"
 
 
-def document_to_import(exported: Any) -> dict[str, Any]:
-    """Prepare an exported document for another session.
+def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
+    """Check entries of an exported document, and note in them which of their texts stand outside.
 
     Guarantee: pure.
 
     Args:
-        exported: JSON.
+        read: one after the other.
 
     Returns:
-        The document without the turns that ran or waited when it was exported: they belong to that host. What a
+        The entries as they are to be stored.
+
+    Raises:
+        RequestError: one cannot be used, or has references, which lead to parts of another session; says where.
+    """
+    if not read:
+        return []
+    for one in read:
+        if STORED in extension_of(_object(one.entry)):
+            place = (*HISTORY, one.number, "extensionData", EXTENSION, STORED)
+            raise RequestError(_references(place_of(place)))
+    whole: list[Any] = []
+    for one in read:
+        entry: Any = one.entry
+        if one.texts and isinstance(entry, dict) and not _has_odd_extension(cast("dict[str, Any]", entry)):
+            entry = stand_in(listing(cast("dict[str, Any]", entry), one.texts))
+        whole.append(entry)
+    if faults := document_faults({"schemaVersion": Session.schema_version, "data": {HISTORY[1]: whole}}):
+        first = read[0].number
+        raise RequestError(
+            f"{_NO_SESSION}: {shape_error([fault._replace(path=move_entry(fault.path, first)) for fault in faults])}"
+        )
+    return [listing(one.entry, one.texts) for one in read]
+
+
+def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
+    """Check receipts of an exported document.
+
+    Guarantee: pure.
+
+    Args:
+        read: one after the other.
+
+    Returns:
+        The receipts as they are to be stored.
+
+    Raises:
+        RequestError: one cannot be used; says where.
+    """
+    if not read:
+        return []
+    ours = {"receipts": [one.receipt for one in read]}
+    data: dict[str, Any] = {HISTORY[1]: [], "extensionData": {EXTENSION: ours}}
+    if faults := document_faults({"schemaVersion": Session.schema_version, "data": data}):
+        first = read[0].number
+        moved = [fault._replace(path=move_entry(fault.path, first, RECEIPTS)) for fault in faults]
+        raise RequestError(f"{_NO_SESSION}: {shape_error(moved)}")
+    return ours["receipts"]
+
+
+def session_to_import(rest: Any) -> Session:
+    """Check what an exported document has beside its entries.
+
+    Guarantee: pure.
+
+    Args:
+        rest: the document with an empty conversation.
+
+    Returns:
+        The session without the turns that ran or waited when it was exported: they belong to that host. What a
         workflow keeps is left out, too: it holds objects of Python, and those are read from our own commits alone.
 
     Raises:
-        RequestError: it is no session.
+        RequestError: it is no session, or has references, which lead to parts of another one.
     """
     try:
-        session = decode_session(exported)
+        session = decode_session(rest)
     except StateError as error:
-        raise RequestError(f"the body is no session that can be used: {error}") from None
+        raise RequestError(f"{_NO_SESSION}: {error}") from None
     if not session.document:
         raise RequestError("the body is empty: send what 'export' gave")
-    if faults := document_faults(exported):
-        raise RequestError(f"the body is no session that can be used: {shape_error(faults)}")
-    agent_session = without_workflow_state(session.agent_session)
-    if session.running is None and not session.queue and agent_session is session.agent_session:
-        return exported
-    return encode_session(
-        replace(session, running=None, queue=(), interrupting=None, requests={}, agent_session=agent_session)
+    if faults := document_faults(rest):
+        raise RequestError(f"{_NO_SESSION}: {shape_error(faults)}")
+    if session.sealed != Sealed():
+        raise RequestError(_references(place_of(("data", "extensionData", EXTENSION, "sealed"))))
+    return replace(
+        session,
+        running=None,
+        queue=(),
+        interrupting=None,
+        requests={},
+        agent_session=without_workflow_state(session.agent_session),
     )
 
 
-def taken_on_trust(session: Session) -> list[str]:
-    """List what an imported session makes agent and model do that cannot be verified.
+def document_of(
+    rest: Any, session: Session, entries: Sequence[Mapping[str, Any]], receipts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Put a document together again that has room in its head.
 
     Guarantee: pure.
 
     Args:
-        session: as it is stored.
+        rest: the document with an empty conversation.
+        session: what `session_to_import` made of it.
+        entries: of the conversation.
+        receipts: of its turns.
 
     Returns:
-        Sentences: instructions to the model in messages, and a conversation that the model's service is to go on with.
+        The document, to the letter unless something of it stays behind.
+    """
+    filled = replace(session, entries=tuple(entries), receipts=Receipts(receipts, decode_receipt))
+    before = decode_session(rest)
+    if replace(before, entries=filled.entries, receipts=filled.receipts) != filled:
+        return encode_session(filled)
+    data: dict[str, Any] = {**rest["data"], HISTORY[1]: list(entries)}
+    if receipts:
+        extensions = data["extensionData"]
+        data["extensionData"] = {**extensions, EXTENSION: {**extensions[EXTENSION], "receipts": list(receipts)}}
+    return {**rest, "data": data}
+
+
+def messages_on_trust(entries: Iterable[tuple[int, Mapping[str, Any]]]) -> list[str]:
+    """List messages that the model takes for instructions of the app.
+
+    Guarantee: pure.
+
+    Args:
+        entries: with their places, from 1.
+
+    Returns:
+        Sentences.
     """
     told: list[str] = []
-    for number, entry in enumerate(session.entries, 1):
+    for number, entry in entries:
         messages: Any = entry.get("messages")
         told += [
             f"entry {number} has a message of role {one['role']!r}, which the model takes for instructions of the app"
             for one in cast("list[Any]", messages if isinstance(messages, list) else [])
             if isinstance(one, dict) and cast("dict[str, Any]", one).get("role") in _ROLES_OF_THE_APP
         ]
+    return told
+
+
+def session_on_trust(session: Session) -> list[str]:
+    """List what an imported session makes agent and model do that cannot be verified, beside its messages.
+
+    Guarantee: pure.
+
+    Args:
+        session: with its agent session.
+
+    Returns:
+        Sentences: a conversation that the model's service is to go on with, and data of the app.
+    """
+    told: list[str] = []
     service = (session.agent_session or {}).get("service_session_id")
     if service:
         told.append(
@@ -69,3 +184,18 @@ def taken_on_trust(session: Session) -> list[str]:
     if session.app_state:
         told.append("the session has data of the app, which the app's own operations take as theirs")
     return told
+
+
+def _references(place: str) -> str:
+    return (
+        f"{place} refers to parts of another session, which are not in the body: send what 'export' gave, and not "
+        "what the entity holds"
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _has_odd_extension(entry: dict[str, Any]) -> bool:
+    return not isinstance(entry.get("extensionData") or {}, dict)

@@ -11,18 +11,28 @@ conversation that breaks those rules, and may need what they would take away.
 """
 
 import copy
-import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.compact_entry import pack_entry, unpack_entry
+from durable_agent_host.codec.detached import STAND_IN, stand_in
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.session.repair_items import Tell, forget_item_id, item_id_of, mend_items, stamp_of
+from durable_agent_host.session.repair_calls import (
+    LooseEnds,
+    add_missing_results,
+    drop_repeated_calls,
+    drop_results_without_call,
+    drop_unanswered_hosted_calls,
+    loose_ends_of,
+    name_calls,
+    rename_calls,
+)
+from durable_agent_host.session.repair_items import Seen, Tell, forget_item_id, item_id_of, mend_items, stamp_of
 from durable_agent_host.session.repair_shape import mend_shape
 from durable_agent_host.session.stored_contents import Json, extension_of, stored_contents
 from durable_agent_host.session.transcript import failed_turns
@@ -44,33 +54,82 @@ class Change:
 
 
 def repair_entries(
-    entries: Sequence[Mapping[str, Any]], rules: RepairRules
+    entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int = 0, seen: Seen | None = None
 ) -> tuple[tuple[Mapping[str, Any], ...], list[Change]]:
-    """Make a conversation acceptable.
+    """Make a conversation acceptable, or a part of one in which every call has its result.
 
     Guarantee: pure; repairing what was repaired changes nothing.
 
     Args:
         entries: as they are stored, oldest first.
         rules: of the service that receives it.
+        first: place of the first entry in the conversation, from 0.
+        seen: of the parts before; is changed. None for a whole conversation.
 
     Returns:
         The entries, those without a problem as they were, and the changes in the order in which they were made.
     """
+    seen = Seen() if seen is None else seen
     changes: list[Change] = []
 
     def tell(place: str, problem: str, repair: str) -> None:
         changes.append(Change(place, problem, repair))
 
-    readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, tell)]
+    readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, tell)]
     full = [copy.deepcopy(unpack_entry(entry)) for entry in readable]
     _drop_what_has_no_shape(full, tell)
     failed = failed_turns(full)
     sent = [entry for entry in full if not failed or entry.get("correlationId") not in failed]
     for check, holds in _CHECKS:
         if holds(rules):
-            check(sent, rules, tell)
+            check(sent, rules, tell, seen)
     return tuple(_as_stored(entry, before) for entry, before in zip(full, readable, strict=True)), changes
+
+
+def loose_ends(entries: Sequence[Mapping[str, Any]]) -> LooseEnds:
+    """Find the calls and results of a part of a conversation that belong to other parts.
+
+    Guarantee: pure.
+
+    Args:
+        entries: as they are stored, of any shape.
+    """
+    readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore)]
+    full = [dict(unpack_entry(entry)) for entry in readable]
+    try:
+        _drop_what_has_no_shape(full, _ignore)
+        return loose_ends_of(full)
+    except (AttributeError, KeyError, TypeError):  # they have a shape that is mended before anything else
+        return LooseEnds(frozenset(), frozenset(), frozenset())
+
+
+def _ignore(_place: str, _problem: str, _repair: str) -> None:
+    pass
+
+
+def repair_part(
+    entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int, seen: Seen
+) -> tuple[Sequence[Mapping[str, Any]], list[Change]]:
+    """Make a part of a conversation readable and acceptable in which every call has its result.
+
+    Guarantee: pure but for `seen`.
+
+    Args:
+        entries: as they are stored, with their large texts or something in place of them.
+        rules: of the service that receives the conversation.
+        first: place of the first entry in the conversation, from 0.
+        seen: of the parts before; is changed.
+
+    Returns:
+        The entries, those without a problem as they were unless one has no shape, and the changes.
+
+    Raises:
+        CorruptStateError: it cannot be mended.
+    """
+    document: Json = {"schemaVersion": Session.schema_version, "data": {"conversationHistory": list(entries)}}
+    document, told = mend_shape(document, first=first)
+    mended, changes = repair_entries(document["data"]["conversationHistory"], rules, first=first, seen=seen)
+    return mended, [Change(place, problem, "left out") for place, problem in told] + changes
 
 
 def repair_document(state: Any, rules: RepairRules) -> tuple[Json, list[Change]]:
@@ -121,6 +180,50 @@ def mend_document(state: Any) -> tuple[Json, list[Change]]:
     return document, changes + [Change(place, problem, "left out") for place, problem in told]
 
 
+def mend_head(state: Any) -> tuple[Json, list[Change]]:
+    """Make the head of a session readable that has parts outside of it; see `mend_document`.
+
+    An entry that has no shape and large texts outside of it is left out as a whole.
+
+    Guarantee: pure; the argument is not changed.
+
+    Args:
+        state: what the entity holds.
+
+    Returns:
+        The state as it should be, the same in all that had no problem, and the changes.
+
+    Raises:
+        UnknownSchemaVersionError: a newer or unknown program wrote it, so nobody here knows what would be right.
+        CorruptStateError: there is nothing in it that could be a conversation.
+    """
+    data: Any = cast("Json", state).get("data") if isinstance(state, dict) else None
+    entries: Any = cast("Json", data).get("conversationHistory") if isinstance(data, dict) else None
+    if not isinstance(entries, list):
+        return mend_document(state)
+    judged = [_stood_in(entry) for entry in cast("list[Any]", entries)]
+    mended, changes = mend_document({**state, "data": {**data, "conversationHistory": judged}})
+    kept: list[Any] = []
+    stored = [*zip(judged, cast("list[Any]", entries), strict=True)]
+    for entry in mended["data"]["conversationHistory"]:
+        place = next((place for place, (stand_in_, _) in enumerate(stored) if stand_in_ == entry), None)
+        if place is not None:
+            kept.append(stored[place][1])
+            stored = stored[place + 1 :]
+        elif STAND_IN not in json.dumps(entry):
+            kept.append(entry)
+    return {**mended, "data": {**mended["data"], "conversationHistory": kept}}, changes
+
+
+def _stood_in(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    try:
+        return stand_in(cast("Json", entry))
+    except (CorruptStateError, AttributeError):
+        return cast("Json", entry)
+
+
 def _as_stored(entry: Json, before: Mapping[str, Any]) -> Mapping[str, Any]:
     full = unpack_entry(before)
     if entry == full:
@@ -164,51 +267,8 @@ def _drop_what_has_no_shape(entries: list[Json], tell: Tell) -> None:
             entry["messages"] = kept
 
 
-def _name_calls(entries: list[Json], _rules: RepairRules, tell: Tell) -> None:
-    """Give calls without an id one."""
-    for number, found in enumerate(stored_contents(entries)):
-        if found.type == "functionCall" and not (isinstance(found.call_id, str) and found.call_id):
-            new = f"call_{hashlib.sha256(f'{number}'.encode()).hexdigest()[:24]}"
-            tell(found.place, "the call has no id", f"named it {new}")
-            found.content["callId"] = new
-
-
-def _rename_calls(entries: list[Json], rules: RepairRules, tell: Tell) -> None:
-    """Shorten ids of calls and of items; the same id gets the same new one, and a call keeps its result."""
-    for found in stored_contents(entries):
-        if found.type not in ("functionCall", "functionResult"):
-            continue
-        call_id, item_id = found.call_id, item_id_of(found.content, rules)
-        names_item = item_id or found.type == "functionResult"
-        most = rules.max_id_characters if names_item else rules.max_bare_call_id_characters
-        if isinstance(call_id, str) and len(call_id) > most:
-            new = f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-            where = found.place
-            for other in stored_contents(entries):
-                if other.call_id == call_id:
-                    other.content["callId"] = new
-            tell(where, f"the call's id has {len(call_id)} characters, and {most} are accepted", f"named it {new}")
-        if item_id and len(item_id) > rules.max_id_characters:
-            tell(found.place, f"the item's id has {len(item_id)} characters", "took it away")
-            forget_item_id(found.content, rules)
-
-
-def _drop_repeated_calls(entries: list[Json], _rules: RepairRules, tell: Tell) -> None:
-    """Take away calls that were made before under the same id and have no result in between."""
-    waiting: dict[str, Json] = {}
-    for found in stored_contents(entries):
-        if found.type == "functionResult":
-            waiting.pop(found.call_id, None)
-        elif found.type == "functionCall":
-            if found.call_id in waiting:
-                tell(found.place, f"call {found.call_id} comes twice", "left the second one out")
-                found.remove()
-            else:
-                waiting[found.call_id] = found.content
-
-
-def _drop_repeated_items(entries: list[Json], rules: RepairRules, tell: Tell) -> None:
-    seen: set[str] = set()
+def _drop_repeated_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen) -> None:
+    seen = known.calls
     last_reasoning: str | None = None
     for found in stored_contents(entries):
         reasoning = extension_of(found.content).get("id") if found.type == "reasoning" else None
@@ -229,80 +289,7 @@ def _drop_repeated_items(entries: list[Json], rules: RepairRules, tell: Tell) ->
             forget_item_id(found.content, rules)
 
 
-def _drop_results_without_call(entries: list[Json], _rules: RepairRules, tell: Tell) -> None:
-    waiting: set[str] = set()
-    for found in stored_contents(entries):
-        if found.type == "functionCall":
-            waiting.add(found.call_id)
-        elif found.type == "functionResult":
-            if found.call_id in waiting:
-                waiting.discard(found.call_id)
-            else:
-                tell(found.place, f"the result of {found.call_id!r} has no call before it", "left it out")
-                found.remove()
-
-
-def _add_missing_results(entries: list[Json], _rules: RepairRules, tell: Tell) -> None:
-    answered: list[str] = []
-    awaiting = {
-        _asked_about(found.content) for found in stored_contents(entries) if found.type == "functionApprovalRequest"
-    }
-    for found in reversed(list(stored_contents(entries))):
-        if found.type == "functionResult":
-            answered.append(found.call_id)
-        elif found.type == "functionCall" and not _runs_elsewhere(found.content) and found.call_id not in awaiting:
-            if found.call_id in answered:
-                answered.remove(found.call_id)
-                continue
-            tell(found.place, f"call {found.call_id} has no result", "added a result that says it is not known")
-            result = {"$type": "functionResult", "callId": found.call_id, "result": LOST_RESULT}
-            messages = cast("list[Json]", found.entry["messages"])
-            position = next(n for n, message in enumerate(messages) if message is found.message)
-            following = messages[position + 1] if position + 1 < len(messages) else None
-            if following is not None and following["role"] == "tool":
-                following["contents"] = [result, *following["contents"]]
-            else:
-                tool: Json = {"role": "tool", "contents": [result]}
-                if "createdAt" in found.message:
-                    tool["createdAt"] = found.message["createdAt"]
-                messages.insert(position + 1, tool)
-
-
-def _drop_unanswered_hosted_calls(entries: list[Json], _rules: RepairRules, tell: Tell) -> None:
-    """Take away calls of the provider's own tools that nothing answers: no service takes them in an ended turn."""
-    answered: list[str] = []
-    for found in reversed(list(stored_contents(entries))):
-        call_id = _hosted_call_id(found.content)
-        if found.type in _HOSTED_RESULTS:
-            answered.append(call_id)
-        elif found.type == "mcpServerToolCall" or (found.type == "functionCall" and _runs_elsewhere(found.content)):
-            if call_id in answered:
-                answered.remove(call_id)
-                continue
-            tell(found.place, f"the provider's call {call_id} has no result", "left it out")
-            found.remove()
-
-
-_HOSTED_RESULTS: Final = frozenset({"functionResult", "mcpServerToolResult"})
-
-
-def _hosted_call_id(content: Json) -> Any:
-    inner: Any = content.get("content")
-    return cast("Json", inner).get("call_id") if isinstance(inner, dict) else content.get("callId")
-
-
-def _asked_about(content: Json) -> Any:
-    request: Any = content.get("content")
-    asked: Any = cast("Json", request).get("function_call") if isinstance(request, dict) else None
-    return cast("Json", asked).get("call_id") if isinstance(asked, dict) else None
-
-
-def _runs_elsewhere(content: Json) -> bool:
-    ours = extension_of(content)
-    return bool(ours.get("hosted") or ours.get("informational_only"))
-
-
-def _drop_lonely_reasoning(entries: list[Json], rules: RepairRules, tell: Tell) -> None:
+def _drop_lonely_reasoning(entries: list[Json], rules: RepairRules, tell: Tell, _seen: Seen) -> None:
     """Take away reasoning that nothing of the model's follows, within its response."""
     for entry in entries:
         is_followed = False
@@ -319,7 +306,7 @@ def _drop_lonely_reasoning(entries: list[Json], rules: RepairRules, tell: Tell) 
                 is_followed = False
 
 
-def _drop_empty_messages(entries: list[Json], _rules: RepairRules, tell: Tell) -> None:
+def _drop_empty_messages(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
     for entry in entries:
         kept: list[Json] = []
         messages = cast("list[Json]", entry.get("messages") or [])
@@ -349,14 +336,16 @@ def _without_items(rules: RepairRules) -> bool:
     return not rules.knows_items
 
 
-_CHECKS: Final[tuple[tuple[Callable[[list[Json], RepairRules, Tell], None], Callable[[RepairRules], bool]], ...]] = (
+_CHECKS: Final[
+    tuple[tuple[Callable[[list[Json], RepairRules, Tell, Seen], None], Callable[[RepairRules], bool]], ...]
+] = (
     (mend_items, _of_items),
-    (_name_calls, _always),
-    (_rename_calls, _of_items),
-    (_drop_repeated_calls, _always),
-    (_drop_unanswered_hosted_calls, _without_items),
-    (_drop_results_without_call, _always),
-    (_add_missing_results, _always),
+    (name_calls, _always),
+    (rename_calls, _of_items),
+    (drop_repeated_calls, _always),
+    (drop_unanswered_hosted_calls, _without_items),
+    (drop_results_without_call, _always),
+    (add_missing_results, _always),
     (_drop_repeated_items, _of_items),
     (_drop_lonely_reasoning, _of_items),
     (_drop_empty_messages, _always),

@@ -7,6 +7,7 @@ stands for something only as long as what it leaves out is in its contents.
 import copy
 import re
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP
@@ -15,19 +16,77 @@ from durable_agent_host.session.stored_contents import Found, Json, properties_o
 
 Tell = Callable[[str, str, str], None]
 
+
+class Ids(set[str]):
+    """Ids that were seen, of which the latest can be forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._latest: list[str] = []
+
+    def add(self, element: str, /) -> None:
+        """Note an id."""
+        if element not in self:
+            self._latest.append(element)
+            super().add(element)
+
+    def mark(self) -> None:
+        """Remember this moment."""
+        self._latest.clear()
+
+    def rewind(self) -> None:
+        """Go back to the moment that was marked."""
+        self.difference_update(self._latest)
+        self._latest.clear()
+
+
+class Seen:
+    """What the checks know of the conversation beside the part that they look at.
+
+    Args:
+        asked: calls of which some part of the conversation asks a person.
+
+    Attributes:
+        items: ids of the items before it.
+        calls: ids of the items of function calls, and of reasoning, before it.
+        contents: how many contents stand before it.
+        asked: see above.
+    """
+
+    def __init__(self, asked: AbstractSet[Any] = frozenset()) -> None:
+        self.items = Ids()
+        self.calls = Ids()
+        self.contents = 0
+        self.asked = asked
+        self._marked = 0
+
+    def mark(self) -> None:
+        """Remember this moment."""
+        self.items.mark()
+        self.calls.mark()
+        self._marked = self.contents
+
+    def rewind(self) -> None:
+        """Go back to the moment that was marked."""
+        self.items.rewind()
+        self.calls.rewind()
+        self.contents = self._marked
+
+
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEPT_AS_IT_IS: Final = StoredItem()
 
 
-def mend_items(entries: list[Json], rules: RepairRules, tell: Tell) -> None:
+def mend_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen) -> None:
     """Mend stamps: of contents that are gone or of another kind, ids that no service takes, items that come twice.
 
     Args:
         entries: in full; changed in place.
         rules: of the service that receives them.
         tell: is told the place, the problem and the repair.
+        known: of the conversation before them.
     """
-    seen: set[str] = set()
+    seen = known.items
     for group in _groups(entries, tell):
         stamp = stamp_of(group[0])
         if stamp is None:

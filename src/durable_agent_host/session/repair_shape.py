@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.schema import document_faults, shape_error
+from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
 from durable_agent_host.codec.shape import Fault, Path, place_of
 from durable_agent_host.errors import CorruptStateError
 
@@ -11,13 +11,14 @@ _ROUNDS: Final = 20
 """More than it takes: leaving a part out can only make the part around it incomplete."""
 
 
-def mend_shape(document: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def mend_shape(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Leave out of a document what keeps it from being read.
 
     Guarantee: pure; mending what was mended changes nothing.
 
     Args:
         document: of a version that this program reads.
+        first: place of its first entry in the conversation, from 0.
 
     Returns:
         The document, the same object when it has no fault, and the places with what is wrong there.
@@ -32,9 +33,15 @@ def mend_shape(document: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str
             return document, told
         if beyond := [fault for fault in faults if not fault.unit]:
             raise CorruptStateError(f"the stored session is none: {shape_error(beyond)}; nothing was changed")
-        told += [(fault.place, f"{_what(fault)}it {fault.problem}") for fault in faults]
+        named = [_moved(fault, first) for fault in faults]
+        told += [(fault.place, f"{_what(fault)}it {fault.problem}") for fault in named]
         document = _without(document, {fault.unit for fault in faults})
     raise CorruptStateError("the stored session cannot be mended; nothing was changed")
+
+
+def _moved(fault: Fault, first: int) -> Fault:
+    """Count the entries of a fault's paths from the beginning of the conversation."""
+    return fault._replace(path=move_entry(fault.path, first), unit=move_entry(fault.unit, first)) if first else fault
 
 
 def _what(fault: Fault) -> str:

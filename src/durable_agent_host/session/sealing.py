@@ -29,6 +29,8 @@ KEPT_RECEIPTS: Final = 8
 """How many of the newest receipts stay in the head, for clients that repeat a request."""
 SEGMENT_BYTES: Final = 256 * 1024
 """The size of the segments into which a long head is divided; a longer turn has one of its own."""
+SEGMENT_TURNS: Final = 32
+"""How many turns a segment has at most: the reference to it has a mark of each."""
 FAN_OUT: Final = 16
 AGENT_SESSION_BYTES: Final = 4 * 1024
 """From this size on, the framework's session is a piece of its own."""
@@ -86,9 +88,9 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen:
     outcome, sealed, stored = _agent_session_apart(session, outcome, home)
     pieces |= stored
     taken, segments, receipts = _sealed_turns(session, outcome)
-    refs, written = _with_segments(sealed.refs, segments, home)
+    refs, written = add_segments(sealed.refs, segments, home)
     pieces |= written
-    gone = [_turn_of_receipt(one) for one in kept_receipts(session.receipts)[:receipts]]
+    gone = [turn_of_receipt(one) for one in kept_receipts(session.receipts)[:receipts]]
     marks = "".join(map(turn_mark, gone))
     sealed = replace(sealed, refs=refs, seen=(sealed.seen + marks)[-MARK_CHARACTERS * seen :])
     if pieces and not sealed.home:
@@ -120,7 +122,7 @@ def apply_sealing(session: Session, sealing: Sealing) -> Session:
         raise CorruptStateError(
             "the session has changed while the turn ran, so that what was sealed is not what it holds: ask again"
         )
-    kept = [one for one in kept_receipts(session.receipts) if not has_mark(sealing.receipts, _turn_of_receipt(one))]
+    kept = [one for one in kept_receipts(session.receipts) if not has_mark(sealing.receipts, turn_of_receipt(one))]
     return replace(
         session,
         entries=session.entries[sealing.taken :],
@@ -178,7 +180,7 @@ def _sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Seg
     receipts = max(len(stored) - KEPT_RECEIPTS, 0)
     if outcome.entries:
         stored.append(encode_receipt(receipt_of_outcome(outcome)))
-    return len(entries), _segments(entries, sizes, stored, receipts), receipts
+    return len(entries), divide_turns(entries, sizes, stored, receipts), receipts
 
 
 def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
@@ -198,25 +200,38 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
     )
 
 
-def _segments(
+def divide_turns(
     entries: Sequence[Mapping[str, Any]], sizes: Sequence[int], receipts: Sequence[Mapping[str, Any]], gone: int
 ) -> list[Segment]:
-    """Divide sealed entries into segments at the ends of turns; receipts go with their turns, or with the last."""
+    """Divide sealed entries into segments at the ends of turns.
+
+    Guarantee: pure.
+
+    Args:
+        entries: as they are stored, oldest first.
+        sizes: of their JSON.
+        receipts: as they are stored, oldest first; those of the entries' turns go with them.
+        gone: how many of the receipts leave the head; those without entries go with the last segment.
+
+    Returns:
+        The segments, oldest first.
+    """
     groups: list[list[Mapping[str, Any]]] = []
-    size = SEGMENT_BYTES
+    size, count = SEGMENT_BYTES, 0
     places = range(len(entries))
     for _, turn in groupby(places, key=lambda place: entries[place].get("correlationId")):
         own = [*turn]
         more = sum(sizes[place] for place in own)
-        if size + more > SEGMENT_BYTES:
+        if size + more > SEGMENT_BYTES or count == SEGMENT_TURNS:
             groups.append([])
-            size = 0
+            size = count = 0
         groups[-1] += [entries[place] for place in own]
         size += more
+        count += 1
     turns = [{entry.get("correlationId") for entry in group} for group in groups]
-    kept: list[list[Mapping[str, Any]]] = [[one for one in receipts if _turn_of_receipt(one) in own] for own in turns]
+    kept: list[list[Mapping[str, Any]]] = [[one for one in receipts if turn_of_receipt(one) in own] for own in turns]
     known = set[Any]().union(*turns)
-    alone = [one for one in receipts[:gone] if _turn_of_receipt(one) not in known]
+    alone = [one for one in receipts[:gone] if turn_of_receipt(one) not in known]
     if alone and not groups:
         return [Segment((), tuple(alone))]
     if alone:
@@ -224,28 +239,71 @@ def _segments(
     return [Segment(tuple(group), tuple(own)) for group, own in zip(groups, kept, strict=True)]
 
 
-def _with_segments(
-    refs: Sequence[SegmentRef], segments: Sequence[Segment], home: str
+def add_segments(
+    refs: Sequence[SegmentRef], segments: Iterable[Segment], home: str
 ) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
-    """Add segments to a list of references, and indexes where there are enough of one depth."""
+    """Add segments to a list of references, and indexes where there are enough of one depth.
+
+    Guarantee: pure.
+
+    Args:
+        refs: oldest first.
+        segments: to add, oldest first.
+        home: where they are going to be stored.
+
+    Returns:
+        The longer list, and the pieces to store: name → bytes.
+    """
+    found = [segment_piece(segment, home) for segment in segments]
+    grown, indexes = add_refs(refs, [ref for ref, _ in found], home)
+    return grown, {ref.name: data for ref, data in found} | indexes
+
+
+def segment_piece(segment: Segment, home: str) -> tuple[SegmentRef, bytes]:
+    """Write a segment.
+
+    Guarantee: pure.
+
+    Args:
+        segment: what it holds.
+        home: where it is going to be stored.
+
+    Returns:
+        The reference to it, and its bytes.
+    """
+    data = encode_segment(segment)
+    turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
+    turns |= dict.fromkeys(turn_of_receipt(one) for one in segment.receipts)
+    ref = SegmentRef(
+        piece_name(data),
+        home,
+        entries=len(segment.entries),
+        size=len(data),
+        turns="".join(map(turn_mark, turns)),
+        has_contents=bool(pieces_named(segment.entries, home)),
+    )
+    return ref, data
+
+
+def add_refs(
+    refs: Sequence[SegmentRef], more: Iterable[SegmentRef], home: str
+) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
+    """Add references to segments to a list, with indexes where there are enough of one depth.
+
+    Guarantee: pure.
+
+    Args:
+        refs: oldest first.
+        more: to segments, oldest first.
+        home: where the indexes are going to be stored.
+
+    Returns:
+        The longer list, and the indexes to store: name → bytes.
+    """
     pieces: dict[str, bytes] = {}
     grown = [*refs]
-    for segment in segments:
-        data = encode_segment(segment)
-        name = piece_name(data)
-        pieces[name] = data
-        turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
-        turns |= dict.fromkeys(_turn_of_receipt(one) for one in segment.receipts)
-        grown.append(
-            SegmentRef(
-                name,
-                home,
-                entries=len(segment.entries),
-                size=len(data),
-                turns="".join(map(turn_mark, turns)),
-                has_contents=bool(pieces_named(segment.entries, home)),
-            )
-        )
+    for ref in more:
+        grown.append(ref)
         while (together := _full_depth(grown)) is not None:
             index = encode_index(together, home)
             pieces[piece_name(index)] = index
@@ -270,5 +328,6 @@ def _index_ref(name: str, home: str, refs: Sequence[SegmentRef]) -> SegmentRef:
     )
 
 
-def _turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
+def turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
+    """Tell whose receipt it is. Guarantee: pure."""
     return receipt.turn_id if isinstance(receipt, Receipt) else str(receipt.get("turnId"))

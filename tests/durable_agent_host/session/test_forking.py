@@ -1,10 +1,13 @@
 """A copy of a conversation up to a turn."""
 
+import asyncio
+
 import pytest
 
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.session.forking import fork_session
+from durable_agent_host.segments.forks import make_fork
+from durable_agent_host.segments.keeper import NO_KEEPER
 
 ENTRIES = tuple(
     {"$type": kind, "correlationId": turn, "messages": []} for turn in ("t1", "t2") for kind in ("request", "response")
@@ -18,6 +21,11 @@ SESSION = Session(
     receipts=(Receipt("t1", "completed"),),
     document={"schemaVersion": "1.1.0", "data": {"conversationHistory": []}, "more": 1},
 )
+
+
+def fork_session(session, session_id, **asked):
+    """A fork of a session that is whole in itself."""
+    return asyncio.run(make_fork(NO_KEEPER.record(session), session_id, **asked)).session
 
 
 @pytest.mark.parametrize("at_turn", [None, "t2"])
@@ -36,6 +44,12 @@ def test_a_copy_of_the_beginning_has_what_holds_for_every_turn():
     assert fork.entries == ENTRIES[:2]
     assert fork.agent_session is not None
     assert fork.agent_session["state"] == {"lasting": 1}
+
+
+def test_a_copy_can_end_before_a_turn():
+    """A turn that is asked anew is not part of it, nor what came after."""
+    assert fork_session(SESSION, "new", at_turn="t2", is_before=True).entries == ENTRIES[:2]
+    assert fork_session(SESSION, "new", at_turn="t1", is_before=True).entries == ()
 
 
 def test_a_turn_that_left_nothing_is_not_found():

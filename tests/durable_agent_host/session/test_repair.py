@@ -11,10 +11,11 @@ from durable_agent_host.codec.compact_entry import pack_entry
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
+from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.openai.provider import RESPONSES
-from durable_agent_host.session.repair import LOST_RESULT, repair_document, repair_entries
+from durable_agent_host.session.repair import repair_document, repair_entries
 from tests.durable_agent_host.golden import golden
 
 LONG = "call_" + "x" * 70

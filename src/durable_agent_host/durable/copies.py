@@ -1,0 +1,154 @@
+"""Copies of sessions: as documents for elsewhere and from elsewhere, and as further sessions."""
+
+import json
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final
+
+from durable_agent_host.agent.history import TranscriptProvider
+from durable_agent_host.codec.pieces import has_pieces
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.durable.documents import SessionDocuments, whole_record
+from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.errors import TurnRejectedError
+from durable_agent_host.segments.exports import begun, export_document, one_part
+from durable_agent_host.segments.forks import make_fork
+from durable_agent_host.segments.imports import Imported, WholeWriter, read_document
+from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.record_writer import RecordWriter
+
+_TRIES: Final = 5
+
+
+class SessionCopies:
+    """Copies sessions.
+
+    Args:
+        documents: the stored sessions.
+        keeper: reads and stores what they have outside their entities.
+        elsewhere: what history providers of the app keep.
+    """
+
+    def __init__(self, documents: SessionDocuments, keeper: Keeper, elsewhere: ExternalSessions) -> None:
+        self._documents = documents
+        self._keeper = keeper
+        self._elsewhere = elsewhere
+
+    async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
+        """Write a session as a document that is whole in itself.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            The document's JSON, to the letter what the entity holds when that is all; None when there is no session.
+
+        Raises:
+            StateError: the framework's session, which comes first, cannot be read.
+            LogError: the piece store does not answer.
+        """
+        state = await self._documents.read(agent, session_id)
+        if state is None:
+            return None
+        state = await self._documents.with_messages(agent, session_id, state)
+        if not has_pieces(state):
+            return one_part(json.dumps(state).encode())
+        record = whole_record(self._keeper, state)
+        record.read_kept = self._elsewhere.reader(SessionName(agent, session_id), record)
+        return await begun(export_document(record))
+
+    async def import_document(
+        self, agent: str, session_id: str, body: AsyncIterator[bytes], *, max_bytes: int
+    ) -> Imported:
+        """Store an exported document as a new session; the head goes last.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            body: JSON, in pieces of any size.
+            max_bytes: of the body.
+
+        Raises:
+            RequestError: it is no session that can be used.
+            RequestTooLargeError: there is more than allowed.
+            TurnRejectedError: there is such a session already, and it is not this one.
+            LogError: the piece store does not answer.
+        """
+        now = await self._documents.read(agent, session_id)
+        taken = TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
+
+        def open_store() -> SegmentStore:
+            if now not in (None, {}):
+                raise taken
+            return self._keeper.open_store()
+
+        if self._elsewhere.has_owner(agent):
+            return await self._import_elsewhere(SessionName(agent, session_id), body, now, taken, max_bytes=max_bytes)
+        writer = RecordWriter(open_store, uuid.uuid4().hex, holder=holder_of(agent, session_id), seen=self._keeper.seen)
+        imported = await read_document(body, writer, max_bytes=max_bytes)
+        if now not in (None, {}, imported.document):
+            raise taken
+        await self._documents.put(agent, session_id, imported.document, instead_of=now)
+        return imported
+
+    async def _import_elsewhere(
+        self, name: SessionName, body: AsyncIterator[bytes], now: Any, taken: TurnRejectedError, *, max_bytes: int
+    ) -> Imported:
+        """Store a document whose messages go to a history provider, which takes them at once."""
+        imported = await read_document(body, WholeWriter(), max_bytes=max_bytes)
+        stored = self._elsewhere.to_store(name, imported.document)
+        if now not in (None, {}, stored):
+            raise taken
+        await self._elsewhere.store(name.agent, name.session_id, imported.document)
+        await self._documents.put(name.agent, name.session_id, stored, instead_of=now)
+        return imported
+
+    async def fork(
+        self, agent: str, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False
+    ) -> int | None:
+        """Store a copy of a conversation as a new session, which shares what is outside of the head.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: of the original, which may be running a turn; its end is not part of the copy.
+            new_id: of the copy.
+            at_turn: the last turn of the copy; None for the whole conversation.
+            is_before: the copy ends before that turn.
+
+        Returns:
+            How many entries the copy has; None when there is no original.
+
+        Raises:
+            StateError: the original cannot be read.
+            NotFoundError: the conversation has nothing of that turn.
+            TurnRejectedError: there is a session of the new id already.
+            HistoryElsewhereError: a history provider's messages do not say where the turn ends.
+            HistoryError: a history provider does not answer; a part of the copy may be stored there.
+            LogError: the piece store does not answer.
+        """
+        for _ in range(_TRIES):
+            state = await self._documents.read(agent, session_id)
+            if state is None:
+                return None
+            record = self._keeper.record(decode_session(state))
+            fork = await make_fork(
+                record, new_id, at_turn=at_turn, is_before=is_before, lasting_state={TranscriptProvider.SOURCE_ID}
+            )
+            if not self._elsewhere.has_owner(agent):
+                break
+            name = SessionName(agent, session_id)
+            await self._elsewhere.copy(name, record, new_id, at_turn=at_turn, is_before=is_before)
+            if await self._documents.read(agent, session_id) == state:
+                break
+        else:
+            raise TurnRejectedError(f"session {session_id!r} changes all the time: ask again")
+        holder = holder_of(agent, new_id)
+        await fork.hold(self._keeper.open_store, holder)
+        if fork.homes and await self._documents.read(agent, session_id) is None:  # deleted before the pieces were held
+            if await self._documents.read(agent, new_id) is None:
+                await fork.release(self._keeper.open_store, holder)
+            return None
+        await self._documents.put(agent, new_id, encode_session(fork.session), instead_of=None)
+        return fork.session.message_count

@@ -1,0 +1,153 @@
+"""Exports: a conversation as one JSON document, whole in itself, written piece by piece."""
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from durable_agent_host.codec.detached import Detached, detached_of, put_texts
+from durable_agent_host.codec.state import encode_receipt, encode_session
+from durable_agent_host.codec.wire import EXTENSION
+from durable_agent_host.model.sealed import Sealed
+from durable_agent_host.segments.record import Record
+from durable_agent_host.session.elsewhere import kept_by
+from durable_agent_host.session.sealing import turn_of_receipt
+
+_PART: Final = 48 * 1024
+"""Bytes or characters of a large text that are written at once; a multiple of three, for base64."""
+_TOGETHER: Final = 64 * 1024
+
+
+async def export_document(record: Record) -> AsyncGenerator[bytes]:
+    """Write the document of a session, with all entries and receipts and their large texts.
+
+    What is held is a segment and one large text. Receipts come before the conversation, so that a reader can put each
+    with its turn.
+
+    Args:
+        record: of the session.
+
+    Yields:
+        JSON, in ASCII.
+
+    Raises:
+        CorruptStateError: a piece is missing; the document is not complete.
+        LogError: the store does not answer; the same.
+    """
+    mark = uuid.uuid4().hex
+    waiting = bytearray()
+    async for part in _document(record, mark):
+        waiting += part
+        if len(waiting) >= _TOGETHER:
+            yield bytes(waiting)
+            waiting.clear()
+    yield bytes(waiting)
+
+
+async def begun(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Read the first part now, so that what it raises is raised before anything is sent.
+
+    Args:
+        parts: of `export_document`.
+
+    Returns:
+        All parts.
+    """
+    first = await anext(parts)
+
+    async def all_parts() -> AsyncGenerator[bytes]:
+        async with aclosing(parts):
+            yield first
+            async for part in parts:
+                yield part
+
+    return all_parts()
+
+
+async def one_part(data: bytes) -> AsyncGenerator[bytes]:
+    """Give a document that is small."""
+    yield data
+
+
+async def _document(record: Record, mark: str) -> AsyncGenerator[bytes]:
+    session = record.session
+    frame = encode_session(
+        replace(session, entries=(), receipts=(), sealed=Sealed(), agent_session=await record.agent_session())
+    )
+    data = {name: value for name, value in frame["data"].items() if name != "conversationHistory"}
+    extensions: Any = data.get("extensionData") or {}
+    ours = {**extensions.get(EXTENSION, {}), "receipts": mark}
+    data["extensionData"] = {**extensions, EXTENSION: ours}
+    data["conversationHistory"] = mark
+    before, between, after = json.dumps({**frame, "data": data}).split(f'"{mark}"')
+    yield before.encode()
+    async for part in _listed(_receipts(record)):
+        yield part
+    yield between.encode()
+    async for part in _listed(_entries(record, mark)):
+        yield part
+    yield after.encode()
+
+
+async def _listed(items: AsyncGenerator[AsyncGenerator[bytes]]) -> AsyncGenerator[bytes]:
+    opening = b"["
+    async for item in items:
+        yield opening
+        async for part in item:
+            yield part
+        opening = b", "
+    yield b"[]" if opening == b"[" else b"]"
+
+
+async def _receipts(record: Record) -> AsyncGenerator[AsyncGenerator[bytes]]:
+    newest = {turn_of_receipt(one) for one in record.session.receipts}
+    if record.session.sealed.refs:
+        async for chunk in record.oldest_first():
+            for receipt in chunk.receipts:
+                if turn_of_receipt(receipt) not in newest:  # those that the head has too come with it
+                    yield _one(receipt)
+    for receipt in record.session.receipts:
+        yield _one(encode_receipt(receipt))
+
+
+async def _one(value: Any) -> AsyncGenerator[bytes]:
+    yield json.dumps(value).encode()
+
+
+async def _entries(record: Record, mark: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
+    async for chunk in record.oldest_first():
+        for entry in chunk.entries:
+            yield _entry(record, entry, chunk.home, mark)
+
+
+async def _entry(record: Record, entry: Mapping[str, Any], home: str, mark: str) -> AsyncGenerator[bytes]:
+    """Write an entry; its large texts are read when their place has come."""
+    if kept_by(entry) is not None:
+        (entry,) = await record.attached((entry,), home)
+    texts = detached_of(entry)
+    marked = put_texts(entry, {one.path: f"{mark}{number}" for number, one in enumerate(texts)})
+    before, *parts = re.split(rf'"{mark}(\d+)"', json.dumps(marked))
+    yield before.encode()
+    for number, after in zip(parts[::2], parts[1::2], strict=True):
+        yield b'"'
+        async for part in _text(record, texts[int(number)], home):
+            yield part
+        yield b'"' + after.encode()
+
+
+async def _text(record: Record, one: Detached, home: str) -> AsyncGenerator[bytes]:
+    """Write the inside of a JSON string."""
+    yield json.dumps(one.prefix)[1:-1].encode()
+    at = one.home or home
+    data = (await record.pieces({(at, one.name)}))[at, one.name]
+    if one.is_base64:
+        for start in range(0, len(data), _PART):
+            yield base64.b64encode(data[start : start + _PART])
+        return
+    text = data.decode("utf-8", "surrogatepass")
+    for start in range(0, len(text), _PART):
+        yield json.dumps(text[start : start + _PART])[1:-1].encode()

@@ -1,0 +1,185 @@
+"""Imports: a document that arrives in pieces becomes a conversation in segments; nothing of it is held whole."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from durable_agent_host.codec.detached import attach
+from durable_agent_host.codec.document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
+from durable_agent_host.codec.state import decode_receipt, encode_session
+from durable_agent_host.errors import RequestTooLargeError
+from durable_agent_host.model.sealed import Sealed
+from durable_agent_host.model.session import Receipts
+from durable_agent_host.segments.record_writer import Written
+from durable_agent_host.session.importing import (
+    MOST_TOLD,
+    document_of,
+    entries_to_import,
+    messages_on_trust,
+    receipts_to_import,
+    session_on_trust,
+    session_to_import,
+)
+
+_FEED_BYTES: Final = 512 * 1024
+_TOGETHER: Final = 64
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A document that was read.
+
+    Attributes:
+        document: the head to store.
+        message_count: how many entries the conversation has.
+        on_trust: what it makes agent and model do that cannot be verified, in sentences.
+    """
+
+    document: Mapping[str, Any]
+    message_count: int
+    on_trust: list[str]
+
+
+class Writer(Protocol):
+    """What takes the parts of a document as they are read: `RecordWriter`, or `WholeWriter`."""
+
+    has_written: bool
+
+    def note_receipt(self, receipt: Mapping[str, Any]) -> None:
+        """Take a receipt."""
+        ...
+
+    async def add_piece(self, name: str, data: bytes) -> None:
+        """Take a large text of an entry that comes later."""
+        ...
+
+    async def add(self, entry: Mapping[str, Any]) -> None:
+        """Take the next entry, whose large texts were given before."""
+        ...
+
+    async def finish(self, agent_session: Mapping[str, Any] | None) -> Written:
+        """Say what the head is to have."""
+        ...
+
+
+class WholeWriter:
+    """Keeps a document whole in memory, for those who take it at once."""
+
+    has_written = False
+
+    def __init__(self) -> None:
+        self._receipts: list[Mapping[str, Any]] = []
+        self._entries: list[Mapping[str, Any]] = []
+        self._pieces: dict[str, bytes] = {}
+
+    def note_receipt(self, receipt: Mapping[str, Any]) -> None:
+        """Take a receipt."""
+        self._receipts.append(receipt)
+
+    async def add_piece(self, name: str, data: bytes) -> None:
+        """Take a large text."""
+        self._pieces[name] = data
+
+    async def add(self, entry: Mapping[str, Any]) -> None:
+        """Take an entry."""
+        self._entries.append(attach(entry, self._pieces))
+
+    async def finish(self, agent_session: Mapping[str, Any] | None) -> Written:
+        """Give all of it."""
+        return Written(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session)
+
+
+async def read_document(body: AsyncIterator[bytes], writer: Writer, *, max_bytes: int) -> Imported:
+    """Read an exported document, and write what its head has no room for.
+
+    Args:
+        body: JSON, in pieces of any size.
+        writer: of the new session.
+        max_bytes: of the body.
+
+    Returns:
+        The head, which is to be stored last.
+
+    Raises:
+        RequestError: it is no session that can be used; what was written is swept.
+        RequestTooLargeError: there is more than allowed.
+        LogError: the piece store does not answer.
+    """
+    reader, taking = DocumentReader(), _Taking(writer)
+    async for data in _gathered(body, max_bytes):
+        await taking.take(await asyncio.to_thread(reader.feed, data))
+    rest = reader.close()
+    await taking.take((), is_end=True)
+    session = await asyncio.to_thread(session_to_import, rest)
+    written = await writer.finish(session.agent_session)
+    on_trust = taking.told() + session_on_trust(session)
+    if not writer.has_written:
+        document = document_of(rest, session, written.entries, written.receipts)
+        return Imported(document, len(written.entries), on_trust)
+    head = replace(
+        session,
+        entries=written.entries,
+        receipts=Receipts(written.receipts, decode_receipt),
+        sealed=written.sealed,
+        agent_session=written.agent_session,
+    )
+    return Imported(encode_session(head), head.message_count, on_trust)
+
+
+async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
+    """Put pieces of a body together, which are read faster, and count them."""
+    gathered, size = bytearray(), 0
+    async for data in body:
+        size += len(data)
+        if size > max_bytes:
+            raise RequestTooLargeError(
+                f"the body has more than {max_bytes} bytes: raise DURABLE_AGENT_HOST_MAX_IMPORT_BYTES"
+            )
+        gathered += data
+        if len(gathered) >= _FEED_BYTES:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
+
+
+class _Taking:
+    """Takes what a reader gives to a writer, some entries at a time."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._entries: list[ReadEntry] = []
+        self._receipts: list[ReadReceipt] = []
+        self._told: list[str] = []
+        self._more = 0
+
+    async def take(self, read: Iterable[Read], *, is_end: bool = False) -> None:
+        """Take what was read; at the end also what waits for more."""
+        for one in read:
+            if isinstance(one, ReadText):
+                await self._writer.add_piece(one.name, one.data)
+            elif isinstance(one, ReadReceipt):
+                self._receipts.append(one)
+            else:
+                self._entries.append(one)
+            if len(self._entries) + len(self._receipts) >= _TOGETHER:
+                await self._store()
+        if is_end:
+            await self._store()
+
+    def told(self) -> list[str]:
+        """Give sentences on the messages that were taken on trust."""
+        return self._told + ([f"and {self._more} more messages of such roles"] if self._more else [])
+
+    async def _store(self) -> None:
+        read, self._entries = self._entries, []
+        ended, self._receipts = self._receipts, []
+        for receipt in receipts_to_import(ended):
+            self._writer.note_receipt(receipt)
+        entries = await asyncio.to_thread(entries_to_import, read)
+        told = messages_on_trust(zip((one.number + 1 for one in read), entries, strict=True))
+        room = MOST_TOLD - len(self._told)
+        self._told += told[:room]
+        self._more += len(told[room:])
+        for entry in entries:
+            await self._writer.add(entry)

@@ -1,0 +1,114 @@
+"""JSON that arrives in pieces is read as Python's own reader reads it, and documents entry by entry."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.codec.detached import attach, listing
+from durable_agent_host.codec.document_reader import DocumentReader, ReadEntry, ReadReceipt, ReadText
+from durable_agent_host.codec.json_events import JsonEvents
+from durable_agent_host.errors import RequestError
+
+TEXTS = st.text(st.characters(codec=None), max_size=20) | st.sampled_from(["\\", '"', '\\\\"', "\ud83d", "é😀\n"])
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+def rebuilt(events):
+    """What the events stand for."""
+    found: list = []
+    open_, keys = [found], [None]
+    for kind, value in events:
+        if kind == "key":
+            keys[-1] = value
+            continue
+        if kind == "end":
+            open_.pop()
+            keys.pop()
+            continue
+        new = {"object": dict, "list": list}.get(kind, lambda value=value: value)()
+        if isinstance(open_[-1], list):
+            open_[-1].append(new)
+        else:
+            open_[-1][keys[-1]] = new
+        if kind != "value":
+            open_.append(new)
+            keys.append(None)
+    return found[0]
+
+
+@given(VALUES, st.lists(st.integers(0, 200), max_size=6), st.booleans())
+def test_pieces_are_read_as_the_whole(value, cuts, is_ascii):
+    """Wherever it is cut: within texts, escapes, characters and numbers."""
+    if not is_ascii:
+        value = json.loads(json.dumps(value).encode().replace(b"\\ud", b"\\u0"))  # halves of pairs are no UTF-8
+    data = json.dumps(value, ensure_ascii=is_ascii, indent=1).encode()
+    assert rebuilt(read_all(in_pieces(data, cuts))) == json.loads(data)
+
+
+def read_all(pieces: list[bytes]) -> list:
+    reader = JsonEvents()
+    return [*(event for piece in pieces for event in reader.feed(piece)), *reader.feed(b"", is_end=True)]
+
+
+ODD = ['{"a" 1}', "[1,]", "{,}", "[1 2]", "]", '{"a":1', '"a', "[NaN]", "[01]", "[1.]", "tru", "", "{1:2}", '{"a":}']
+ODD += ['"\x01"', '"\\x"', "[Infinity]", "1 2", '{"a":1}}', "[-]", "9" * 20_000, '{"a":1,"b"}', "nul l"]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_what_python_does_not_read_is_refused(text):
+    """Whatever is no JSON, at once or in pieces of a byte."""
+    for pieces in ([text.encode()], [text[n : n + 1].encode() for n in range(len(text))]):
+        with pytest.raises(ValueError, match=r"\w"):
+            read_all(pieces)
+
+
+def test_a_document_is_read_entry_by_entry():
+    """Large texts come out before their entry, receipts one by one, and the rest without them is left."""
+    large = "x" * 20_000
+    entries = [{"$type": "request", "n": n, "messages": [{"text": large + str(n)}, "y" * 100]} for n in range(3)]
+    receipts = [{"turnId": "a"}, {"turnId": "b"}]
+    rest = {"version": 1, "receipts": receipts, "kept": large}
+    data = {"more": 1, "extensionData": {"durableAgentHost": rest}, "conversationHistory": entries}
+    raw = json.dumps({"schemaVersion": "1.1.0", "data": data}).encode()
+    reader = DocumentReader()
+    read = [one for place in range(0, len(raw), 1000) for one in reader.feed(raw[place : place + 1000])]
+    document = reader.close()
+    assert document["data"]["conversationHistory"] == []
+    assert document["data"]["extensionData"]["durableAgentHost"] == {"version": 1, "receipts": [], "kept": large}
+    assert [one.receipt for one in read if isinstance(one, ReadReceipt)] == receipts
+    pieces = {one.name: one.data for one in read if isinstance(one, ReadText)}
+    found = [one for one in read if isinstance(one, ReadEntry)]
+    assert [one.number for one in found] == [0, 1, 2]
+    assert [attach(listing(one.entry, one.texts), pieces) for one in found] == entries
+    assert all(len(json.dumps(one.entry)) < 300 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"data": {"conversationHistory": [], "conversationHistory": []}}', "comes twice"),
+        ('{"data": {"conversationHistory": []}, "data": {"conversationHistory": []}}', "comes twice"),
+        ('{"data": {"x": ' + "[" * 300 + "]" * 300 + "}}", "levels deep"),
+        ('{"data": {"x": NaN}}', "data.x"),
+        ('{"data": {"x": 1', "end is missing"),
+        ('{"data": "\xff', "not valid JSON"),
+    ],
+)
+def test_a_document_that_cannot_be_read_is_refused(body, said):
+    """The sentence says why, and where."""
+    reader = DocumentReader()
+    with pytest.raises(RequestError, match=said):
+        _ = [reader.feed(body.encode("latin-1")), reader.close()]

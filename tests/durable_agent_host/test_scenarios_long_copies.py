@@ -1,0 +1,155 @@
+"""Long sessions over HTTP and by the commands: read page by page, forked to be run again, verified, repaired."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import requests
+
+from durable_agent_host.cli.main import main
+from tests.durable_agent_host.test_scenarios_sessions import command
+from tests.kit import ROOT, AgentHost
+
+HEAD_BYTES = 32 * 1024
+AGENT = "BugRepro"
+TURNS = 60
+
+
+def sessions(host: AgentHost, rest: str) -> str:
+    return f"{host.url}/api/agents/{AGENT}/sessions/{rest}"
+
+
+def long_session(host: AgentHost, model, session: str) -> list[str]:
+    """A session of sixty turns of which the older ones are out of the head, one of them large; gives the turns."""
+    model.plan(*({"text": f"answer {n} " + "word " * 150} for n in range(TURNS)))
+    answers = [
+        host.run(AGENT, {"message": f"question {n} " + "large " * (8000 if n == 3 else 1), "thread_id": session})
+        for n in range(TURNS)
+    ]
+    assert {answer.status_code for answer in answers} == {200}
+    return [answer.headers["x-ms-turn-id"] for answer in answers]
+
+
+def texts(host: AgentHost, session: str, *, has_receipts: bool = True) -> list[str]:
+    """The users' messages, over all pages, of which each says how the turns on it ended."""
+    found, cursor = [], ""
+    while cursor is not None:
+        page = requests.get(sessions(host, session), params={"limit": 25, "cursor": cursor}, timeout=60).json()
+        assert len(page["messages"]) <= 25
+        found = [*(one["contents"][0]["text"] for one in page["messages"] if one["role"] == "user"), *found]
+        if has_receipts:
+            assert {one["turn_id"] for one in page["turns"]} >= {one["turn_id"] for one in page["messages"]}
+        cursor = page["previous"]
+    return found
+
+
+def test_a_long_session_is_read_forked_and_run_again(lives, model, capsys, tmp_path):
+    """All its turns are on pages, exports and forks; a turn is edited and run again; the fork outlives the original."""
+    host = lives(ROOT, OPENAI_STORE="false").host
+    turns = long_session(host, model, "long")
+    said = texts(host, "long")
+    assert [text.split()[1] for text in said] == [str(n) for n in range(TURNS)]
+
+    status, out, _ = command(host, capsys, "show", "long", "--limit", "4", agent=AGENT)
+    assert (status, out.count("question"), "--all" in out) == (0, 2, True)
+    assert command(host, capsys, "show", "long", "--all", agent=AGENT)[1].count("question") == TURNS
+
+    before = requests.get(sessions(host, "long/export"), timeout=60).json()
+    arguments = ("--at-turn", turns[10], "--before", "--as", "edited")
+    status, out, _ = command(host, capsys, "fork", "long", *arguments, agent=AGENT)
+    assert (status, out) == (0, "edited: forked from long, 20 entries\n")
+    model.plan({"text": "another answer"})
+    assert host.run(AGENT, {"message": "question 10, put differently", "thread_id": "edited"}).status_code == 200
+    sent = [item for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
+    assert [one["content"][0]["text"] for one in sent] == [*said[:10], "question 10, put differently"]
+    assert requests.get(sessions(host, "long/export"), timeout=60).json() == before
+    answer = requests.post(sessions(host, "long/fork"), json={"before": True}, timeout=60)
+    assert (answer.status_code, "at_turn" in answer.json()["detail"]) == (400, True)
+
+    file = tmp_path / "long.json"
+    assert command(host, capsys, "export", "long", "--output", str(file), agent=AGENT)[0] == 0
+    assert [path.name for path in tmp_path.glob("*.json*")] == ["long.json"]
+    assert command(host, capsys, "import", "again", str(file), agent=AGENT)[0] == 0
+    assert texts(host, "again") == said
+    assert len(json.dumps(host.state(AGENT, "again"))) <= HEAD_BYTES
+
+    assert command(host, capsys, "delete", "long", "--history", "kept", agent=AGENT)[0] == 0
+    for turn in turns:
+        assert requests.get(sessions(host, f"long/turns/{turn}"), timeout=60).status_code == 404
+    assert [text.split(",")[0].strip() for text in texts(host, "edited", has_receipts=False)][-1] == "question 10"
+    assert texts(host, "edited", has_receipts=False)[:10] == said[:10]
+
+
+def test_a_lost_content_is_named_and_mended(lives, model, capsys):
+    """GET shows the rest, verify names turn and piece, repair mends it, and the original stays under another name."""
+    life = lives(ROOT, OPENAI_STORE="false")
+    long_session(life.host, model, "damaged")
+    home = life.host.state(AGENT, "damaged")["data"]["extensionData"]["durableAgentHost"]["sealed"]["home"]
+    life.host.kill()
+    (file,) = Path(life.data).rglob("segments.sqlite")
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        largest = "SELECT name FROM pieces WHERE home = ? ORDER BY size DESC LIMIT 1"
+        (large,) = database.execute(largest, (home,)).fetchone()
+        database.execute("DELETE FROM pieces WHERE home = ? AND name = ?", (home, large))
+    host = life.crash()
+
+    page = requests.get(sessions(host, "damaged"), timeout=60).json()
+    assert len(page["messages"]) == 2 * TURNS
+    assert [large in problem["problem"] for problem in page["problems"]] == [True]
+    status, out, _ = command(host, capsys, "verify", "damaged", agent=AGENT)
+    assert (status, large in out, "1 problem" in out) == (1, True, True)
+    status, out, _ = command(host, capsys, "repair", "damaged", agent=AGENT)
+    assert status == 0, out
+    kept = out.partition("the original is session ")[2].split()[0]
+    assert command(host, capsys, "verify", "damaged", agent=AGENT)[0] == 0
+    assert command(host, capsys, "verify", kept, agent=AGENT)[0] == 1
+    assert "lost from storage" in texts(host, "damaged")[3]
+    assert host.run(AGENT, {"message": "go on", "thread_id": "damaged"}).status_code == 200
+
+
+def test_an_import_that_is_cut_off_leaves_no_session(lives, model):
+    """A client that leaves in the middle, or a document that ends there: nothing is stored under the id."""
+    host = lives(ROOT).host
+    entries = [
+        {
+            "$type": "request",
+            "correlationId": f"t{n}",
+            "messages": [{"role": "user", "contents": []}],
+            "x": "y" * 20_000,
+        }
+        for n in range(200)
+    ]
+    body = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}}).encode()
+    half = body[: len(body) // 2]
+    answer = requests.post(sessions(host, "cut/import"), data=half, timeout=60)
+    assert (answer.status_code, "end is missing" in answer.json()["detail"]) == (400, True)
+
+    def leaves():
+        yield half
+        raise ConnectionAbortedError
+
+    with pytest.raises((requests.ConnectionError, ConnectionAbortedError)):
+        requests.post(sessions(host, "cut/import"), data=leaves(), timeout=60)
+    assert host.state(AGENT, "cut") is None
+    assert requests.post(sessions(host, "cut/import"), data=body, timeout=60).status_code == 201
+    again = requests.post(sessions(host, "cut/import"), data=body, timeout=60)
+    assert (again.status_code, "already" in again.json()["detail"]) == (409, True)
+
+
+def test_a_document_over_the_limit_is_refused(lives, model):
+    """By its declared length, or when it exceeds the limit on the way."""
+    host = lives(ROOT, DURABLE_AGENT_HOST_MAX_IMPORT_BYTES="1000").host
+    body = json.dumps({"schemaVersion": "1.1.0", "x": "y" * 2000, "data": {"conversationHistory": []}}).encode()
+    for data in (body, iter([body[:1500], body[1500:]])):
+        answer = requests.post(sessions(host, "s/import"), data=data, timeout=60)
+        assert (answer.status_code, "MAX_IMPORT_BYTES" in answer.json()["detail"]) == (413, True)
+
+
+def test_the_version_is_told(capsys):
+    """``--version`` prints it."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("durable-agent-host ")
