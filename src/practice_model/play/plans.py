@@ -3,8 +3,9 @@
 A plan is `{"when": {...}, "times": 1, "by_round": false, "steps": [...]}`; the first unfinished plan that matches
 answers. Its steps are played in order. With `by_round`, the step's index is the number of tool rounds since the user's
 message, and the last step serves all later rounds, so a repeated request gets the same step.
-A step is one of these, or an `items` list of the first five in any order:
+A step is one of these, or an `items` list of the first six in any order:
 
+- `{"compaction": text}`: an item that stands for everything before it, as `context_management` makes the service emit.
 - `{"reasoning": text}`: reasoning before the next item; encrypted if the request includes it, or by `encrypted`.
 - `{"code": text, "logs": text, "image": true}`: a hosted code run.
 - `{"text": text, "files": [names], "citation": true, "phase": name}`: a message that cites the files.
@@ -23,7 +24,15 @@ from typing import Any, cast
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdMint
-from practice_model.dialects.responses.items import Json, cite_files, code_call, function_call, message, reasoning
+from practice_model.dialects.responses.items import (
+    Json,
+    cite_files,
+    code_call,
+    compaction,
+    function_call,
+    message,
+    reasoning,
+)
 from practice_model.dialects.responses.reading import Reading
 from practice_model.play.answer import Answer, Delivery
 from practice_model.play.recordings import Recordings
@@ -33,6 +42,7 @@ STEP_KEYS = frozenset(
     {
         "recording",
         "new_ids",
+        "compaction",
         "text",
         "phase",
         "reasoning",
@@ -169,8 +179,8 @@ def replay(
 
 
 def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> list[Json]:
-    """Return the items of one part in the API's order: reasoning, code, text, calls."""
-    output: list[Json] = []
+    """Return the items of one part in the API's order: compaction, reasoning, code, text, calls."""
+    output: list[Json] = [compaction(mint, part["compaction"])] if "compaction" in part else []
     if "reasoning" in part:
         encrypted = bool(part.get("encrypted", reading.includes("reasoning.encrypted_content")))
         output.append(reasoning(mint, part["reasoning"], encrypted=encrypted))

@@ -18,8 +18,9 @@ BODY_LENGTHS: dict[str, int] = {
     "cfile_": 32,
     "call_": 24,
     "conv_": 48,
+    "cmp_": 50,
 }
-"""Characters after the prefix, as measured on recorded traffic."""
+"""Characters after the prefix, as measured on recorded traffic; compaction items have not been recorded."""
 
 
 @dataclass

@@ -42,6 +42,12 @@ def reasoning(mint: IdMint, text: str, *, encrypted: bool, summary: bool = True)
     return item | ({"encrypted_content": sealed.seal(item_id, text)} if encrypted else {})
 
 
+def compaction(mint: IdMint, text: str) -> Json:
+    """Return what stands for everything before it, with a value that this server recognises on replay."""
+    item_id = mint.new("cmp_")
+    return {"id": item_id, "type": "compaction", "encrypted_content": sealed.seal(item_id, text)}
+
+
 def function_call(mint: IdMint, name: str, arguments: Mapping[str, Any] | str) -> Json:
     """Return a call of a function tool; arguments in a string stay unchanged."""
     exact = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
