@@ -1,6 +1,5 @@
 """What a service can no longer use, and what nobody answered: the turn goes on from the transcript, and is accepted."""
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -151,7 +150,7 @@ async def test_whatever_is_lost_before_a_turn_it_is_answered(scenario, mode):
         for number, text in enumerate([*texts, "and on"]):
             if loss == "fork":
                 fork = make_fork(NO_KEEPER.record(cold.session), f"fork-{number}")
-                cold.session = asyncio.run(fork).session
+                cold.session = (await fork).session
             else:
                 service.expire_containers()
                 service.expire_encrypted()

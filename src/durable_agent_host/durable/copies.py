@@ -9,12 +9,11 @@ from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, whole_record
-from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.errors import TurnRejectedError
 from durable_agent_host.segments.exports import begun, export_document, one_part
 from durable_agent_host.segments.forks import make_fork
 from durable_agent_host.segments.imports import Imported, WholeWriter, read_document
-from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
+from durable_agent_host.segments.keeper import SessionName, holder_of
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.record_writer import RecordWriter
 
@@ -26,14 +25,12 @@ class SessionCopies:
 
     Args:
         documents: the stored sessions.
-        keeper: reads and stores what they have outside their entities.
-        elsewhere: what history providers of the app keep.
     """
 
-    def __init__(self, documents: SessionDocuments, keeper: Keeper, elsewhere: ExternalSessions) -> None:
+    def __init__(self, documents: SessionDocuments) -> None:
         self._documents = documents
-        self._keeper = keeper
-        self._elsewhere = elsewhere
+        self._keeper = documents.keeper
+        self._elsewhere = documents.elsewhere
 
     async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
         """Write a session as a document that is whole in itself.

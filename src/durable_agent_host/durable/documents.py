@@ -28,7 +28,7 @@ from durable_agent_host.segments.checks import find_problems, repair_record
 from durable_agent_host.segments.forks import keep_original
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.pages import Page, read_page
-from durable_agent_host.segments.record import Record
+from durable_agent_host.segments.record import Record, turns_of
 from durable_agent_host.session.repair import Change, mend_head, repair_document
 from durable_agent_host.turn.requests import read_turn_request
 
@@ -62,8 +62,8 @@ class SessionDocuments:
 
     def __init__(self, client: DurableOrchestrationClient, keeper: Keeper, elsewhere: ExternalSessions) -> None:
         self._client = client
-        self._keeper = keeper
-        self._elsewhere = elsewhere
+        self.keeper = keeper
+        self.elsewhere = elsewhere
 
     async def listed(self, agent: str) -> list[Listed]:
         """List an agent's sessions.
@@ -148,14 +148,14 @@ class SessionDocuments:
         state = await self.read(agent, session_id)
         if state is None:
             return None, []
-        if self._elsewhere.has_owner(agent) or not has_pieces(state):
+        if self.elsewhere.has_owner(agent) or not has_pieces(state):
             return state, repair_document(await self.with_messages(agent, session_id, state), rules)[1]
         document, changes = mend_head(state)
-        return state, changes + await find_problems(whole_record(self._keeper, document), rules)
+        return state, changes + await find_problems(whole_record(self.keeper, document), rules)
 
     async def with_messages(self, agent: str, session_id: str, state: Any) -> Any:
         """Put the messages that a history provider keeps into what an entity holds, if it can be read."""
-        if not self._elsewhere.has_owner(agent):
+        if not self.elsewhere.has_owner(agent):
             return state
         try:
             session = decode_session(state)
@@ -165,9 +165,9 @@ class SessionDocuments:
 
     async def _filled(self, agent: str, session_id: str, session: Session) -> Session:
         """Put the messages that a history provider keeps into the entries of a session."""
-        if not self._elsewhere.has_owner(agent):
+        if not self.elsewhere.has_owner(agent):
             return session
-        record = self._keeper.record(session, SessionName(agent, session_id))
+        record = self.keeper.record(session, SessionName(agent, session_id))
         entries = await record.attached(session.entries, session.sealed.home)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
@@ -214,7 +214,7 @@ class SessionDocuments:
         session, changes = await self.shown(agent, session_id, has_messages=True)
         if session is None:
             return None
-        record = self._keeper.record(session, SessionName(agent, session_id))
+        record = self.keeper.record(session, SessionName(agent, session_id))
         page = await read_page(record, before=before, limit=limit)
         return session, replace(page, problems=[*changes, *page.problems])
 
@@ -245,15 +245,15 @@ class SessionDocuments:
             await self.put(agent, session_id, document, instead_of=state)
             return changes
         mended, changes = mend_head(state)
-        record = whole_record(self._keeper, mended)
+        record = whole_record(self.keeper, mended)
         fork, more = await repair_record(record, rules)
         if not changes and not more:
             return []
         refuse_busy(state)
         kept = await keep_original(record)
-        await kept.hold(self._keeper.open_store, holder_of(agent, keep_as))
+        await kept.hold(self.keeper.open_store, holder_of(agent, keep_as))
         await self.put(agent, keep_as, encode_session(kept.session), instead_of=None)
-        await fork.hold(self._keeper.open_store, holder_of(agent, session_id))
+        await fork.hold(self.keeper.open_store, holder_of(agent, session_id))
         await self.put(agent, session_id, encode_session(fork.session), instead_of=state)
         return changes + more
 
@@ -282,7 +282,7 @@ class SessionDocuments:
         refuse_busy(state)
         turns = await self._turns(state)
         if not keeps_history:
-            await self._elsewhere.clear(agent, session_id)
+            await self.elsewhere.clear(agent, session_id)
         await self.put(agent, session_id, None, instead_of=state)
         for turn_id in turns:
             try:
@@ -294,10 +294,10 @@ class SessionDocuments:
     async def _turns(self, state: Any) -> list[str]:
         """List the turns that a session knows, each once; none when the state cannot be read."""
         try:
-            record = whole_record(self._keeper, state)
+            record = whole_record(self.keeper, state)
         except StateError:
             return []
-        return [*dict.fromkeys([turn async for turn in record.turns()])]
+        return [*dict.fromkeys([turn async for turn in turns_of(record)])]
 
     async def _purge(self, agent: str, session_id: str, turn_id: str) -> None:
         """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""

@@ -49,8 +49,7 @@ class TurnClient:
         elsewhere: what history providers of the app keep.
 
     Attributes:
-        documents: the stored sessions.
-        copies: copies them.
+        documents: the stored sessions; ``copies`` copies them.
     """
 
     def __init__(
@@ -68,9 +67,8 @@ class TurnClient:
         self._client = client
         self._wakeups = wakeups
         self._stopper = stopper or TurnStopper()
-        kept = elsewhere or ExternalSessions({})
-        self.documents = SessionDocuments(client, keeper, kept)
-        self.copies = SessionCopies(self.documents, keeper, kept)
+        self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
+        self.copies = SessionCopies(self.documents)
 
     def files(self, agent: str, session_id: str, session: Session | None = None) -> SessionFiles:
         """Return the files of a session; without its head, its uploads alone."""

@@ -182,30 +182,6 @@ class Record:
         (segment,) = await self._segments([ref])
         return Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
 
-    async def turns(self) -> AsyncIterator[str]:
-        """List the turns of entries and receipts, and the rejected ones, for who deletes them; they can come twice.
-
-        Raises:
-            LogError: the store does not answer. A piece that cannot be read is passed over.
-        """
-        async for first, ref in self.leaves(skips_lost=True):
-            try:
-                chunk = await self.segment(first, ref)
-            except CorruptStateError:
-                continue
-            for turn_id in (
-                *(entry.get("correlationId") for entry in chunk.entries),
-                *(receipt.get("turnId") for receipt in chunk.receipts),
-            ):
-                if turn_id:
-                    yield str(turn_id)
-        session = self.session
-        for entry in session.entries:
-            if turn_id := entry.get("correlationId"):
-                yield str(turn_id)
-        for turn_id in (*(one.turn_id for one in session.receipts), *session.refused):
-            yield turn_id
-
     async def homes(self) -> tuple[str, ...]:
         """List all homes that the session may refer to, its own first.
 
@@ -369,6 +345,34 @@ class Record:
                         raise CorruptStateError(f"segment {ref.name} of the session has not the entries that it had")
                     self._cache.put(("segment", ref.home, ref.name), segment, 2 * ref.size)
         return [cast("Segment", known[ref]) for ref in refs]
+
+
+async def turns_of(record: Record) -> AsyncIterator[str]:
+    """List the turns of entries and receipts, and the rejected ones, for who deletes them; they can come twice.
+
+    Args:
+        record: of the session.
+
+    Raises:
+        LogError: the store does not answer. A piece that cannot be read is passed over.
+    """
+    async for first, ref in record.leaves(skips_lost=True):
+        try:
+            chunk = await record.segment(first, ref)
+        except CorruptStateError:
+            continue
+        for turn_id in (
+            *(entry.get("correlationId") for entry in chunk.entries),
+            *(receipt.get("turnId") for receipt in chunk.receipts),
+        ):
+            if turn_id:
+                yield str(turn_id)
+    session = record.session
+    for entry in session.entries:
+        if turn_id := entry.get("correlationId"):
+            yield str(turn_id)
+    for turn_id in (*(one.turn_id for one in session.receipts), *session.refused):
+        yield turn_id
 
 
 def _placed(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
