@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
-from agent_framework import RawAgent, SupportsAgentRun, Workflow
+from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow
 from agent_framework_azurefunctions import AgentFunctionApp
 from agent_framework_durabletask import (
     DEFAULT_MAX_POLL_RETRIES,
@@ -18,6 +18,7 @@ from agent_framework_durabletask import (
 
 from durable_agent_host.activities import run_limits
 from durable_agent_host.agent.callbacks import CallbackObserver
+from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.hosting import why_no_journal
 from durable_agent_host.agent.observer import TurnObserver
@@ -90,6 +91,8 @@ class DurableAgentApp(AgentFunctionApp):
         gate: decides who may do what over HTTP and MCP; provisional. By default everybody may do everything.
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
         observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
+        compaction: how the context of agents is compacted that do not say it themselves: a strategy of the framework,
+            or anything of its protocol. The stored conversation keeps every message.
 
     Raises:
         RegistrationError: an agent has no usable name, or one that another agent has.
@@ -114,6 +117,7 @@ class DurableAgentApp(AgentFunctionApp):
         gate: Gate | None = None,
         allowed_options: AllowedOptions | None = None,
         observers: Sequence[TurnObserver] = (),
+        compaction: CompactionStrategy | None = None,
     ) -> None:
         armed_plan()
         learn_secrets(secrets_of_settings(os.environ))
@@ -124,6 +128,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._observers = observers
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
+        self._compactions = Compactions(compaction)
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -192,6 +197,7 @@ class DurableAgentApp(AgentFunctionApp):
         *,
         entity_id: str | None = None,
         allowed_options: AllowedOptions | None = None,
+        compaction: CompactionStrategy | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -203,6 +209,7 @@ class DurableAgentApp(AgentFunctionApp):
             enable_mcp_tool_trigger: an MCP tool; the app's setting when left out.
             entity_id: another name than the agent's own, as upstream's workflows use it.
             allowed_options: what clients may set for a turn; the app's setting when left out.
+            compaction: how this agent's context is compacted; the agent's own strategy when left out, then the app's.
 
         Raises:
             RegistrationError: the name is missing or unusable, or another agent's, upper and lower case aside; or
@@ -228,6 +235,7 @@ class DurableAgentApp(AgentFunctionApp):
             enable_http_endpoint = False
         self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)
         self._sources[name] = source
+        self._compactions.add(name, compaction, why_no_journal(agent))
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
     def get_agent(
@@ -310,6 +318,7 @@ class DurableAgentApp(AgentFunctionApp):
             open_log=self._open_log,
             hosted=partial(_hosted_agents, self._agent_metadata),
             repair_rules_of=lambda name: self._runners[name].repair_rules,
+            made_by_of=lambda name: self._runners[name].made_by,
             histories=self._histories,
             gate=self._gate,
             allowed_options=self._allowed_options,
@@ -355,6 +364,7 @@ class DurableAgentApp(AgentFunctionApp):
             limits=run_limits(self.settings),
             keeper=self._keeper,
             history=history,
+            compaction=self._compactions.of_agent(agent_name),
         )
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))

@@ -4,7 +4,7 @@ from inspect import signature
 from itertools import pairwise
 
 import pytest
-from agent_framework import Agent, Executor, WorkflowBuilder, WorkflowContext, handler
+from agent_framework import Agent, Executor, SlidingWindowStrategy, WorkflowBuilder, WorkflowContext, handler
 from agent_framework_azurefunctions import AgentFunctionApp
 
 from durable_agent_host import DurableAgentApp
@@ -42,6 +42,21 @@ def test_an_agent_without_a_usable_name_is_refused(name):
     """A name that no function can have is refused, and the sentence says which names can be."""
     with pytest.raises(RegistrationError, match=r"letters, digits, '_' and '-'"):
         DurableAgentApp(agents=[Silent(name)])
+
+
+@pytest.mark.parametrize("compaction", [SlidingWindowStrategy, "window"])
+def test_a_compaction_that_is_no_strategy_is_refused(compaction):
+    """A class, or what cannot be called, is told at start."""
+    with pytest.raises(RegistrationError, match="give an object of a strategy"):
+        DurableAgentApp(agents=[Silent("Echo")], compaction=compaction)
+
+
+def test_an_agent_whose_calls_are_not_seen_cannot_be_compacted():
+    """A strategy for such an agent is refused; the app's own leaves it alone."""
+    window = SlidingWindowStrategy(keep_last_groups=2)
+    app = DurableAgentApp(agents=[Silent("Echo")], compaction=window)
+    with pytest.raises(RegistrationError, match="cannot be compacted: Silent is no Agent"):
+        app.add_agent(Silent("Other"), compaction=window)
 
 
 def test_a_setting_without_meaning_keeps_the_app_from_starting(monkeypatch):

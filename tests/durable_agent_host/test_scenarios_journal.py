@@ -22,7 +22,8 @@ JOURNAL = Path(__file__).parent / "apps" / "journal"
 class Doomed:
     """A host that ends itself at a named point, and comes back on the same data."""
 
-    def __init__(self, folder: Path, model: PracticeModel) -> None:
+    def __init__(self, folder: Path, model: PracticeModel, app: Path = JOURNAL) -> None:
+        self._app = app
         self._folder = folder
         self._model = model
         self._hosts: list[AgentHost] = []
@@ -30,7 +31,7 @@ class Doomed:
     def start(self, point: str = "", **env: str) -> AgentHost:
         """Start the host; it ends at the point, or not at all."""
         settings = {"LEDGER": str(self._folder / "ledger.txt"), "DURABLE_AGENT_HOST_CRASH": point} | env
-        self._hosts.append(start_host(self._folder / "data", self._model, app=JOURNAL, **settings))
+        self._hosts.append(start_host(self._folder / "data", self._model, app=self._app, **settings))
         return self._hosts[-1]
 
     def run(self, agent: str, point: str, message: str = "go", session: str = "s", **env: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """The practice model in this process, and turns that are run live or from JSON state against it."""
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
@@ -13,13 +14,17 @@ from agent_framework import Agent, AgentSession, Message
 from agent_framework_openai import OpenAIChatClient
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
+from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.stream.fold import fold_updates
+from durable_agent_host.turn_log.disabled import NoTurnLog
+from durable_agent_host.turn_log.protocol import TurnLog
 from practice_model.play.plans import Plan
 from practice_model.play.recordings import Recordings
 from practice_model.rules.requests import Rules
@@ -36,20 +41,24 @@ class Lab:
     rules: Rules = field(default_factory=Rules.strict)
     recordings: Recordings | None = None
     providers: Sequence[Any] = ()
+    compaction: Callable[[Any], Any] = lambda client: None
+    agent_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
         self.service = PracticeModel(self.recordings, self.rules, seed="wire")
         self.session = Session()
         self.turns = 0
+        self.dies_in = 0
+        self.dead = asyncio.Event()
 
-    def plan(self, *steps):
+    def plan(self, *steps, times=1, **when):
         """Script the next model calls."""
-        self.service.player.plans.append(Plan.parse({"steps": list(steps)}))
+        self.service.player.plans.append(Plan.parse({"steps": list(steps), "times": times, "when": when}))
 
     @asynccontextmanager
     async def agent(self):
         """Make a new client and a new agent, as a new process does."""
-        transport = httpx2.ASGITransport(app=self.service.app)
+        transport = _Mortal(self)
         async with httpx2.AsyncClient(transport=transport) as http:
             sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
             client = OpenAIChatClient(model=self.model, async_client=sdk)
@@ -60,18 +69,54 @@ class Lab:
                 tools=list(self.tools),
                 default_options=dict(self.options),
                 context_providers=list(self.providers) or None,
+                **self.agent_arguments,
             )
 
     async def cold_turn(self, text: str) -> TurnOutcome:
         """Run a turn as a process does that knows the session from its JSON state alone."""
-        session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         async with self.agent() as agent:
-            request = TurnRequest("Lab", "session-1", f"turn-{self.turns}", text)
-            outcome = await AgentRunner("Lab", agent, provider_for).run(session, request)
+            return await self._turn(self.runner(agent), text)
+
+    async def warm_turns(self, texts: Sequence[str]) -> list[TurnOutcome]:
+        """Run turns in one process, with one agent and the session as it is in memory."""
+        async with self.agent() as agent:
+            runner = self.runner(agent)
+            return [await self._turn(runner, text, is_warm=True) for text in texts]
+
+    async def killed_turn(self, text: str, at: int, open_log: Callable[[], TurnLog]) -> TurnOutcome:
+        """Abandon a turn when it is about to send a request, and run it again as a new process does.
+
+        Args:
+            text: of the user.
+            at: which request of the turn, from 1; the turn ends before when it sends fewer.
+            open_log: gives the turn log that both attempts write.
+        """
+        self.dies_in, self.dead = at, asyncio.Event()
+        async with self.agent() as agent:
+            running = asyncio.create_task(self._turn(self.runner(agent, open_log), text))
+            died = asyncio.create_task(self.dead.wait())
+            await asyncio.wait({running, died}, return_when=asyncio.FIRST_COMPLETED)
+            died.cancel()
+            await asyncio.wait({died})
+            if not self.dead.is_set():
+                self.dies_in = 0
+                return await running
+            running.cancel()
+            await asyncio.wait({running})
+        async with self.agent() as agent:
+            return await self._turn(self.runner(agent, open_log), text)
+
+    def runner(self, agent: Agent, open_log: Callable[[], TurnLog] = NoTurnLog) -> AgentRunner:
+        """Make the runner of a process."""
+        compaction = CompactionChoice(self.compaction(agent.client))
+        return AgentRunner("Lab", agent, provider_for, open_log=open_log, compaction=compaction)
+
+    async def _turn(self, runner: AgentRunner, text: str, *, is_warm: bool = False) -> TurnOutcome:
+        session = self.session if is_warm else decode_session(json.loads(json.dumps(encode_session(self.session))))
+        request = TurnRequest("Lab", "session-1", f"turn-{self.turns}", text)
+        outcome = await runner.run(session, request)
         self.turns += 1
-        if outcome.status == "completed":
-            entries = self.session.entries + outcome.entries
-            self.session = replace(self.session, entries=entries, agent_session=outcome.agent_session)
+        self.session, _ = commit_outcome(self.session, outcome, window=ReceiptWindow(keep=1))
         return outcome
 
     async def live_turns(self, texts: Sequence[str]) -> None:
@@ -111,6 +156,22 @@ class Lab:
     def endings(self) -> list[str]:
         """How every request ended."""
         return [entry["ended"] for entry in self.service.request_log.entries]
+
+
+class _Mortal(httpx2.ASGITransport):
+    """The way to the practice model; a process that dies sends no more on it."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(app=lab.service.app)
+        self._lab = lab
+
+    async def handle_async_request(self, request):
+        """Send a request, unless the process dies now."""
+        self._lab.dies_in -= 1
+        if self._lab.dies_in == 0:
+            self._lab.dead.set()
+            await asyncio.Event().wait()
+        return await super().handle_async_request(request)
 
 
 async def _live_turn(runner, session, said, message):

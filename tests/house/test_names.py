@@ -77,6 +77,7 @@ SHARED_NAMES = {
     "client": "the hosted class of a provider's chat client",
     "errors": "what the errors of this place mean",
     "health": "whether a store is writable",
+    "overlay": "a value and its JSON",
     "journal_entry": "a value and its JSON",
     "log": "the turn log of one technology",
     "log_entry": "a value and its JSON",

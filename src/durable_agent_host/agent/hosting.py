@@ -20,6 +20,13 @@ from agent_framework import (
     normalize_tools,
 )
 
+from durable_agent_host.agent.compaction import (
+    NOTHING_SAID,
+    Compaction,
+    CompactionChoice,
+    compaction_of,
+    without_compaction,
+)
 from durable_agent_host.agent.external_history import home_of, is_replaced
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.agent.hosted_tools import without_approvals
@@ -38,6 +45,7 @@ class HostedAgent:
     Args:
         agent: the app's.
         provider_for: finds the provider of its client.
+        choice: what the app says of the compaction of its context.
 
     Attributes:
         agent: the copy, without what belongs to a run.
@@ -46,13 +54,16 @@ class HostedAgent:
         replaced: the sources of history providers that the host stands in for.
         home: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
+        compaction: how its context is compacted, or None.
         has_journal: whether its model and tool calls can be journaled.
         why_no_journal: what stands in the way, when they cannot.
         may_run_again: for agents without a journal, whether a run that a crash has cut off is simply made again; the
             agent says so by an attribute ``may_run_again``.
     """
 
-    def __init__(self, agent: SupportsAgentRun, provider_for: ProviderFor) -> None:
+    def __init__(
+        self, agent: SupportsAgentRun, provider_for: ProviderFor, choice: CompactionChoice = NOTHING_SAID
+    ) -> None:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
         self.home = home_of(agent)
@@ -65,7 +76,9 @@ class HostedAgent:
         )
         self.why_no_journal = why_no_journal(agent)
         self.has_journal = not self.why_no_journal
+        self.compaction: Compaction | None = None
         if self.has_journal:
+            self.compaction = compaction_of(agent, choice, self.provider, has_our_history=not self.has_own_history)
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
         self.may_run_again = bool(getattr(agent, "may_run_again", False))
 
@@ -96,6 +109,8 @@ class HostedAgent:
         hosted: Any = copy.copy(cast("Any", agent))
         hosted.client = _client_for_run(hosted.client, run, hosted.mcp_tools)
         hosted.client.__dict__.update(self._sdk_clients)
+        if self.compaction is not None:
+            without_compaction(hosted, has_our_history=not self.has_own_history)
         return hosted
 
 

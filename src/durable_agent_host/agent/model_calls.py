@@ -43,6 +43,7 @@ class ModelCalls(ChatMiddleware):
         run = self._run
         run.check_waiting()
         position, recorded = run.journal.next_model_call()
+        chosen = await run.choose_messages(run, context, position, recorded is not None)
         if recorded is not None:
             run.session_state.restore(position)
             replay = _Replay(run, recorded, position)
@@ -52,7 +53,7 @@ class ModelCalls(ChatMiddleware):
                 context.result = await replay.whole()
             return
         run.check()
-        context.messages = list(run.prepare_messages(context.messages))
+        context.messages = list(run.prepare_messages(chosen))
         call = _Call(run, context, call_next, position)
         if context.stream:
             context.result = ResponseStream(call.stream(), finalizer=lambda _: call.response)

@@ -1,11 +1,11 @@
 """What becomes of a turn: the outcome of each ending, with the entries to store or the reason why there are none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from agent_framework import AgentResponse, Content
+from agent_framework import AgentResponse, Content, Message, add_usage_details
 
 from durable_agent_host.agent.history import DurableSession, TranscriptProvider
 from durable_agent_host.agent.run import AgentRuns
@@ -13,6 +13,7 @@ from durable_agent_host.agent.weight import json_bytes
 from durable_agent_host.codec.content import decode_usage, plain_json
 from durable_agent_host.codec.journal_entry import decode_tool_result
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.codec.overlay import encode_overlay
 from durable_agent_host.errors import (
     CorruptStateError,
     InvalidAnswerError,
@@ -82,7 +83,7 @@ def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
     if runs.request.response_format is not None:
         check_answer(answer_text(response), runs.request.response_format)
     try:
-        return _with_entries(runs, response, "completed")
+        return replace(_with_entries(runs, response, "completed"), overlay=overlay_after(runs, response.messages))
     except CorruptStateError as error:  # of what would be stored; the session is as it was
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
@@ -186,6 +187,8 @@ def _with_entries(runs: AgentRuns, response: AgentResponse[Any], status: Any) ->
     request = runs.request
     _hide_exceptions(response)
     served = _served(runs, response)
+    if runs.context is not None:
+        response.usage_details = add_usage_details(response.usage_details, runs.context.usage)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
     entries = (encode_request_entry(request), answer)
     usage = entries[1].get("usage")
@@ -218,6 +221,22 @@ def _hide_exceptions(response: AgentResponse[Any]) -> None:
     for content in (content for message in response.messages for content in message.contents):
         if content.type == "function_result" and content.exception and content.exception not in str(content.result):
             content.exception = str(content.result or _TOOL_FAILED)
+
+
+def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[str, Any] | None:
+    """Say what the context of the session is after a turn.
+
+    Args:
+        runs: of the attempt, ended.
+        response: messages that the turn adds to the record after its request; None when it adds nothing.
+
+    Returns:
+        The overlay as it is stored, empty when the context is all of the record; None when the one from before stays.
+    """
+    overlay = runs.context.overlay(response) if runs.context is not None else None
+    if overlay is None:
+        return None
+    return {} if overlay.is_whole else encode_overlay(overlay)
 
 
 def save_session(agent_session: DurableSession) -> Mapping[str, Any]:

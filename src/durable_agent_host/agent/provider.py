@@ -39,6 +39,17 @@ class ModelProvider(ItemReader, Protocol):
         """Give the SDK's clients with which a hosted chat client does its work, by the attributes that they replace."""
         ...
 
+    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+        """Say which messages stand for all that came before them, because the service itself has compacted that.
+
+        Args:
+            options: of the agent.
+
+        Returns:
+            Tells it of a message; None when the service is not asked to compact.
+        """
+        ...
+
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
         """List the calls of hosted tools that an update ends: call id, and whether it failed."""
         ...

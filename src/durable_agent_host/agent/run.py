@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Message, SupportsAgentRun
+from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
 from durable_agent_host.agent.approvals import answer_requests
 from durable_agent_host.agent.attempt import Attempt
@@ -26,12 +26,15 @@ from durable_agent_host.agent.run_history import RunHistories
 from durable_agent_host.agent.run_state import REPLAYED, AgentRun, Live
 from durable_agent_host.agent.service_losses import ServiceLosses
 from durable_agent_host.agent.session_state import SessionState
+from durable_agent_host.agent.turn_context import TurnContext
 from durable_agent_host.codec.content import decode_content
+from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.record import Record
+from durable_agent_host.session.context import context_messages
 from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn_log.journal import Journal
@@ -61,6 +64,7 @@ class AgentRuns:
         losses: of the model's service.
         produced: what the current run has streamed.
         histories: the agent's history providers in the current run.
+        context: chooses the messages of the current run's model calls; None when all of them are sent.
         began_at: by `time.perf_counter`.
     """
 
@@ -71,6 +75,7 @@ class AgentRuns:
     record: Record
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
+    overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     answers: Mapping[str, Mapping[str, Any]]
     was_cancelled: bool = False
@@ -80,6 +85,7 @@ class AgentRuns:
     losses: ServiceLosses = field(init=False)
     produced: Produced = field(init=False)
     histories: RunHistories | None = None
+    context: TurnContext | None = None
     began_at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -123,6 +129,7 @@ class AgentRuns:
         self.agent_session = _restore_session(self.agent_session_before, self.request)
         for source in self.hosted.replaced:  # what an earlier version kept twice
             self.agent_session.state.pop(source, None)
+        self.context = self._new_context()
         return AgentRun(
             turn_id=self.request.turn_id,
             label=self.attempt.label,
@@ -136,8 +143,25 @@ class AgentRuns:
             produced=self.produced,
             replay_only=self.was_cancelled,
             drop_continuations=bool(self.losses),
+            choose_messages=self._choose_messages,
             prepare_messages=self._without_losses,
         )
+
+    def _new_context(self) -> TurnContext | None:
+        compaction = self.hosted.compaction
+        if compaction is None:
+            return None
+        overlay, entries = decode_overlay(self.overlay_before), self.record.session.message_count
+        if overlay is not None and not overlay.holds_for(compaction.made_by, entries):
+            overlay = None  # made by other strategies: these make their own
+        return TurnContext(compaction, self.request, overlay, entries, has_our_history=not self.hosted.has_own_history)
+
+    async def _choose_messages(
+        self, run: AgentRun, context: ChatContext, position: int, replayed: bool
+    ) -> Sequence[Message]:
+        if self.context is None:
+            return context.messages
+        return await self.context.project(run, context, position, replayed=replayed)
 
     async def _run_once(self, run: AgentRun) -> None:
         messages = await self._prepare()
@@ -213,26 +237,36 @@ class AgentRuns:
         said = [decode_content(content) for content in self.request.contents] or [self.request.message]
         message = Message(self.request.role, said)
         self.provider.check_message(message)
+        if self.context is not None:
+            self.context.question = message
         session = self.agent_session
         self.losses.forget_in(session)
         if session.service_session_id or self.hosted.restores(session):
             return [message]
         if self.hosted.has_own_history:
             return [message]
-        entries = await self.record.entries()
-        self._check_record(entries)
-        transcript = self._rehydrated(replay_messages(entries))
+        transcript = self._rehydrated(await self._stored_messages())
         if not self.hosted.owns_history:
             return [*transcript, message]
         session.transcript = transcript
         return [message]
+
+    async def _stored_messages(self) -> list[Message]:
+        """Rehydrate what of the record is the context; segments before it are not read."""
+        if self.context is None:
+            return replay_messages(self._checked(await self.record.entries()))
+        overlay = self.context.before
+        if overlay is None:
+            return context_messages(self._checked(await self.record.entries()), None)
+        entries = self._checked(await self.record.entries_since(overlay.first_entry, overlay.has_entry))
+        return context_messages(entries, overlay, first_entry=self.record.session.message_count - len(entries))
 
     def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""
         stored = self.losses.mark(messages, self.agent_session, self.provider)
         return self.provider.replay(stored, session_id=f"{self.request.agent}@{self.request.session_id}")
 
-    def _check_record(self, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _checked(self, entries: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Refuse to go on without messages that a provider keeps which the agent no longer has."""
         for entry in entries:
             if (keeper := kept_by(entry)) is not None:
@@ -240,6 +274,7 @@ class AgentRuns:
                     f"messages of this session are kept by {keeper}, which agent {self.request.agent!r} does not have "
                     "any more: give it back to the agent, or begin a new session"
                 )
+        return entries
 
     def _new_histories(self) -> RunHistories:
         return RunHistories(

@@ -3,12 +3,12 @@
 import logging
 import random
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent_framework import ChatResponse, Message
+from agent_framework import ChatContext, ChatResponse, Message
 
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Stop, Waiting
 from durable_agent_host.agent.observer import ApprovalAwaited, Audience
@@ -41,6 +41,9 @@ class Replayed:
 
 
 REPLAYED: Final = Replayed()
+
+ChooseMessages = Callable[["AgentRun", ChatContext, int, bool], Awaitable[Sequence[Message]]]
+"""See `AgentRun.choose_messages`."""
 
 Source = Live | Replayed | None
 """Where what streams now comes from; None for what the framework and the app add between model calls."""
@@ -97,6 +100,7 @@ class AgentRun:
         produced: what the run has streamed.
         replay_only: the turn was cancelled before this run: what is not in the journal is not done.
         drop_continuations: replayed responses leave their conversation ids out, because the service has lost them.
+        choose_messages: gives the messages of a model call, by its context, its position, and whether it is replayed.
         prepare_messages: leaves out of a request what the service can no longer use.
         gave_up: set when nobody wants the run's results any more; tools can look at it from their threads.
         progress: how far the run is.
@@ -114,6 +118,7 @@ class AgentRun:
     produced: Produced
     replay_only: bool
     drop_continuations: bool
+    choose_messages: "ChooseMessages"
     prepare_messages: Callable[[Sequence[Message]], Sequence[Message]]
     gave_up: threading.Event = field(default_factory=threading.Event)
     progress: Progress = field(default_factory=Progress)

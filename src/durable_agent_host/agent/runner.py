@@ -16,6 +16,7 @@ from agent_framework import AgentResponse, SupportsAgentRun
 
 from durable_agent_host.agent.attempt import Attempt
 from durable_agent_host.agent.cancellations import CANCELLATIONS
+from durable_agent_host.agent.compaction import NOTHING_SAID, CompactionChoice
 from durable_agent_host.agent.ending import (
     Cancelled,
     Completed,
@@ -31,7 +32,7 @@ from durable_agent_host.agent.ending import (
 from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.hosting import HostedAgent
 from durable_agent_host.agent.observer import AgentAnswered, TurnObserver
-from durable_agent_host.agent.outcome import cancelled, completed, failed, save_session, suspended
+from durable_agent_host.agent.outcome import cancelled, completed, failed, overlay_after, save_session, suspended
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run import AgentRuns
@@ -86,6 +87,7 @@ class AgentRunner:
         keeper: reads what sessions have outside their entities, and stores what a turn adds to it; without one, an
             outcome has all that it says in itself.
         history: where the agent's conversations are kept; when left out, what the agent itself says.
+        compaction: what the app says of the compaction of the agent's context.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class AgentRunner:
         limits: RunLimits = RunLimits(),
         keeper: Keeper = NO_KEEPER,
         history: ExternalHistory | None = None,
+        compaction: CompactionChoice = NOTHING_SAID,
     ) -> None:
         self.name = name
         self.agent = agent
@@ -108,7 +111,13 @@ class AgentRunner:
         self._observers = observers
         self._open_log = open_log
         self._limits = limits
-        self._host = _hosting(agent, provider_for)
+        self._host = _hosting(agent, lambda one: HostedAgent(one, provider_for, compaction))
+
+    @property
+    def made_by(self) -> str | None:
+        """Which overlays hold for the agent's sessions, see `Overlay`; None when it compacts nothing."""
+        compaction = self._host().compaction
+        return compaction.made_by if compaction is not None else None
 
     @property
     def provider(self) -> ModelProvider:
@@ -168,6 +177,7 @@ class AgentRunner:
             record=record,
             with_files=SessionFiles(self.keeper, request.agent, request.session_id, session).with_files,
             agent_session_before=await record.agent_session(),
+            overlay_before=await record.overlay(),
             request=request,
             answers=answers or {},
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
@@ -326,17 +336,18 @@ def _timed_out(seconds: float) -> TurnTimedOutError:
     )
 
 
-def _hosting(agent: AgentSource, provider_for: ProviderFor) -> Callable[[], HostedAgent]:
+def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]) -> Callable[[], HostedAgent]:
     if is_factory(agent):
         build = cast("Callable[[], SupportsAgentRun]", agent)
-        return lambda: HostedAgent(build(), provider_for)
-    hosted = HostedAgent(cast("SupportsAgentRun", agent), provider_for)
+        return lambda: host(build())
+    hosted = host(cast("SupportsAgentRun", agent))
     return lambda: hosted
 
 
 def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
     _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error))
-    return failed(runs.request, error, milliseconds=runs.milliseconds())
+    outcome = failed(runs.request, error, milliseconds=runs.milliseconds())
+    return replace(outcome, overlay=overlay_after(runs, None))  # a summary that was paid for is kept
 
 
 def _tell_of_attempt(attempt: Attempt, *, is_expected: bool) -> None:

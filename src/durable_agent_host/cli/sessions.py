@@ -169,7 +169,7 @@ def add_session_commands(commands: Any) -> None:
     """
     sessions = commands.add_parser(
         "sessions",
-        help="list, show, verify, repair, export, import, fork and delete stored sessions",
+        help="list, show, verify, repair, export, import, fork, reset the context of and delete stored sessions",
         description="Look after the stored sessions of a running host.",
         epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
     )
@@ -183,6 +183,7 @@ def add_session_commands(commands: Any) -> None:
     _add(actions, "export", _export, "print the stored document, or write it to a file", session=True)
     _add(actions, "import", _import, "store an exported document as a new session", session=True)
     _add(actions, "fork", _fork, "store a copy of a conversation as a new session", session=True)
+    _add(actions, "reset-context", _reset_context, "forget what compaction left out; the record stays", session=True)
     _add(
         actions, "delete", _delete, "delete a session and its turns; export it before if you may want it", session=True
     )
@@ -201,6 +202,7 @@ def add_session_commands(commands: Any) -> None:
         "--history", choices=["kept"], help="'kept': leave what a history provider of the app keeps"
     )
     actions.choices["fork"].add_argument("--as", dest="new_id", help="the new session's id (default: one is made up)")
+    actions.choices["show"].add_argument("--context", action="store_true", help="what the model gets of it now")
     actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")
     actions.choices["export"].add_argument("--output", type=Path, help="the file to write")
     actions.choices["import"].add_argument("file", type=Path, help="what 'export' wrote")
@@ -244,6 +246,8 @@ def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
     path, left = host.session_path(arguments.agent, arguments.session), arguments.limit
+    if arguments.context:
+        return _show_context(host.ask(f"{path}?view=context"))
     pages: list[list[str]] = []
     last: list[str] = []
     cursor: str | None = ""
@@ -285,6 +289,27 @@ def _remarks(page: dict[str, Any]) -> list[str]:
         ),
         *(f"  not shown: {problem['place']}: {problem['problem']}" for problem in page.get("problems", ())),
     ]
+
+
+def _show_context(session: dict[str, Any]) -> int:
+    context = session["context"]
+    told = f"{_count(context['messages'], 'message')}, about {context['estimated_tokens']} tokens"
+    print(f"{session['agent']}  {session['session_id']}  {told}, by {context['made_by'] or 'no strategy'}")
+    if context["kept_by_service"]:
+        print("  the model's service keeps the conversation, and gets what is new")
+    for message in context["messages"]:
+        if stands_for := message.get("stands_for"):
+            print(f"  for {stands_for['messages']} messages:")
+        for content in message.get("contents") or ():
+            print(f"  {message.get('role')!s:<9} {_shown(content)}")
+    return OK
+
+
+def _reset_context(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    answer = host.ask(host.session_path(arguments.agent, arguments.session, "context/reset"), method="POST")
+    told = "the next turn compacts it anew" if answer["status"] == "reset" else "it was whole, nothing was changed"
+    print(f"{answer['session_id']}: {told}")
+    return OK
 
 
 def _shown(content: dict[str, Any]) -> str:

@@ -15,11 +15,19 @@ from durable_agent_host.model.journal_entry import (
     JournalStep,
     ModelBegun,
     ModelFinished,
+    SideCallFinished,
     ToolFinished,
     ToolKey,
     ToolStarted,
 )
-from durable_agent_host.model.log_entry import MODEL_BEGUN, MODEL_FINISHED, TOOL_FINISHED, TOOL_STARTED, LogEntry
+from durable_agent_host.model.log_entry import (
+    MODEL_BEGUN,
+    MODEL_FINISHED,
+    SIDE_CALL_FINISHED,
+    TOOL_FINISHED,
+    TOOL_STARTED,
+    LogEntry,
+)
 
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
@@ -36,6 +44,9 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
         case ToolFinished():
             wire = {**step.key._asdict(), "outcome": step.outcome, "result": step.result}
             return LogEntry(TOOL_FINISHED, wire | _encode_state(step.state))
+        case SideCallFinished():
+            wire = {"position": step.position, "number": step.number, "response": step.response}
+            return LogEntry(SIDE_CALL_FINISHED, wire)
 
 
 def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
@@ -56,6 +67,8 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
         return ToolStarted(_decode_tool_key(wire), wire["name"], wire["arguments"])
     if entry.kind == TOOL_FINISHED:
         return ToolFinished(_decode_tool_key(wire), wire["outcome"], wire["result"], wire.get("state"))
+    if entry.kind == SIDE_CALL_FINISHED:
+        return SideCallFinished(wire["position"], wire["number"], wire["response"])
     return None
 
 

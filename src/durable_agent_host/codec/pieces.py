@@ -110,8 +110,13 @@ def encode_sealed(sealed: Sealed) -> dict[str, Any]:
         "seen": sealed.seen,
         "agentSession": list(sealed.agent_session) if sealed.agent_session else None,
         "homesAt": list(sealed.homes_at) if sealed.homes_at else None,
+        "overlay": list(sealed.overlay) if sealed.overlay else None,
     }
     return {name: value for name, value in wire.items() if value}
+
+
+def _decode_piece(stored: Any) -> tuple[str, str] | None:
+    return (str(stored[0]), str(stored[1])) if stored else None
 
 
 def decode_sealed(wire: Any) -> Sealed:
@@ -128,14 +133,14 @@ def decode_sealed(wire: Any) -> Sealed:
     try:
         home = str(wire.get("home") or "")
         homes = (*((home,) if home else ()), *(str(one) for one in wire.get("homes") or ()))
-        stored, listed = wire.get("agentSession"), wire.get("homesAt")
         return Sealed(
             home=home,
             homes=homes,
             refs=tuple(_decode_ref(one, home) for one in wire.get("refs") or ()),
             seen=str(wire.get("seen") or ""),
-            agent_session=(str(stored[0]), str(stored[1])) if stored else None,
-            homes_at=(str(listed[0]), str(listed[1])) if listed else None,
+            agent_session=_decode_piece(wire.get("agentSession")),
+            homes_at=_decode_piece(wire.get("homesAt")),
+            overlay=_decode_piece(wire.get("overlay")),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise CorruptStateError("the session's references have another shape; nothing was changed") from error

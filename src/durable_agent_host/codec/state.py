@@ -29,6 +29,7 @@ _OURS: Final = (
     "requests",
     "receipts",
     "refused",
+    "overlay",
     "appState",
     "sealed",
 )
@@ -80,6 +81,7 @@ def decode_session(state: Any) -> Session:
         requests=ours.get("requests") or {},
         refused=tuple(ours.get("refused") or ()),
         sealed=decode_sealed(ours.get("sealed")),
+        overlay=_object_or_none(ours.get("overlay")),
         app_state=ours.get("appState") or {},
         receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
         schema_version=version,
@@ -108,6 +110,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "requests": dict(session.requests) or None,
         "receipts": [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)] or None,
         "refused": list(session.refused) or None,
+        "overlay": dict(session.overlay) if session.overlay else None,
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dict(session.app_state) or None,
     }
@@ -135,6 +138,10 @@ def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
     data = cast("dict[str, Any]", document.get("data") or {})
     all_extensions = cast("dict[str, Any]", data.get("extensionData") or {})
     return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
+
+
+def _object_or_none(value: Any) -> Mapping[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
 def kept_receipts(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
 from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.durable.session_contexts import SessionContexts
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.statuses import turn_of_status
 from durable_agent_host.errors import IdempotencyKeyReusedError, StateError, TurnTimedOutError
@@ -49,7 +50,7 @@ class TurnClient:
         elsewhere: what history providers of the app keep.
 
     Attributes:
-        documents: the stored sessions; ``copies`` copies them.
+        documents: the stored sessions; ``copies`` copies them, ``contexts`` knows what of them the model gets.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class TurnClient:
         self._stopper = stopper or TurnStopper()
         self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
         self.copies = SessionCopies(self.documents)
+        self.contexts = SessionContexts(self.documents, keeper)
 
     def files(self, agent: str, session_id: str, session: Session | None = None) -> SessionFiles:
         """Return the files of a session; without its head, its uploads alone."""

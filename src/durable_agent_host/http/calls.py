@@ -42,6 +42,7 @@ class Host:
         service_files_of: an agent's name → the files that the service of its chat client keeps.
         hosted: lists all agents with how they are reached, as upstream's health route does.
         repair_rules_of: an agent's name → what the service of its chat client requires of a stored conversation.
+        made_by_of: an agent's name → which overlays hold for its sessions; None when it compacts nothing.
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
         allowed_options: what clients may set for an agent, by name; a live view.
@@ -53,6 +54,7 @@ class Host:
     service_files_of: Callable[[str], ServiceFileReader]
     hosted: Callable[[], list[dict[str, Any]]] = list
     repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
+    made_by_of: Callable[[str], str | None] = lambda _: None
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])

@@ -25,6 +25,7 @@ Action = Literal[
     "session.verify",
     "session.repair",
     "session.fork",
+    "session.reset",
     "session.delete",
     "files.read",
     "files.add",

@@ -79,6 +79,7 @@ ROUTES: Final = (
     Route("http-verify", "GET", _SESSION + "/verify", "session.verify", sessions.verify_session),
     Route("http-repair", "POST", _SESSION + "/repair", "session.repair", sessions.repair_session),
     Route("http-fork", "POST", _SESSION + "/fork", "session.fork", sessions.fork_session),
+    Route("http-context-reset", "POST", _SESSION + "/context/reset", "session.reset", sessions.reset_context),
     Route("http-delete", "DELETE", _SESSION, "session.delete", sessions.delete_session),
     Route("http-files", "GET", _SESSION + "/files", "files.read", files.list_files),
     Route("http-upload", "POST", _SESSION + "/files", "files.add", files.upload_files, takes="file"),

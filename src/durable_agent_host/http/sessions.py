@@ -1,4 +1,4 @@
-"""Routes of sessions: list, read, export, import, verify, repair, fork, delete."""
+"""Routes of sessions: list, read, export, import, verify, repair, fork, delete, and their contexts."""
 
 import asyncio
 import uuid
@@ -15,6 +15,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, NotFoundError, RequestError, TurnRejectedError
 from durable_agent_host.http.answers import header_value, json_answer, session_view
 from durable_agent_host.http.calls import Answer, Call, Host, named_session
+from durable_agent_host.http.contexts import context_view
 from durable_agent_host.http.parse import MAX_LIMIT, page_of, parse_cursor, parse_fork, parse_limit, parse_place
 from durable_agent_host.http.problems import problem_of_error
 from durable_agent_host.http.stream import DocumentStream
@@ -23,6 +24,7 @@ from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, turn_log_id
 
 _DRAIN_SECONDS: Final = 5.0
 _KEPT_MARK: Final = ".before-repair-"
+_VIEWS: Final = frozenset({None, "record", "context"})
 
 
 async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
@@ -40,8 +42,17 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
 
 
 async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions/{session}``: the newest messages of a conversation, or those before a cursor."""
+    """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
+
+    With ``view=context``, what the model gets of it.
+    """
     agent, session_id = named_session(host, call)
+    if (chosen := call.query.get("view")) not in _VIEWS:
+        raise RequestError(
+            f"'view' is {chosen!r}: leave it out or say view=record for the conversation, or view=context"
+        )
+    if chosen == "context":
+        return await _read_context(host, agent, session_id, client)
     limit = parse_limit(call.query.get("limit"), default=MAX_LIMIT)
     read = await client.documents.page(agent, session_id, before=parse_place(call.query.get("cursor")), limit=limit)
     if read is None:
@@ -49,6 +60,26 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
     return json_answer(HTTPStatus.OK, session_view(agent, session_id, *read), names)
+
+
+async def _read_context(host: Host, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
+    made_by = host.made_by_of(agent)
+    context = await client.contexts.read(agent, session_id, made_by=made_by)
+    if context is None:
+        raise _unknown(agent, session_id)
+    name = header_value(session_id)
+    view = context_view(agent, session_id, context, made_by=made_by)
+    return json_answer(HTTPStatus.OK, view, {"x-ms-session-id": name, "x-ms-thread-id": name})
+
+
+async def reset_context(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/context/reset``: forget what compaction left out."""
+    agent, session_id = named_session(host, call)
+    had_overlay = await client.contexts.reset(agent, session_id)
+    if had_overlay is None:
+        raise _unknown(agent, session_id)
+    answer = {"agent": agent, "session_id": session_id, "status": "reset" if had_overlay else "unchanged"}
+    return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
 async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:

@@ -1,4 +1,4 @@
-"""The steps of a turn that its journal records: model calls and tool calls, begun and finished."""
+"""The steps of a turn that its journal records: model calls and tool calls, and the model calls of strategies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,4 +79,19 @@ class ToolFinished:
     state: Mapping[str, Any] | None = None
 
 
-type JournalStep = ModelBegun | ModelFinished | ToolStarted | ToolFinished
+@dataclass(frozen=True)
+class SideCallFinished:
+    """A model call of a compaction strategy has its response.
+
+    Attributes:
+        position: of the model call before which it was made, from 0.
+        number: among the calls that strategies made there, from 0.
+        response: as `durable_agent_host.codec.journal_entry.encode_model_response` writes it.
+    """
+
+    position: int
+    number: int
+    response: Mapping[str, Any]
+
+
+type JournalStep = ModelBegun | ModelFinished | ToolStarted | ToolFinished | SideCallFinished

@@ -16,6 +16,8 @@ TOOL_STARTED: Final = "tool_started"
 """A tool is about to run; ``{call_id, name, arguments}``. Without `TOOL_FINISHED` after a crash it is in doubt."""
 TOOL_FINISHED: Final = "tool_finished"
 """A tool call has its result; ``{call_id, outcome, result}``, and ``state`` when the session's state has changed."""
+SIDE_CALL_FINISHED: Final = "side_call_finished"
+"""A model call of a compaction strategy has its response; ``{position, number, response}``."""
 OUTCOME: Final = "outcome"
 """The activity is done with the turn, and this is what it returned; the last entry of its attempt."""
 

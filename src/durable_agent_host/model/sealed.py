@@ -39,6 +39,7 @@ class Sealed:
         refs: the sealed entries, oldest first; deeper ones come before flatter ones.
         seen: short marks of turns whose receipts are in pieces, oldest first.
         agent_session: name and home of the piece with the framework's session, when it is too large for the head.
+        overlay: the same of the overlay.
     """
 
     home: str = ""
@@ -47,6 +48,7 @@ class Sealed:
     seen: str = ""
     agent_session: tuple[str, str] | None = None
     homes_at: tuple[str, str] | None = None
+    overlay: tuple[str, str] | None = None
 
     @property
     def entries(self) -> int:

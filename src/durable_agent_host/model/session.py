@@ -27,6 +27,15 @@ def without_workflow_state(agent_session: Mapping[str, Any] | None) -> Mapping[s
     return {**agent_session, "state": kept}
 
 
+def without_overlay(session: "Session") -> "Session":
+    """Forget what compaction has left out, so that the next turn decides anew. Guarantee: pure.
+
+    Args:
+        session: with an overlay or without.
+    """
+    return replace(session, overlay=None, sealed=replace(session.sealed, overlay=None))
+
+
 @dataclass(frozen=True)
 class Receipt:
     """The proof that a turn has ended, and how.
@@ -142,6 +151,8 @@ class Session:
         requests: what those turns of the queue ask for that came as a signal and have no orchestration yet, by id.
         receipts: ended turns, oldest first, a bounded window.
         refused: turns that were not let in, oldest first, a bounded window: their records go with the session.
+        overlay: what of the conversation is its context, as `durable_agent_host.codec.overlay` writes it; None when
+            that is all of it. It can be thrown away and made again.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
         document: that document, for the fields that this program does not know.
@@ -156,6 +167,7 @@ class Session:
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     receipts: Sequence[Receipt] = ()
     refused: tuple[str, ...] = ()
+    overlay: Mapping[str, Any] | None = None
     app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -109,6 +109,7 @@ class TurnOutcome:
         text_at: where the text of an answer is that is too long to travel, see `durable_agent_host.segments.keeper`;
             empty when ``text`` has it.
         response: for an orchestration that asked: the response entry, or its piece (``home``, ``name``).
+        overlay: the session's overlay from now on, empty for none; None when it stays as it is.
     """
 
     turn_id: str
@@ -127,6 +128,7 @@ class TurnOutcome:
     sealing: Sealing | None = None
     text_at: str = ""
     response: Mapping[str, Any] | None = None
+    overlay: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

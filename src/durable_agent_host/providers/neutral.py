@@ -33,6 +33,10 @@ class NeutralProvider:
         """Guard the SDK's clients that are known by their shape; see `connections.sdk_clients`."""
         return connections.sdk_clients(client)
 
+    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+        """Return None: no service is known to compact."""
+        del options
+
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return None: no update says to which item it belongs."""
         del update

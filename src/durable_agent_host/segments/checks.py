@@ -22,6 +22,7 @@ from durable_agent_host.codec.shape import place_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.sealed import SegmentRef
+from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.forks import Fork
 from durable_agent_host.segments.record import Chunk, Record
 from durable_agent_host.session.repair import Change, loose_ends, repair_part
@@ -105,6 +106,7 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
     agent_session = None if lost else session.sealed.agent_session
     listed, indexes = add_refs((), refs, home)
     homes = tuple(dict.fromkeys((home, *session.sealed.homes)))
+    session = without_overlay(session)  # it names places in the conversation as that was
     sealed = replace(session.sealed, home=home, homes=homes, refs=listed, agent_session=agent_session)
     return Fork(replace(session, entries=tuple(head), sealed=sealed), (home,), pieces | indexes), [*told, *lost]
 

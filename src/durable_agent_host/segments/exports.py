@@ -76,7 +76,14 @@ async def one_part(data: bytes) -> AsyncGenerator[bytes]:
 async def _document(record: Record, mark: str) -> AsyncGenerator[bytes]:
     session = record.session
     frame = encode_session(
-        replace(session, entries=(), receipts=(), sealed=Sealed(), agent_session=await record.agent_session())
+        replace(
+            session,
+            entries=(),
+            receipts=(),
+            sealed=Sealed(),
+            agent_session=await record.agent_session(),
+            overlay=await record.overlay(),
+        )
     )
     data = {name: value for name, value in frame["data"].items() if name != "conversationHistory"}
     extensions: Any = data.get("extensionData") or {}

@@ -17,6 +17,7 @@ from durable_agent_host.session.forking import forked, forked_agent_session, not
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
+    OVERLAY_BYTES,
     add_segments,
     divide_turns,
     has_mark,
@@ -101,6 +102,9 @@ async def make_fork(
     stored = None
     if agent_session is not None and len(data := json_bytes_of(agent_session)) >= AGENT_SESSION_BYTES:
         stored, agent_session = own.add(data), None
+    overlay, kept = await record.overlay() if count == total else None, None
+    if overlay is not None and len(data := json_bytes_of(overlay)) >= OVERLAY_BYTES:
+        kept, overlay = own.add(data), None
     homes = await record.homes()
     home = own.home if own.pieces or len(homes) > MOST_HOMES else ""
     at = own.add(encode_homes(homes)) if len(homes) > MOST_HOMES else None
@@ -108,8 +112,9 @@ async def make_fork(
     head = replace(
         forked(session),
         entries=tuple(entries),
-        sealed=Sealed(home, listed, refs=refs, agent_session=stored, homes_at=at),
+        sealed=Sealed(home, listed, refs=refs, agent_session=stored, homes_at=at, overlay=kept),
         agent_session=agent_session,
+        overlay=overlay,
         app_state=session.app_state if count == total else {},
     )
     return Fork(head, tuple(dict.fromkeys((*((home,) if home else ()), *homes))), own.pieces)

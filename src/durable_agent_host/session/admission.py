@@ -190,6 +190,8 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         session = apply_sealing(session, outcome.sealing)
     receipt = receipt_of_outcome(outcome, ended_at=window.now)
     session = _with_receipt(replace(session, running=None), receipt, window)
+    if outcome.overlay is not None:
+        session = replace(session, overlay=outcome.overlay or None)
     if outcome.status == "completed":
         session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
     elif outcome.status == "cancelled":
@@ -278,4 +280,4 @@ def reset_session(session: Session) -> Session:
             f"the session cannot be reset while turn {session.running} is running: wait for its end",
             running_turn_id=session.running,
         )
-    return replace(session, entries=(), agent_session=None, sealed=emptied(session.sealed))
+    return replace(session, entries=(), agent_session=None, overlay=None, sealed=emptied(session.sealed))

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.detached import STORED, listing, stand_in
 from durable_agent_host.codec.document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
 from durable_agent_host.codec.extension import extension_of
+from durable_agent_host.codec.pieces import json_bytes_of
 from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import decode_receipt, decode_session, encode_session
@@ -14,6 +15,7 @@ from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import RequestError, StateError
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
+from durable_agent_host.session.sealing import OVERLAY_BYTES
 
 MOST_TOLD: Final = 100
 """How many messages of roles of the app an import names."""
@@ -112,6 +114,7 @@ def session_to_import(rest: Any) -> Session:
         interrupting=None,
         requests={},
         agent_session=without_workflow_state(session.agent_session),
+        overlay=session.overlay if len(json_bytes_of(session.overlay)) < OVERLAY_BYTES else None,
     )
 
 
@@ -181,6 +184,8 @@ def session_on_trust(session: Session) -> list[str]:
         told.append(
             f"the session goes on with {service!r} of the model's service, whose conversation may be another one"
         )
+    if session.overlay is not None:
+        told.append("the session says itself what the model gets of its conversation, and what stands for the rest")
     if session.app_state:
         told.append("the session has data of the app, which the app's own operations take as theirs")
     return told

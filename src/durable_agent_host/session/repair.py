@@ -18,10 +18,10 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.compact_entry import pack_entry, unpack_entry
 from durable_agent_host.codec.detached import STAND_IN, stand_in
-from durable_agent_host.codec.state import decode_session
+from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.model.session import Session
+from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.session.repair_calls import (
     LooseEnds,
     add_missing_results,
@@ -150,7 +150,12 @@ def repair_document(state: Any, rules: RepairRules) -> tuple[Json, list[Change]]
     """
     document, changes = mend_document(state)
     entries, more = repair_entries(document["data"]["conversationHistory"], rules)
-    return document | {"data": document["data"] | {"conversationHistory": list(entries)}}, changes + more
+    document |= {"data": document["data"] | {"conversationHistory": list(entries)}}
+    changes += more
+    session = decode_session(document)
+    if changes and (session.overlay or session.sealed.overlay):  # it names places in the conversation as that was
+        document = encode_session(without_overlay(session))
+    return document, changes
 
 
 def mend_document(state: Any) -> tuple[Json, list[Change]]:

@@ -34,6 +34,8 @@ SEGMENT_TURNS: Final = 32
 FAN_OUT: Final = 16
 AGENT_SESSION_BYTES: Final = 4 * 1024
 """From this size on, the framework's session is a piece of its own."""
+OVERLAY_BYTES: Final = 4 * 1024
+"""The same of the overlay."""
 MARK_CHARACTERS: Final = 8
 
 
@@ -87,6 +89,8 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen:
     outcome = replace(outcome, entries=tuple(entries))
     outcome, sealed, stored = _agent_session_apart(session, outcome, home)
     pieces |= stored
+    outcome, sealed, stored = _overlay_apart(sealed, outcome, home)
+    pieces |= stored
     taken, segments, receipts = _sealed_turns(session, outcome)
     refs, written = add_segments(sealed.refs, segments, home)
     pieces |= written
@@ -133,7 +137,7 @@ def apply_sealing(session: Session, sealing: Sealing) -> Session:
 
 def emptied(sealed: Sealed) -> Sealed:
     """Give the sealed part of a session whose conversation is cleared; the marks of its turns stay. Guarantee: pure."""
-    return replace(sealed, refs=(), agent_session=None)
+    return replace(sealed, refs=(), agent_session=None, overlay=None)
 
 
 def pieces_named(entries: Iterable[Mapping[str, Any]], home: str) -> set[tuple[str, str]]:
@@ -168,6 +172,17 @@ def _agent_session_apart(
         return outcome, replace(sealed, agent_session=None), {}
     name = piece_name(data)
     return replace(outcome, agent_session=None), replace(sealed, agent_session=(name, home)), {name: data}
+
+
+def _overlay_apart(sealed: Sealed, outcome: TurnOutcome, home: str) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
+    """Take a large overlay out of an outcome that has one."""
+    if outcome.overlay is None:
+        return outcome, sealed, {}
+    data = json_bytes_of(outcome.overlay)
+    if len(data) < OVERLAY_BYTES:
+        return outcome, replace(sealed, overlay=None), {}
+    name = piece_name(data)
+    return replace(outcome, overlay={}), replace(sealed, overlay=(name, home)), {name: data}
 
 
 def _sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:

@@ -88,7 +88,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         A dictionary that JSON can hold, by the names of `TurnOutcome`.
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
-    del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"]
+    del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
     if outcome.pending:  # absent when empty, as in older documents
         wire["pending"] = [dict(call) for call in outcome.pending]
     if outcome.served:
@@ -99,6 +99,8 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         wire["text_at"] = outcome.text_at
     if outcome.response:
         wire["response"] = dict(outcome.response)
+    if outcome.overlay is not None:
+        wire["overlay"] = dict(outcome.overlay)
     return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 

@@ -27,7 +27,10 @@ HISTORY_POINTS: Final = ("history.after_save", "history.after_clear", "history.a
 """Passed by agents whose conversations a history provider of the app keeps: it has the turn, which has no outcome yet;
 it has deleted, or copied, the conversation, and the session is as it was."""
 
-CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS
+SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call.after_append")
+"""Passed by agents whose compaction strategies call a model."""
+
+CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS
 
 _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
 

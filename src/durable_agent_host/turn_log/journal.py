@@ -21,7 +21,14 @@ from typing import Any
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.journal_entry import ModelBegun, ModelFinished, ToolFinished, ToolKey, ToolStarted
+from durable_agent_host.model.journal_entry import (
+    ModelBegun,
+    ModelFinished,
+    SideCallFinished,
+    ToolFinished,
+    ToolKey,
+    ToolStarted,
+)
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn_log.crash_points import reach
@@ -55,6 +62,7 @@ class Recorded:
         asked: calls of which clients know that a person has to decide.
         has_begun: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
+        side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
         finished_at: offsets of finished model calls by position, and of finished tool calls by key.
     """
 
@@ -66,6 +74,9 @@ class Recorded:
     asked: set[str] = field(default_factory=set[str])
     has_begun: bool = False
     state_changes: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list[tuple[int, Mapping[str, Any]]])
+    side_calls: dict[tuple[int, int], Mapping[str, Any]] = field(
+        default_factory=dict[tuple[int, int], Mapping[str, Any]]
+    )
     finished_at: dict[int | ToolKey, int] = field(default_factory=dict[int | ToolKey, int])
 
     def note(self, record: LogRecord) -> None:
@@ -94,6 +105,9 @@ class Recorded:
                 self._note_end(step.key, step.state, record.offset)
             case ModelBegun():
                 self.continuations[step.position] = step.continuation
+                return False
+            case SideCallFinished():
+                self.side_calls[step.position, step.number] = step.response
                 return False
             case None:
                 return False
@@ -186,6 +200,21 @@ class Journal:
         reach("journal.model.before_append")
         await self._writer.commit(encode_journal_entry(ModelFinished(position, response, state)))
         reach("journal.model.after_append")
+
+    def side_call(self, position: int, number: int) -> Mapping[str, Any] | None:
+        """Look up the response of a strategy's model call.
+
+        Args:
+            position: of the model call before which it is made.
+            number: among the calls that strategies make there, from 0.
+        """
+        return self.recorded.side_calls.get((position, number))
+
+    async def side_call_finished(self, position: int, number: int, response: Mapping[str, Any]) -> None:
+        """Append the response of a strategy's model call; durable when this returns."""
+        reach("journal.side_call.before_append")
+        await self._writer.commit(encode_journal_entry(SideCallFinished(position, number, response)))
+        reach("journal.side_call.after_append")
 
     def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
         """Begin a tool call; in the order in which the model asked for them.

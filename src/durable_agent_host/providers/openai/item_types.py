@@ -49,6 +49,7 @@ class ItemType:
         id_prefix: what its id has to begin with.
         needs_answer: whether it waits for an answer of the app.
         is_sealed: whether its payload is encrypted.
+        sums_up: whether it stands for all items before it.
         tell: says in words what the item was, for when it can no longer be sent.
     """
 
@@ -70,6 +71,7 @@ class ItemType:
     id_prefix: str = ""
     needs_answer: bool = False
     is_sealed: bool = False
+    sums_up: bool = False
     tell: Callable[[Item], str] | None = None
 
 
@@ -260,9 +262,17 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     "tool_search_output": ItemType(input_fields=_fields("id call_id tools execution status")),
     "program": ItemType(input_fields=_fields("id call_id code fingerprint")),
     "program_output": ItemType(input_fields=_fields("id call_id result status")),
-    "compaction": ItemType(input_fields=_fields("id encrypted_content"), is_sealed=True),
+    "compaction": ItemType(
+        input_fields=_fields("id encrypted_content"),
+        required=("encrypted_content",),
+        is_sealed=True,
+        is_id_optional=True,
+        sums_up=True,
+    ),
 }
 """Type of output item → its row."""
+
+SUMS_UP: Final = frozenset(kind for kind, row in ITEM_TYPES.items() if row.sums_up)
 
 _UNKNOWN: Final = ItemType()
 

@@ -14,11 +14,11 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from agent_framework import Content
+from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP, is_carrier
 from durable_agent_host.providers.openai.complete import tidy_open_item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SUMS_UP, item_type
 from durable_agent_host.providers.openai.rebuild import Item
 
 PROVIDER: Final = "openai"
@@ -42,6 +42,16 @@ def sendable(item: Mapping[str, Any]) -> Item:
         if name in row.input_fields and (value is not None or name in row.may_be_null)
     }
     return {"type": item["type"], **kept}
+
+
+def has_compaction(message: Message) -> bool:
+    """Tell whether a message has an item that stands for everything before it, which then need not be sent.
+
+    Guarantee: pure.
+
+    Source: https://developers.openai.com/api/docs/guides/compaction, "Latency tip".
+    """
+    return any((stamp_of(content) or {}).get("type") in SUMS_UP for content in message.contents)
 
 
 def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:

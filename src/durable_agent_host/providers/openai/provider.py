@@ -1,6 +1,6 @@
 """OpenAI behind the port: clients of the Responses API, Azure's and Foundry's among them, and of Chat Completions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent_framework import Content, Message
@@ -17,6 +17,7 @@ from durable_agent_host.providers.openai.errors import explain_error, forgotten_
 from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import repair_rules
+from durable_agent_host.providers.openai.items import has_compaction
 from durable_agent_host.providers.openai.media import check_audio, check_chat
 from durable_agent_host.providers.openai.service_files import cited_files, read_file
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
@@ -93,6 +94,10 @@ class ResponsesProvider(OpenAIProvider):
     async def warm_up(self) -> None:
         """Read a short answer that comes from no server."""
         await warm_up()
+
+    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+        """Know the compaction items that the option ``context_management`` makes the service emit."""
+        return has_compaction if options.get("context_management") else None
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Give every call its item id; carriers of items stay."""

@@ -1,0 +1,191 @@
+"""Which strategies compact the context of a hosted agent, and copies of them whose model calls are journaled."""
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final, cast
+
+from agent_framework import CompactionProvider, CompactionStrategy, Message, TokenizerProtocol
+
+from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.agent.side_calls import JournaledClient
+from durable_agent_host.errors import RegistrationError
+
+_MOST_NESTED: Final = 8
+_LONG: Final = 48
+_NO_OBJECTS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """How the context of an agent is compacted.
+
+    Attributes:
+        strategies: of the framework's protocol, in the order in which they are applied before each model call.
+        tokenizer: counts tokens for those that have none of their own, or None.
+        made_by: names the strategies with their parameters, and the provider; an overlay holds for this alone.
+        sums_up: tells of a message that the model's service has compacted into it what came before, or None.
+    """
+
+    strategies: tuple[CompactionStrategy, ...]
+    tokenizer: TokenizerProtocol | None
+    made_by: str
+    sums_up: Callable[[Message], bool] | None = None
+
+
+@dataclass(frozen=True)
+class CompactionChoice:
+    """What an app says of the compaction of an agent.
+
+    Attributes:
+        own: for this agent; None for what the agent says itself.
+        default: for an agent that says nothing itself.
+    """
+
+    own: CompactionStrategy | None = None
+    default: CompactionStrategy | None = None
+
+
+NOTHING_SAID: Final = CompactionChoice()
+
+
+class Compactions:
+    """What an app says of the compaction of its agents.
+
+    Args:
+        default: for agents that say nothing themselves.
+
+    Raises:
+        RegistrationError: it is no strategy.
+    """
+
+    def __init__(self, default: CompactionStrategy | None) -> None:
+        _check_strategy(default, "the app")
+        self._default = default
+        self._own: dict[str, CompactionStrategy] = {}
+
+    def add(self, name: str, strategy: CompactionStrategy | None, why_not: str) -> None:
+        """Note what the app says of an agent.
+
+        Args:
+            name: the agent's registered name.
+            strategy: for this agent, or None.
+            why_not: why its model calls are not seen; empty for an agent that can be compacted.
+
+        Raises:
+            RegistrationError: it is no strategy, or the agent cannot be compacted.
+        """
+        if strategy is None:
+            return
+        _check_strategy(strategy, f"agent {name!r}")
+        if why_not:
+            raise RegistrationError(f"the context of agent {name!r} cannot be compacted: {why_not}")
+        self._own[name] = strategy
+
+    def of_agent(self, name: str) -> CompactionChoice:
+        """Return what was said of an agent."""
+        return CompactionChoice(self._own.get(name), self._default)
+
+
+def _check_strategy(strategy: object, whose: str) -> None:
+    if strategy is not None and (isinstance(strategy, type) or not callable(strategy)):
+        raise RegistrationError(
+            f"compaction of {whose} is {strategy!r}: give an object of a strategy, such as "
+            "SlidingWindowStrategy(keep_last_groups=20), or an async function that takes a list of messages"
+        )
+
+
+def compaction_of(
+    agent: Any, choice: CompactionChoice, provider: ModelProvider, *, has_our_history: bool
+) -> Compaction | None:
+    """Find how an agent's context is compacted; the nearest word wins.
+
+    Guarantee: pure; neither the agent nor a strategy is changed.
+
+    Args:
+        agent: of the framework, with a chat client.
+        choice: what the app says.
+        provider: of the agent's client: what it has compacted, another one cannot read.
+        has_our_history: whether the stored conversation is the agent's history; the framework's context provider for
+            compaction is replaced then, and left alone beside a history of the agent's own.
+
+    Returns:
+        The strategies, copied, with the tokenizer of the agent or its client; None for an agent without.
+    """
+    of_providers = _of_providers(agent) if has_our_history else ()
+    chosen: list[Any] = [one for one in of_providers if one is not None]
+    client = agent.client
+    own = choice.own or getattr(agent, "compaction_strategy", None) or getattr(client, "compaction_strategy", None)
+    if own is None and not chosen:
+        own = choice.default
+    if own is not None:
+        chosen.append(own)
+    sums_up = provider.sums_up(agent.default_options)
+    if not chosen and sums_up is None:
+        return None
+    tokenizer = getattr(agent, "tokenizer", None) or getattr(client, "tokenizer", None)
+    services = [] if sums_up is None else ["the service's own"]
+    made_by = "; ".join([*map(_described, chosen), *services, type(provider).__name__])
+    return Compaction(tuple(_journaled(strategy) for strategy in chosen), tokenizer, made_by, sums_up)
+
+
+def without_compaction(agent: Any, *, has_our_history: bool) -> None:
+    """Take from the hosted copy of an agent what would compact a second time.
+
+    Args:
+        agent: the copy, with a client of its own; changed in place.
+        has_our_history: as for `compaction_of`.
+    """
+    agent.compaction_strategy = None
+    agent.client.compaction_strategy = None
+    if has_our_history:
+        agent.context_providers = [one for one in agent.context_providers if type(one) is not CompactionProvider]
+
+
+def _of_providers(agent: Any) -> Iterable[Any]:
+    """List the strategies of the framework's context provider: the stored ones before, and those for loading."""
+    for one in agent.context_providers:
+        if type(one) is CompactionProvider:
+            yield from (one.before_strategy, one.after_strategy)
+
+
+def _journaled(value: Any, depth: int = 0) -> Any:
+    """Copy a strategy, and those that it is made of, with clients that journal."""
+    if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
+        return value
+    if callable(getattr(value, "get_response", None)):
+        return JournaledClient(value)
+    if isinstance(value, list | tuple):
+        return type(cast("list[Any]", value))(_journaled(one, depth + 1) for one in cast("list[Any]", value))
+    if not callable(value) or not hasattr(value, "__dict__"):
+        return value
+    copied = copy.copy(value)
+    for name, held in list(vars(copied).items()):
+        if (made := _journaled(held, depth + 1)) is not held:
+            setattr(copied, name, made)
+    return copied
+
+
+def _described(value: Any, depth: int = 0) -> str:
+    """Name a strategy with what it was made with, as far as that is plain."""
+    if isinstance(value, FunctionType | MethodType):
+        return f"{value.__module__}.{value.__qualname__}"
+    if depth > _MOST_NESTED:
+        return type(value).__name__
+    told: list[str] = []
+    attributes: Mapping[str, Any] = getattr(value, "__dict__", {})
+    for name, held in sorted(attributes.items()):
+        if name.startswith("_") or callable(getattr(held, "get_response", None)):
+            continue
+        if isinstance(held, bool | int | float):
+            told.append(f"{name}={held}")
+        elif isinstance(held, str):
+            told.append(f"{name}={held if len(held) <= _LONG else hashlib.sha256(held.encode()).hexdigest()[:16]}")
+        elif isinstance(held, list | tuple):
+            inner = [_described(one, depth + 1) for one in cast("list[Any]", held) if callable(one)]
+            told.append(f"{name}=[{', '.join(inner)}]")
+        elif callable(held):
+            told.append(f"{name}={_described(held, depth + 1)}")
+    return f"{type(value).__name__}({', '.join(told)})"

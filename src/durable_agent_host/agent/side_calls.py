@@ -1,0 +1,123 @@
+"""Model calls of a compaction strategy: answered from the journal, or made and journaled.
+
+A strategy of the framework calls the model by a chat client that it holds. A hosted agent gets a copy of the strategy,
+whose client asks `SideCalls` of the run that it works for. A call is known by the model call before which it is made
+and its number there. A strategy that reaches its client in another way, or streams, calls it as without this host.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, cast
+
+from agent_framework import ChatResponse, UsageDetails, add_usage_details
+
+from durable_agent_host.agent.ending import RunStoppedError, stop_of
+from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
+from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
+
+Call = Callable[[], Awaitable[ChatResponse[Any]]]
+
+
+class SideCalls:
+    """The calls that strategies make before one model call of a run.
+
+    Args:
+        run: whose journal holds them.
+        position: of the model call.
+        replayed: whether the journal answers that model call: what failed before it has failed, and is not tried again.
+
+    Attributes:
+        usage: tokens of the calls that were answered.
+    """
+
+    def __init__(self, run: AgentRun, position: int, *, replayed: bool) -> None:
+        self.usage: UsageDetails | None = None
+        self._run = run
+        self._position = position
+        self._replayed = replayed
+        self._count = 0
+
+    async def answer(self, call: Call) -> ChatResponse[Any]:
+        """Answer the next call.
+
+        Args:
+            call: makes it.
+
+        Returns:
+            The response, which is durable.
+
+        Raises:
+            RunStoppedError: the run is not wanted any more.
+            ProviderError: the call has failed before a model call that is finished.
+            Exception: what the client raised, when a retry would not help.
+        """
+        number, self._count = self._count, self._count + 1
+        recorded = self._run.journal.side_call(self._position, number)
+        if recorded is not None:
+            response = decode_model_response(recorded)
+        elif self._replayed:
+            raise ProviderError("the model call of a compaction had failed", retryable=False)
+        else:
+            response = await self._make(call)
+            await self._journal(number, response)
+        self.usage = add_usage_details(self.usage, response.usage_details)
+        return response
+
+    async def _make(self, call: Call) -> ChatResponse[Any]:
+        retry = 0
+        while True:
+            self._run.check()
+            try:
+                return await call()
+            except Exception as error:
+                seconds = self._run.wait_before_retry(retry, error)
+                if seconds is None:
+                    raise
+                retry += 1
+                await asyncio.sleep(seconds)
+
+    async def _journal(self, number: int, response: ChatResponse[Any]) -> None:
+        try:
+            await self._run.journal.side_call_finished(self._position, number, encode_model_response(response))
+        except (LogError, CorruptStateError) as error:
+            raise RunStoppedError(stop_of(error)) from error
+
+
+_CURRENT: Final[ContextVar[SideCalls | None]] = ContextVar("durable_agent_host_side_calls", default=None)
+
+
+@contextmanager
+def answering(calls: SideCalls) -> Generator[None]:
+    """Let a strategy's clients ask these calls while the context lasts."""
+    before = _CURRENT.set(calls)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(before)
+
+
+class JournaledClient:
+    """Stands for a chat client in a strategy.
+
+    Args:
+        client: makes the calls.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
+        """Answer as the client does; within a turn, through the turn's journal."""
+        client = self._client
+
+        def call() -> Any:
+            return client.get_response(messages, stream=stream, **arguments)
+
+        calls = _CURRENT.get()
+        return call() if stream or calls is None else calls.answer(cast("Call", call))

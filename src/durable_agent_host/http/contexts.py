@@ -1,0 +1,68 @@
+"""The context of a session as JSON for clients: what the model would get now. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
+
+from durable_agent_host.codec.compact_entry import unpack_entry
+from durable_agent_host.model.overlay import StandIn
+from durable_agent_host.session.context import RECORD, StoredContext, context_messages, name_of_stand_in, place_of_name
+
+_TOKENIZER: Final = CharacterEstimatorTokenizer()
+
+
+def context_view(agent: str, session_id: str, context: StoredContext, *, made_by: str | None) -> dict[str, Any]:
+    """Give the context of a conversation. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        context: as it was read.
+        made_by: the strategies of the agent; None when it compacts nothing.
+
+    Returns:
+        The view. A message of the record has its ``turn_id``, one that stands for others ``stands_for``: the first and
+        the last turn, and the number of messages.
+
+    Raises:
+        CorruptStateError: an entry cannot be read.
+    """
+    session, overlay, entries = context
+    first_entry = session.message_count - len(entries)
+    messages = context_messages(entries, overlay, first_entry=first_entry)
+    names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
+    pieces = overlay.pieces if overlay is not None else ()
+    stand_ins = {name_of_stand_in(one.name): one for one in pieces if isinstance(one, StandIn)}
+    annotate_message_groups(messages, tokenizer=_TOKENIZER)
+    shown: list[dict[str, Any]] = []
+    for name in names:
+        place = place_of_name(name)
+        if place is None:
+            shown.append(_stand_in_view(stand_ins[name]))
+            continue
+        entry = entries[place.entry - first_entry]
+        message = cast("list[Mapping[str, Any]]", unpack_entry(entry)["messages"])[place.message]
+        shown.append({"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")})
+    return {
+        "agent": agent,
+        "session_id": session_id,
+        "thread_id": session_id,
+        "message_count": session.message_count,
+        "context": {
+            "made_by": made_by,
+            "is_whole": overlay is None,
+            "kept_by_service": bool((session.agent_session or {}).get("service_session_id")),
+            "estimated_tokens": included_token_count(messages),
+            "messages": shown,
+        },
+    }
+
+
+def _stand_in_view(stand_in: StandIn) -> dict[str, Any]:
+    stands_for = {
+        "first_turn_id": stand_in.first_turn_id,
+        "last_turn_id": stand_in.last_turn_id,
+        "messages": stand_in.count,
+    }
+    return {**stand_in.message, "stands_for": stands_for}

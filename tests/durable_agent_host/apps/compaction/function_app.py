@@ -1,0 +1,30 @@
+"""Agents whose contexts are compacted."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, SlidingWindowStrategy, SummarizationStrategy
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+STATELESS = {"store": False}
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"found {word}"
+
+
+client = chat_client_from_environment()
+app = DurableAgentApp(
+    agents=[Agent(client, "Talk.", name="Windowed", tools=[look_up], default_options=STATELESS)],
+    compaction=SlidingWindowStrategy(keep_last_groups=2),
+)
+app.add_agent(
+    Agent(client, "Talk.", name="Summing", tools=[look_up], default_options=STATELESS),
+    compaction=SummarizationStrategy(client=client, target_count=3, threshold=5),
+)
+app.add_agent(Agent(client, "Talk.", name="Kept"))

@@ -1,0 +1,191 @@
+"""Compaction over HTTP: summaries that survive a kill, the context that is shown, and its reset."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.durable_agent_host.test_scenarios_fork_delete import command
+from tests.durable_agent_host.test_scenarios_journal import Doomed, without_ids
+from tests.kit import AgentHost, PracticeModel, start_host
+
+APP = Path(__file__).parent / "apps" / "compaction"
+TOOL = {"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}
+
+
+@pytest.fixture(scope="module")
+def host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host that runs for all tests of this module that kill none."""
+    server = start_host(tmp_path_factory.mktemp("compaction"), practice_model, app=APP)
+    yield server
+    server.stop()
+
+
+def is_summary(request: dict[str, Any]) -> bool:
+    return "1. [" in str(request["body"]["input"][-1])
+
+
+def script(model: PracticeModel) -> None:
+    """Play summaries to those who ask for one, and answers after a tool to the others."""
+    model.plan({"text": "A summary."}, times=None, user_text="1. [")
+    model.plan(TOOL, {"text": "An answer."}, by_round=True)
+
+
+def talk(host: AgentHost, agent: str, session: str, turns: range) -> None:
+    for number in turns:
+        answer = host.run(agent, {"message": f"question {number}", "session_id": session})
+        assert answer.ok, answer.text
+
+
+def context(host: AgentHost, agent: str, session: str) -> dict[str, Any]:
+    answer = host.get(f"/agents/{agent}/sessions/{session}?view=context")
+    assert answer.ok, answer.text
+    return answer.json()["context"]
+
+
+def texts(messages: list[dict[str, Any]]) -> list[str]:
+    return [content["text"] for message in messages for content in message["contents"] if "text" in content]
+
+
+@pytest.fixture
+def undisturbed(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
+    """The requests of three turns that nothing happens to."""
+    script(model)
+    talk(host, "Summing", uuid4().hex, range(3))
+    requests = model.requests()
+    model.forget()
+    return requests
+
+
+@pytest.mark.parametrize(
+    ("point", "paid"),
+    [
+        ("journal.side_call.before_append", 2),
+        ("journal.side_call.after_append", 1),
+        ("journal.model.before_append:1", 1),
+        ("journal.model.before_append:2", 1),
+        ("turn.before_outcome", 1),
+    ],
+)
+def test_a_summary_that_is_journaled_is_not_paid_for_again(point, paid, undisturbed, tmp_path, model):
+    """The host is killed in the turn that sums up; what the model gets then is what it would have got."""
+    doomed = Doomed(tmp_path, model, APP)
+    try:
+        script(model)
+        talk(doomed.start(), "Summing", "s", range(2))
+        doomed.host.stop()
+        before = len(model.requests())
+        turn = doomed.run("Summing", point, message="question 2")
+        assert turn["status"] == "completed", turn
+        requests = model.requests()
+        expected = undisturbed[before:]
+        assert sum(map(is_summary, expected)) == 1
+        assert sum(map(is_summary, requests[before:])) == paid
+        sent = [without_ids(request["body"]["input"]) for request in requests[before:]]
+        again = [without_ids(request["body"]["input"]) for request in expected]
+        assert [one for n, one in enumerate(sent) if one not in sent[:n]] == again
+        assert texts(context(doomed.host, "Summing", "s")["messages"]).count("A summary.") == 1
+    finally:
+        doomed.stop()
+
+
+def test_the_context_is_shown_beside_the_record(host, model):
+    """The record has every message; the context has those that are left, and what the summary stands for."""
+    script(model)
+    talk(host, "Summing", "shown", range(3))
+    record = host.session("Summing", "shown")
+    shown = context(host, "Summing", "shown")
+    assert record["message_count"] == 6
+    assert [message["contents"][0]["text"] for message in record["messages"] if message["role"] == "user"] == [
+        f"question {number}" for number in range(3)
+    ]
+    assert not shown["is_whole"]
+    assert not shown["kept_by_service"]
+    assert "SummarizationStrategy(" in shown["made_by"]
+    assert 0 < shown["estimated_tokens"] < 2000
+    first = shown["messages"][0]
+    assert texts([first]) == ["A summary."]
+    turns = [turn["turn_id"] for turn in record["turns"]]
+    assert first["stands_for"]["first_turn_id"] == turns[0]
+    assert first["stands_for"]["messages"] > 2
+    rest = shown["messages"][1:]
+    assert rest == [message for message in record["messages"] if message in rest]
+    assert len(shown["messages"]) < len(record["messages"])
+
+
+def test_a_window_shows_what_it_leaves(host, model):
+    """An agent that says nothing itself is compacted as the app says."""
+    script(model)
+    talk(host, "Windowed", "w", range(3))
+    shown = context(host, "Windowed", "w")
+    assert "question 0" not in texts(shown["messages"])
+    assert shown["made_by"].startswith("SlidingWindowStrategy(keep_last_groups=2")
+
+
+def test_a_context_is_reset_and_made_again(host, model, capsys):
+    """What was left out comes back, the record is as it was, and the next turn compacts it anew."""
+    script(model)
+    talk(host, "Summing", "r", range(3))
+    before = host.session("Summing", "r")
+    assert "A summary." in command(host, capsys, "show", "--context", "Summing", "r")[1]
+    assert "compacts it anew" in command(host, capsys, "reset-context", "Summing", "r")[1]
+    assert host.session("Summing", "r") == before
+    assert context(host, "Summing", "r")["is_whole"]
+    answer = host.post("/agents/Summing/sessions/r/context/reset", b"").json()
+    assert answer["status"] == "unchanged"
+    summaries = sum(map(is_summary, model.requests()))
+    talk(host, "Summing", "r", range(3, 4))
+    assert sum(map(is_summary, model.requests())) > summaries
+    assert not context(host, "Summing", "r")["is_whole"]
+
+
+def test_an_agent_without_compaction_has_the_whole_record(host, model):
+    """So has one whose service keeps the conversation; the view says so."""
+    model.plan({"text": "An answer."}, times=None)
+    talk(host, "Kept", "k", range(2))
+    shown = context(host, "Kept", "k")
+    assert shown["is_whole"]
+    assert shown["kept_by_service"]
+    assert texts(shown["messages"]) == ["question 0", "An answer.", "question 1", "An answer."]
+
+
+def test_other_views_and_sessions_are_refused(host):
+    """A view that is not there is a 400, a session that is not there a 404."""
+    assert host.get("/agents/Kept/sessions/none?view=everything").status_code == 400
+    assert host.get("/agents/Kept/sessions/none?view=context").status_code == 404
+    assert host.post("/agents/Kept/sessions/none/context/reset", b"").status_code == 404
+
+
+def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path):
+    """A window's turn after a kill needs none of the older parts: with all of them taken away, it is what it was."""
+    life = lives(APP)
+    model.plan({"text": "An answer."}, times=None)
+    for number in range(24):
+        assert life.host.run("Windowed", {"message": f"{number} " + "word " * 400, "session_id": "w"}).ok
+    life.host.kill()
+    [stored] = tmp_path.rglob("segments.sqlite")
+    with closing(sqlite3.connect(stored)) as file, file:
+        assert file.execute("DELETE FROM pieces").rowcount > 2
+    host = life.crash()
+    assert host.run("Windowed", {"message": "24", "session_id": "w"}).ok
+    sent = [part["text"][:10] for item in model.requests()[-1]["body"]["input"] for part in item["content"]]
+    assert sent == ["An answer.", "24"]
+    assert texts(context(host, "Windowed", "w")["messages"]) == ["An answer.", "24", "An answer."]
+
+
+def test_a_large_overlay_is_kept_outside_the_session(host, model):
+    """A summary of many kilobytes leaves the entity small, and goes with the next turn."""
+    model.plan({"text": "A summary " + "of much " * 4000}, times=None, user_text="1. [")
+    model.plan(TOOL, {"text": "An answer."}, by_round=True)
+    talk(host, "Summing", "large", range(3))
+    state = host.state("Summing", "large")
+    assert len(str(state)) < 16_000
+    assert any("of much of much" in text for text in texts(context(host, "Summing", "large")["messages"]))
+    talk(host, "Summing", "large", range(3, 4))
+    assert "of much of much" in str(model.requests()[-1]["body"]["input"])
+    forked = host.post("/agents/Summing/sessions/large/fork", b'{"session_id": "large-fork"}')
+    assert forked.ok, forked.text
