@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +19,7 @@ from durable_agent_host.activities import run_limits
 from durable_agent_host.agent.callbacks import CallbackObserver
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.external_history import ExternalHistory
-from durable_agent_host.agent.hosting import why_no_journal
+from durable_agent_host.agent.hosting import taken_name, usable_name, why_no_journal
 from durable_agent_host.agent.observer import TurnObserver
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.agent.warm_up import warm_up_in_background
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from azure.functions.decorators.function_app import Function
 
 _LOGGER = logging.getLogger(__name__)
-_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 
 
 class DurableAgentApp(AgentFunctionApp):
@@ -91,8 +89,7 @@ class DurableAgentApp(AgentFunctionApp):
         gate: decides who may do what over HTTP and MCP; provisional. By default everybody may do everything.
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
         observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
-        compaction: how the context of agents is compacted that do not say it themselves: a strategy of the framework,
-            or anything of its protocol. The stored conversation keeps every message.
+        compaction: the framework's strategy for the contexts of agents that say none themselves.
 
     Raises:
         RegistrationError: an agent has no usable name, or one that another agent has.
@@ -216,21 +213,13 @@ class DurableAgentApp(AgentFunctionApp):
                 sessions would share the agent's conversation.
         """
         source, agent = agent, build_agent(agent)
-        name = entity_id or getattr(agent, "name", None)
-        if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(name):
-            raise RegistrationError(
-                f"the agent's name is {name!r}: give it a name of 1 to 120 letters, digits, '_' and '-', "
-                "because its entity becomes a function of that name"
-            )
+        name = usable_name(entity_id or getattr(agent, "name", None))
         taken = next((other for other in self._runners if other.casefold() == name.casefold()), None)
         if taken is not None and taken == name and self._runners[taken].agent is agent:
             _LOGGER.warning("agent %r is added a second time: the first time holds", name)
             return
         if taken is not None:
-            raise RegistrationError(
-                f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: "
-                "rename one"
-            )
+            raise taken_name(taken, name)
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
         self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)

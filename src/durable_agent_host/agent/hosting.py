@@ -6,8 +6,9 @@ that need approval by views.
 """
 
 import copy
+import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agent_framework import (
     AgentSession,
@@ -36,7 +37,7 @@ from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.agent.tool_calls import ToolCalls
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
-from durable_agent_host.errors import TurnError
+from durable_agent_host.errors import RegistrationError, TurnError
 
 
 class HostedAgent:
@@ -128,6 +129,33 @@ def _with_history(agent: Any, provider: ModelProvider) -> Any:
 
 def _client_of(agent: object) -> Any:
     return cast("Any", agent).client if isinstance(agent, RawAgent) else None
+
+
+_FUNCTION_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,120}")
+
+
+def usable_name(name: object) -> str:
+    """Return the name of an agent. Guarantee: pure.
+
+    Args:
+        name: as the app gives it.
+
+    Raises:
+        RegistrationError: no function can have it.
+    """
+    if isinstance(name, str) and _FUNCTION_NAME.fullmatch(name):
+        return name
+    raise RegistrationError(
+        f"the agent's name is {name!r}: give it a name of 1 to 120 letters, digits, '_' and '-', "
+        "because its entity becomes a function of that name"
+    )
+
+
+def taken_name(taken: str, name: str) -> RegistrationError:
+    """Make the error of a name that another agent has, upper and lower case aside. Guarantee: pure."""
+    return RegistrationError(
+        f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: rename one"
+    )
 
 
 def why_no_journal(agent: object) -> str:

@@ -33,6 +33,7 @@ from durable_agent_host.errors import TurnError
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.segments.newest_entries import entries_since
 from durable_agent_host.segments.record import Record
 from durable_agent_host.session.context import context_messages
 from durable_agent_host.session.elsewhere import kept_by
@@ -258,7 +259,7 @@ class AgentRuns:
         overlay = self.context.before
         if overlay is None:
             return context_messages(self._checked(await self.record.entries()), None)
-        entries = self._checked(await self.record.entries_since(overlay.first_entry, overlay.has_entry))
+        entries = self._checked(await entries_since(self.record, overlay.first_entry, overlay.has_entry))
         return context_messages(entries, overlay, first_entry=self.record.session.message_count - len(entries))
 
     def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:

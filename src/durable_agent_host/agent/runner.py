@@ -44,6 +44,7 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
+from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.elsewhere import without_messages
 from durable_agent_host.turn_log.crash_points import reach
@@ -177,7 +178,7 @@ class AgentRunner:
             record=record,
             with_files=SessionFiles(self.keeper, request.agent, request.session_id, session).with_files,
             agent_session_before=await record.agent_session(),
-            overlay_before=await record.overlay(),
+            overlay_before=await stored_overlay(record),
             request=request,
             answers=answers or {},
             was_cancelled=was_cancelled or await _is_cancelled(attempt),

@@ -247,7 +247,8 @@ def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
 def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
     path, left = host.session_path(arguments.agent, arguments.session), arguments.limit
     if arguments.context:
-        return _show_context(host.ask(f"{path}?view=context"))
+        print(json.dumps(host.ask(f"{path}?view=context")["context"], indent=1))
+        return OK
     pages: list[list[str]] = []
     last: list[str] = []
     cursor: str | None = ""
@@ -289,20 +290,6 @@ def _remarks(page: dict[str, Any]) -> list[str]:
         ),
         *(f"  not shown: {problem['place']}: {problem['problem']}" for problem in page.get("problems", ())),
     ]
-
-
-def _show_context(session: dict[str, Any]) -> int:
-    context = session["context"]
-    told = f"{_count(context['messages'], 'message')}, about {context['estimated_tokens']} tokens"
-    print(f"{session['agent']}  {session['session_id']}  {told}, by {context['made_by'] or 'no strategy'}")
-    if context["kept_by_service"]:
-        print("  the model's service keeps the conversation, and gets what is new")
-    for message in context["messages"]:
-        if stands_for := message.get("stands_for"):
-            print(f"  for {stands_for['messages']} messages:")
-        for content in message.get("contents") or ():
-            print(f"  {message.get('role')!s:<9} {_shown(content)}")
-    return OK
 
 
 def _reset_context(host: HostRoutes, arguments: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, refuse_busy
 from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.keeper import Keeper, SessionName
+from durable_agent_host.segments.newest_entries import entries_since, stored_overlay
 from durable_agent_host.session.context import StoredContext
 
 
@@ -39,10 +40,10 @@ class SessionContexts:
             return None
         session = decode_session(state)
         record = self._keeper.record(session, SessionName(agent, session_id))
-        overlay = decode_overlay(await record.overlay())
+        overlay = decode_overlay(await stored_overlay(record))
         if overlay is None or made_by is None or not overlay.holds_for(made_by, session.message_count):
             return StoredContext(session, None, await record.entries())
-        return StoredContext(session, overlay, await record.entries_since(overlay.first_entry, overlay.has_entry))
+        return StoredContext(session, overlay, await entries_since(record, overlay.first_entry, overlay.has_entry))
 
     async def reset(self, agent: str, session_id: str) -> bool | None:
         """Forget what compaction has decided about a conversation; the next turn decides anew.

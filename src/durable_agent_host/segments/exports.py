@@ -13,6 +13,7 @@ from durable_agent_host.codec.detached import Detached, detached_of, put_texts
 from durable_agent_host.codec.state import encode_receipt, encode_session
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.model.sealed import Sealed
+from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.record import Record
 from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.sealing import turn_of_receipt
@@ -82,7 +83,7 @@ async def _document(record: Record, mark: str) -> AsyncGenerator[bytes]:
             receipts=(),
             sealed=Sealed(),
             agent_session=await record.agent_session(),
-            overlay=await record.overlay(),
+            overlay=await stored_overlay(record),
         )
     )
     data = {name: value for name, value in frame["data"].items() if name != "conversationHistory"}

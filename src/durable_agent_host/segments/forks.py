@@ -12,6 +12,7 @@ from durable_agent_host.codec.pieces import encode_homes, json_bytes_of
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.sealed import Sealed, SegmentRef
 from durable_agent_host.model.session import Session
+from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.record import OpenSegments, Record
 from durable_agent_host.session.forking import forked, forked_agent_session, nothing_of
 from durable_agent_host.session.sealing import (
@@ -102,7 +103,7 @@ async def make_fork(
     stored = None
     if agent_session is not None and len(data := json_bytes_of(agent_session)) >= AGENT_SESSION_BYTES:
         stored, agent_session = own.add(data), None
-    overlay, kept = await record.overlay() if count == total else None, None
+    overlay, kept = await stored_overlay(record) if count == total else None, None
     if overlay is not None and len(data := json_bytes_of(overlay)) >= OVERLAY_BYTES:
         kept, overlay = own.add(data), None
     homes = await record.homes()

@@ -245,44 +245,14 @@ class Record:
         found = [await self.whole(chunk) for chunk in await self.chunks()]
         return tuple(entry for entries in found for entry in entries)
 
-    async def entries_since(self, first: int, is_wanted: Callable[[int], bool]) -> tuple[Mapping[str, Any], ...]:
-        """Return the entries from a place on, oldest first; nothing before it is read.
-
-        Args:
-            first: place of the first one, from 0.
-            is_wanted: tells by the place whether an entry is needed whole; large contents of others are not read.
-
-        Raises:
-            CorruptStateError: a piece is missing.
-            LogError: the store does not answer.
-        """
-        found: list[tuple[Mapping[str, Any], ...]] = []
-        async for chunk in self.newest_first():
-            entries: list[Mapping[str, Any]] = []
-            for place, entry in enumerate(chunk.entries, chunk.first):
-                if place >= first:
-                    entries += await self.attached([entry], chunk.home) if is_wanted(place) else [entry]
-            found.append(tuple(entries))
-            if chunk.first <= first:
-                break
-        return tuple(entry for entries in reversed(found) for entry in entries)
-
-    async def overlay(self) -> Mapping[str, Any] | None:
-        """Return what of the conversation is its context, as it is stored, or None when that is all of it."""
-        stored = self.session.sealed.overlay
-        return self.session.overlay if stored is None else await self._json(stored, "the session's overlay")
-
     async def agent_session(self) -> Mapping[str, Any] | None:
         """Return the framework's session as it serializes itself, or None before the first turn."""
         stored = self.session.sealed.agent_session
         if stored is None:
             return self.session.agent_session
-        return await self._json(stored, "the framework's session")
-
-    async def _json(self, stored: tuple[str, str], what: str) -> Mapping[str, Any]:
-        name, home = stored
+        home, name = stored[1], stored[0]
         data = (await self.pieces({(home, name)}))[home, name]
-        return cast("Mapping[str, Any]", json_of_bytes(data, what))
+        return cast("Mapping[str, Any]", json_of_bytes(data, "the framework's session"))
 
     async def turn(self, turn_id: str) -> TurnRecord:
         """Find what the session has of a turn.
