@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,17 +27,21 @@ from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.durable.agent_sessions import OrchestrationAgent
 from durable_agent_host.durable.entity import DurableAgentEntity
+from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.maintenance import TimesToLive
 from durable_agent_host.durable.register import (
     register_agent_entity,
     register_agent_tool,
     register_route,
     register_turn_functions,
+    register_upkeep,
 )
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
 from durable_agent_host.http.gate import Gate
 from durable_agent_host.http.routes import ROUTES
@@ -90,9 +95,10 @@ class DurableAgentApp(AgentFunctionApp):
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
         observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
         compaction: the framework's strategy for the contexts of agents that say none themselves.
+        session_ttl: seconds or a duration that sessions are kept after their last use, 0 for ever; else the setting's.
 
     Raises:
-        RegistrationError: an agent has no usable name, or one that another agent has.
+        RegistrationError: an agent has no usable name, or one that another agent has; or a time to live is none.
         SettingError: a setting has no meaning.
     """
 
@@ -115,6 +121,7 @@ class DurableAgentApp(AgentFunctionApp):
         allowed_options: AllowedOptions | None = None,
         observers: Sequence[TurnObserver] = (),
         compaction: CompactionStrategy | None = None,
+        session_ttl: timedelta | float | None = None,
     ) -> None:
         armed_plan()
         learn_secrets(secrets_of_settings(os.environ))
@@ -133,6 +140,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._agents_auth_level = http_auth_level
         self._histories: dict[str, Histories] = {}
         self._external: dict[str, ExternalHistory] = {}
+        self._ttls = TimesToLive(session_ttl, self.settings.session_ttl_seconds)
         self._wakeups = Wakeups()
         self._open_stores()
         super().__init__(
@@ -154,24 +162,13 @@ class DurableAgentApp(AgentFunctionApp):
         if enable_health_check:
             self._register_routes(is_health=True)
 
-    def _register_turns(self) -> None:
-        """Bind the orchestration of turns and its activities."""
-        register_turn_functions(
-            cast("DFApp", self),
-            self._runners,
-            self._wakeups,
-            stopper=self._stopper,
-            times=_plan_times(self.settings),
-            keeper=self._keeper,
-        )
-
     def _open_stores(self) -> None:
         """Prepare what turns share; the stores are opened when they are first used."""
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
         self._open_log = once(partial(open_turn_log, self.settings))
         self._stopper = TurnStopper(self._open_log)
-        elsewhere = ExternalSessions(self._external)
+        self._elsewhere = elsewhere = ExternalSessions(self._external)
         self._keeper = Keeper(
             once(partial(open_segment_store, self.settings)), seen=self.settings.max_receipts, elsewhere=elsewhere
         )
@@ -195,6 +192,7 @@ class DurableAgentApp(AgentFunctionApp):
         entity_id: str | None = None,
         allowed_options: AllowedOptions | None = None,
         compaction: CompactionStrategy | None = None,
+        session_ttl: timedelta | float | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -207,10 +205,11 @@ class DurableAgentApp(AgentFunctionApp):
             entity_id: another name than the agent's own, as upstream's workflows use it.
             allowed_options: what clients may set for a turn; the app's setting when left out.
             compaction: how this agent's context is compacted; the agent's own strategy when left out, then the app's.
+            session_ttl: how long sessions are kept after their last use; the app's setting when left out.
 
         Raises:
             RegistrationError: the name is missing or unusable, or another agent's, upper and lower case aside; or
-                sessions would share the agent's conversation.
+                sessions would share the agent's conversation; or the time to live is none.
         """
         source, agent = agent, build_agent(agent)
         name = usable_name(entity_id or getattr(agent, "name", None))
@@ -223,6 +222,7 @@ class DurableAgentApp(AgentFunctionApp):
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
         self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)
+        self._ttls.note(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
@@ -305,7 +305,7 @@ class DurableAgentApp(AgentFunctionApp):
             agents=self._public,
             settings=self.settings,
             open_log=self._open_log,
-            hosted=partial(_hosted_agents, self._agent_metadata),
+            hosted=partial(hosted_agents, self._agent_metadata),
             repair_rules_of=lambda name: self._runners[name].repair_rules,
             made_by_of=lambda name: self._runners[name].made_by,
             histories=self._histories,
@@ -325,6 +325,13 @@ class DurableAgentApp(AgentFunctionApp):
                     turns_of=self._turns_of,
                 )
         self._has_agent_routes = self._has_agent_routes or not is_health
+
+    def _register_turns(self) -> None:
+        """Bind what runs turns, and what deletes sessions and turns whose time is over."""
+        app, times, stopper = cast("DFApp", self), _plan_times(self.settings), self._stopper
+        register_turn_functions(app, self._runners, self._wakeups, stopper=stopper, times=times, keeper=self._keeper)
+        eraser = Eraser(self._open_log, self._keeper, self._elsewhere, grace_seconds=self.settings.piece_grace_seconds)
+        register_upkeep(app, self.settings, self._keeper, eraser=eraser, ttls=self._ttls)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
         register_agent_tool(
@@ -365,19 +372,6 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_health_route(self) -> None:
         """Leave upstream's route out: ours checks the store."""
-
-
-def _hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List all agents, those of workflows among them, as upstream's health route does."""
-    return [
-        {
-            "name": name,
-            "type": type(hosted.agent).__name__,
-            "http_endpoint_enabled": hosted.http_endpoint_enabled,
-            "mcp_tool_enabled": hosted.mcp_tool_enabled,
-        }
-        for name, hosted in metadata.items()
-    ]
 
 
 def _plan_times(settings: Settings) -> PlanTimes:

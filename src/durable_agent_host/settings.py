@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from durable_agent_host.errors import SettingError
 
 PREFIX = "DURABLE_AGENT_HOST_"
+NO_MAINTENANCE = "off"
+_FIELDS_OF_A_SCHEDULE = 6
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 
 
@@ -48,6 +50,14 @@ class Settings:
             the answer alone. Hours, default 168 (7 days).
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
             account). Empty, the default: a file beside the embedded host's own, else ``blob``.
+        turn_retention_hours: how long the orchestration of an ended turn is kept; the session's receipt answers for
+            it afterwards. Hours, default 24: longer than a client waits, and days less than a receipt lasts.
+        session_ttl_seconds: how long a session is kept after its last use, where app and agent say nothing else.
+            Seconds, default 0: for ever.
+        piece_grace_seconds: how long a stored part of a conversation is kept that no session refers to: longer than a
+            fork, an import or a sweep takes. Seconds, default 3600.
+        maintenance_schedule: when expired sessions, ended turns and unreferenced pieces are deleted, as a timer
+            trigger takes it: six fields, or ``off``. Default every 15 minutes.
         stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly
             give up after 30 or 60.
     """
@@ -69,6 +79,10 @@ class Settings:
     turn_log: str = ""
     turn_log_retention_hours: float = 168.0
     segments: str = ""
+    turn_retention_hours: float = 24.0
+    session_ttl_seconds: float = 0.0
+    piece_grace_seconds: float = 3600.0
+    maintenance_schedule: str = "0 */15 * * * *"
     stream_heartbeat_seconds: float = 15.0
 
     @classmethod
@@ -111,6 +125,10 @@ class Settings:
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
             turn_log_retention_hours=retention_hours,
             segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
+            turn_retention_hours=_number(environment, "TURN_RETENTION_HOURS", cls.turn_retention_hours),
+            session_ttl_seconds=_number(environment, "SESSION_TTL_SECONDS", cls.session_ttl_seconds, least=0.0),
+            piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
+            maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
         )
 
@@ -124,17 +142,29 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
             raise SettingError(f"there is no setting {name}: {meant} Correct it, or take it out")
 
 
-def _number(environment: Mapping[str, str], field: str, default: float) -> float:
+def _number(environment: Mapping[str, str], field: str, default: float, *, least: float | None = None) -> float:
+    """Read a number above 0, or of ``least`` and more."""
     text = environment.get(PREFIX + field, "").strip()
     if not text:
         return default
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise SettingError(f"{PREFIX}{field} is {text!r}; set it to a number above 0, or leave it out for {default:g}")
+        value = float("nan")
+    if not (0 < value < float("inf") or value == least):
+        meant = "a number above 0" if least is None else f"a number of {least:g} or more"
+        raise SettingError(f"{PREFIX}{field} is {text!r}; set it to {meant}, or leave it out for {default:g}")
     return value
+
+
+def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
+    text = environment.get(PREFIX + field, "").strip() or default
+    if text != NO_MAINTENANCE and len(text.split()) != _FIELDS_OF_A_SCHEDULE:
+        raise SettingError(
+            f"{PREFIX}{field} is {text!r}; set it to '{{second}} {{minute}} {{hour}} {{day}} {{month}} {{weekday}}', "
+            f"to {NO_MAINTENANCE!r}, or leave it out for {default!r}"
+        )
+    return text
 
 
 def _count(environment: Mapping[str, str], field: str, default: int) -> int:

@@ -28,12 +28,31 @@ def test_every_field_has_its_variable(name):
     assert type(getattr(read, name)) is type(getattr(Settings(), name))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "session_ttl_seconds"])
 @pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf", "1,5", "0x10"])
 def test_a_value_without_meaning_is_refused_by_name(name, value):
     """The error names the variable, the value and what to set."""
     with pytest.raises(SettingError, match=rf"{PREFIX}{name.upper()} is '{value}'; set it to a number above 0"):
         Settings.from_environment({PREFIX + name.upper(): value})
+
+
+@pytest.mark.parametrize("value", ["-1", "many", "nan", "inf"])
+def test_a_time_to_live_may_be_zero(value):
+    """Zero is for ever; what is less or no number is refused."""
+    name = PREFIX + "SESSION_TTL_SECONDS"
+    assert Settings.from_environment({name: "0"}).session_ttl_seconds == 0
+    with pytest.raises(SettingError, match=rf"{name} is '{value}'; set it to a number of 0 or more"):
+        Settings.from_environment({name: value})
+
+
+def test_a_schedule_has_six_fields_or_is_off():
+    """What a timer trigger of Azure cannot take is refused at the start."""
+    name = PREFIX + "MAINTENANCE_SCHEDULE"
+    for right in ("30 0 3 * * 1-5", "off"):
+        assert Settings.from_environment({name: f" {right} "}).maintenance_schedule == right
+    for wrong in ("00:15:00", "*/15 * * * *", "never"):
+        with pytest.raises(SettingError, match=name):
+            Settings.from_environment({name: wrong})
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if isinstance(getattr(Settings(), name), int)])

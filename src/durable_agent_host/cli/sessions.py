@@ -390,7 +390,7 @@ def _fork(host: HostRoutes, arguments: argparse.Namespace) -> int:
 def _delete(host: HostRoutes, arguments: argparse.Namespace) -> int:
     path = host.session_path(arguments.agent, arguments.session)
     answer = host.ask(f"{path}?history={arguments.history}" if arguments.history else path, method="DELETE")
-    print(f"{answer['session_id']}: deleted")
+    print(f"{answer['session_id']}: {answer['status']}")
     return OK
 
 

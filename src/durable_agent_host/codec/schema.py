@@ -170,6 +170,7 @@ _OURS: Final = {
     "queue": Shape((list, _NONE), each=_TEXT),
     "interrupting": _TEXT_OR_NULL,
     "refused": Shape((list, _NONE), each=_TEXT),
+    "erasing": _TEXT_OR_NULL,
     "requests": Shape((dict, _NONE), each=_REQUEST),
     "appState": _OBJECT,
 }

@@ -30,6 +30,7 @@ _OURS: Final = (
     "receipts",
     "refused",
     "overlay",
+    "erasing",
     "appState",
     "sealed",
 )
@@ -82,6 +83,7 @@ def decode_session(state: Any) -> Session:
         refused=tuple(ours.get("refused") or ()),
         sealed=decode_sealed(ours.get("sealed")),
         overlay=_object_or_none(ours.get("overlay")),
+        erasing=ours.get("erasing") or "",
         app_state=ours.get("appState") or {},
         receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
         schema_version=version,
@@ -111,6 +113,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "receipts": [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)] or None,
         "refused": list(session.refused) or None,
         "overlay": dict(session.overlay) if session.overlay else None,
+        "erasing": session.erasing or None,
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dict(session.app_state) or None,
     }

@@ -55,6 +55,7 @@ async def run_agent_turn(
         session = await _session(request, client)
         if (known := await _ended_before(request, session, keeper)) is not None:
             return known
+        await keeper.renew(request, wire.get("answers"))
         request = await keeper.whole_request(request)
         answers = await keeper.whole_answers(request, wire.get("answers") or {})
     except StateError as error:

@@ -133,19 +133,20 @@ class SessionCopies:
             fork = await make_fork(
                 record, new_id, at_turn=at_turn, is_before=is_before, lasting_state={TranscriptProvider.SOURCE_ID}
             )
-            if not self._elsewhere.has_owner(agent):
-                break
-            name = SessionName(agent, session_id)
-            await self._elsewhere.copy(name, record, new_id, at_turn=at_turn, is_before=is_before)
-            if await self._documents.read(agent, session_id) == state:
+            if has_owner := self._elsewhere.has_owner(agent):
+                name = SessionName(agent, session_id)
+                await self._elsewhere.copy(name, record, new_id, at_turn=at_turn, is_before=is_before)
+            holder = holder_of(agent, new_id)
+            await fork.hold(self._keeper.open_store, holder)
+            now = await self._documents.read(agent, session_id) if fork.homes or has_owner else state
+            if now is None:  # it was deleted before its pieces were held
+                if await self._documents.read(agent, new_id) is None:
+                    await fork.release(self._keeper.open_store, holder)
+                return None
+            # What was cleared before its pieces were held may have been swept.
+            if now == state or (not has_owner and decode_session(now).sealed.refs == record.session.sealed.refs):
                 break
         else:
             raise TurnRejectedError(f"session {session_id!r} changes all the time: ask again")
-        holder = holder_of(agent, new_id)
-        await fork.hold(self._keeper.open_store, holder)
-        if fork.homes and await self._documents.read(agent, session_id) is None:  # deleted before the pieces were held
-            if await self._documents.read(agent, new_id) is None:
-                await fork.release(self._keeper.open_store, holder)
-            return None
         await self._documents.put(agent, new_id, encode_session(fork.session), instead_of=None)
         return fork.session.message_count

@@ -1,25 +1,17 @@
-"""The stored documents of sessions: list, read, replace, verify, repair, delete.
-
-What was verified: everything here runs on the embedded host. From the documentation of the Durable Functions HTTP API
-("List entities", extension 2.x): the host answers ``GET entities/{name}`` with ``top``, pages of it with the header
-``x-ms-continuation-token``, in no promised order. The SDK has no call for it, so the address is that of its own calls.
-"""
+"""The stored documents of sessions: list, read, replace, verify, repair."""
 
 import asyncio
-import json
-import logging
 import time
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
-from urllib.parse import quote
+from typing import Any, Final
 
-import aiohttp
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
 from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.errors import RequestError, StateError, TurnRejectedError, TurnTimedOutError
+from durable_agent_host.durable.listing import Listed, entity_pages
+from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
@@ -28,27 +20,11 @@ from durable_agent_host.segments.checks import find_problems, repair_record
 from durable_agent_host.segments.forks import keep_original
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.pages import Page, read_page
-from durable_agent_host.segments.record import Record, turns_of
+from durable_agent_host.segments.record import Record
 from durable_agent_host.session.repair import Change, mend_head, repair_document
-from durable_agent_host.turn.requests import read_turn_request
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
-_PAGE: Final = 1000
-_LOGGER = logging.getLogger(__name__)
-_TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
-
-
-class Listed(NamedTuple):
-    """A session in a list.
-
-    Attributes:
-        last_used_at: when its entity last did something; UTC, ISO-8601, whole seconds on some hosts.
-        session_id: without the agent's name.
-    """
-
-    last_used_at: str
-    session_id: str
 
 
 class SessionDocuments:
@@ -74,20 +50,10 @@ class SessionDocuments:
         Returns:
             All of them, newest first.
         """
-        base: str = cast("Any", self._client)._orchestration_bindings.rpc_base_url  # noqa: SLF001 - see the module
-        url = f"{base.rstrip('/')}/entities/{quote(entity_name(agent).lower())}"
         found: list[Listed] = []
-        headers: dict[str, str] = {}
-        async with aiohttp.ClientSession() as http:
-            while True:
-                async with http.get(url, params={"fetchState": "false", "top": _PAGE}, headers=headers) as answer:
-                    answer.raise_for_status()
-                    page = cast("list[dict[str, Any]]", await answer.json(content_type=None))
-                    token = answer.headers.get(_TOKEN, "")
-                found += [Listed(str(item.get("lastOperationTime") or ""), item["entityId"]["key"]) for item in page]
-                if token in ("", "bnVsbA=="):  # the extension writes the last page's token as a null in base64
-                    return sorted(set(found), reverse=True)
-                headers = {_TOKEN: token}
+        async for page in entity_pages(self._client, entity_name(agent)):
+            found += page
+        return sorted(set(found), reverse=True)
 
     async def read(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, readable or not.
@@ -97,10 +63,37 @@ class SessionDocuments:
             session_id: without the agent's name.
 
         Returns:
+            JSON, or None when there is nothing, or what there is is being erased.
+        """
+        state = await self.held(agent, session_id)
+        return None if is_erasing(state) else state
+
+    async def held(self, agent: str, session_id: str) -> Any:
+        """Read what a session's entity holds, also while it is being erased.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
             JSON, or None when there is nothing.
         """
-        state = await self._client.read_entity_state(EntityId(entity_name(agent), session_id))
-        return state.entity_state if state.entity_exists else None
+        return await held_by(self._client, agent, session_id)
+
+    async def clear_elsewhere(self, agent: str, session_id: str) -> None:
+        """Delete what history providers keep of a session, before the session itself is erased.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Raises:
+            TurnRejectedError: a turn runs or waits; nothing was done.
+            HistoryElsewhereError: a provider cannot delete; nothing was done.
+            HistoryError: a provider does not answer; the session is as it was.
+        """
+        refuse_busy(await self.held(agent, session_id))
+        await self.elsewhere.clear(agent, session_id)
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
         """Replace a session's document.
@@ -121,7 +114,7 @@ class SessionDocuments:
         await self._client.signal_entity(EntityId(entity_name(agent), session_id), PUT_OPERATION, payload)
         deadline, pause = time.monotonic() + PUT_SECONDS, 0.01
         while time.monotonic() < deadline:
-            now = await self.read(agent, session_id)
+            now = await self.held(agent, session_id)
             if now == document:
                 return
             if now != instead_of:
@@ -257,66 +250,20 @@ class SessionDocuments:
         await self.put(agent, session_id, encode_session(fork.session), instead_of=state)
         return changes + more
 
-    async def delete(self, agent: str, session_id: str, *, keeps_history: bool = False) -> list[str] | None:
-        """Delete a session, what history providers keep of it, and the orchestrations of its turns.
 
-        Guarantee: idempotent. What the providers keep goes first, so that a deletion that was cut off can be repeated;
-        the session goes in one step; an orchestration that could not be deleted stays, and is logged.
+async def held_by(client: DurableOrchestrationClient, agent: str, session_id: str) -> Any:
+    """Read what a session's entity holds.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            keeps_history: leave with the providers what they keep.
+    Args:
+        client: the SDK's.
+        agent: the agent's registered name.
+        session_id: without the agent's name.
 
-        Returns:
-            The ids of the turns that the session knew; None when there is no session.
-
-        Raises:
-            TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
-            HistoryElsewhereError: a provider cannot delete; nothing was done.
-            HistoryError: a provider does not answer; the session is as it was.
-        """
-        state = await self.read(agent, session_id)
-        if state is None:
-            return None
-        refuse_busy(state)
-        turns = await self._turns(state)
-        if not keeps_history:
-            await self.elsewhere.clear(agent, session_id)
-        await self.put(agent, session_id, None, instead_of=state)
-        for turn_id in turns:
-            try:
-                await self._purge(agent, session_id, turn_id)
-            except Exception:
-                _LOGGER.exception("turn %s of a deleted session: its orchestration could not be deleted", turn_id)
-        return turns
-
-    async def _turns(self, state: Any) -> list[str]:
-        """List the turns that a session knows, each once; none when the state cannot be read."""
-        try:
-            record = whole_record(self.keeper, state)
-        except StateError:
-            return []
-        return [*dict.fromkeys([turn async for turn in turns_of(record)])]
-
-    async def _purge(self, agent: str, session_id: str, turn_id: str) -> None:
-        """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""
-        status = await self._client.get_status(turn_id, show_input=True)
-        given: Any = status.input_ if status else None
-        if given is None:
-            return
-        try:
-            request = read_turn_request(
-                json.loads(given) if isinstance(given, str) else given, instance_id=turn_id, created_at=""
-            )
-        except (ValueError, RecursionError, RequestError):
-            return  # it is nobody's turn
-        if (request.agent.casefold(), request.session_id) == (agent.casefold(), session_id):
-            try:
-                await self._client.purge_instance_history(turn_id)
-            except Exception:  # noqa: BLE001 - the SDK has no type for an instance that has not quite ended
-                await self._client.terminate(turn_id, "its session was deleted")
-                await self._client.purge_instance_history(turn_id)
+    Returns:
+        JSON, or None when there is nothing.
+    """
+    state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
+    return state.entity_state if state.entity_exists else None
 
 
 def whole_record(keeper: Keeper, document: Any) -> Record:
@@ -330,6 +277,18 @@ def whole_record(keeper: Keeper, document: Any) -> Record:
         StateError: it cannot be read.
     """
     return Record(keeper.open_store, decode_session(document), cache=PieceCache(0))
+
+
+def is_erasing(state: Any) -> bool:
+    """Tell whether a session is being erased. Guarantee: pure.
+
+    Args:
+        state: what the entity holds, readable or not.
+    """
+    try:
+        return bool(decode_session(state).erasing)
+    except StateError:
+        return False
 
 
 def refuse_busy(state: Any) -> None:

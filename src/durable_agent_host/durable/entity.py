@@ -119,6 +119,8 @@ class DurableAgentEntity:
                 raise
             context.set_result({"status": "refused", "error": error_details(error)})
             return
+        if session.erasing and name != "admit":
+            raise TurnRejectedError("the session is being erased: try again in a moment, in a session that is new")
         changed, result = operation(session, payload, context)
         if changed is not session:
             self.save(context, changed)

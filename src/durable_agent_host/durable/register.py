@@ -8,14 +8,17 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.durable import activity, orchestrator, session_turns
+from durable_agent_host.durable import activity, erasure, orchestrator, session_turns
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.entity_calls import entity_handle
+from durable_agent_host.durable.erasure import Eraser
+from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.keeper import Keeper
+from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.turn.plan import PlanTimes
 
 HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
@@ -61,6 +64,53 @@ def register_turn_functions(
         return await session_turns.tend_agent_turn(turn, client, stopper)  # pyright: ignore[reportUnknownArgumentType]
 
     _ = (agent_turn, run_agent_turn, tend_agent_turn)
+
+
+def register_upkeep(
+    app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float]
+) -> None:
+    """Bind the orchestration ``erase_session``, its activity, and the timer function that deletes what has expired.
+
+    Args:
+        app: the Functions app.
+        settings: how long what is kept.
+        keeper: has what sessions keep outside their entities.
+        eraser: erases sessions.
+        ttls: seconds that an agent's sessions are kept after their last use, by name; a live view.
+    """
+    _register_erasure(app, eraser)
+    if settings.maintenance_schedule != NO_MAINTENANCE:
+        _register_maintenance(app, Maintenance(ttls, keeper, settings), settings.maintenance_schedule)
+
+
+def _register_erasure(app: df.DFApp, eraser: Eraser) -> None:
+    bind: Any = app
+
+    @bind.function_name(erasure.ERASE_ORCHESTRATION)
+    @bind.orchestration_trigger(context_name="context")
+    def erase_session(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
+        return (yield from erasure.run_erasure(context))
+
+    @bind.function_name(erasure.ERASE_ACTIVITY)
+    @bind.activity_trigger(input_name="session")
+    @bind.durable_client_input(client_name="client")
+    async def erase_agent_session(session: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+        return await eraser.erase(session, client)  # pyright: ignore[reportUnknownArgumentType]
+
+    _ = (erase_session, erase_agent_session)
+
+
+def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str) -> None:
+    bind: Any = app
+
+    @bind.function_name(MAINTENANCE_FUNCTION)
+    @bind.timer_trigger(arg_name="timer", schedule=schedule)
+    @bind.durable_client_input(client_name="client")
+    async def agent_maintenance(timer: func.TimerRequest, client: df.DurableOrchestrationClient) -> None:
+        del timer
+        await maintenance.run(client)
+
+    _ = agent_maintenance
 
 
 def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity) -> None:

@@ -14,6 +14,7 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.durable.copies import SessionCopies
 from durable_agent_host.durable.documents import SessionDocuments
+from durable_agent_host.durable.erasure import Erasures
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
 from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
@@ -50,7 +51,7 @@ class TurnClient:
         elsewhere: what history providers of the app keep.
 
     Attributes:
-        documents: the stored sessions; ``copies`` copies them, ``contexts`` knows what of them the model gets.
+        documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class TurnClient:
         self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
         self.copies = SessionCopies(self.documents)
         self.contexts = SessionContexts(self.documents, keeper)
+        self.erasures = Erasures(client)
 
     def files(self, agent: str, session_id: str, session: Session | None = None) -> SessionFiles:
         """Return the files of a session; without its head, its uploads alone."""
@@ -166,9 +168,7 @@ class TurnClient:
         return kept_turn(agent, session_id, ended) if ended is not None else None
 
     def hint(self, turn_id: str) -> None:
-        """Notify the waiters of this process that a turn is about to end.
-
-        The orchestration does so itself when it runs in this process; it may run in another one.
+        """Notify the waiters of this process that a turn is about to end; its orchestration may run in another one.
 
         Args:
             turn_id: which turn; a wrong hint costs some reads.
@@ -281,11 +281,7 @@ class TurnClient:
         """
         known = await self._look(
             turn_id,
-            lambda turn: (
-                turn.outcome is not None
-                or call_ids <= {*turn.answers, *(call["call_id"] for call in turn.pending)}
-                or bool(turn.pending)
-            ),
+            lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.answers.keys(),
             seconds=seconds,
         )
         return known or await self.read(turn_id)

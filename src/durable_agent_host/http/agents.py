@@ -1,6 +1,8 @@
 """Routes of the app as a whole: what is hosted, and whether it can work."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import quote
 
 import azure.functions as func
@@ -10,6 +12,23 @@ from durable_agent_host.http.answers import json_answer
 from durable_agent_host.http.calls import Call, Host
 from durable_agent_host.http.problems import LOG_RETRY_SECONDS, problem
 from durable_agent_host.turn_log.health import name_of
+
+
+def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List all agents, those of workflows among them, as upstream's health route does. Guarantee: pure.
+
+    Args:
+        metadata: upstream's, by the agent's name.
+    """
+    return [
+        {
+            "name": name,
+            "type": type(hosted.agent).__name__,
+            "http_endpoint_enabled": hosted.http_endpoint_enabled,
+            "mcp_tool_enabled": hosted.mcp_tool_enabled,
+        }
+        for name, hosted in metadata.items()
+    ]
 
 
 async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:

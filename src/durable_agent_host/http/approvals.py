@@ -62,7 +62,8 @@ def _knows(turn: Turn, answers: Mapping[str, Any]) -> bool:
 def _answered_otherwise(turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> str | None:
     for call_id, answer in answers.items():
         known = turn.answers.get(call_id)
-        compared = ("approved",) if known and known.get("truncated") else ("approved", "reason", "arguments")
+        is_elsewhere = known is not None and (known.get("truncated") or known.get("stored"))
+        compared = ("approved",) if is_elsewhere else ("approved", "reason", "arguments")
         if known is not None and any(known.get(name) != answer[name] for name in compared):
             was = "approved" if known.get("approved") else "denied"
             reason = f" ({known['reason']})" if known.get("reason") else ""

@@ -20,7 +20,7 @@ from durable_agent_host.http.parse import MAX_LIMIT, page_of, parse_cursor, pars
 from durable_agent_host.http.problems import problem_of_error
 from durable_agent_host.http.stream import DocumentStream
 from durable_agent_host.model.histories import Histories
-from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, turn_log_id
+from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
 
 _DRAIN_SECONDS: Final = 5.0
 _KEPT_MARK: Final = ".before-repair-"
@@ -165,27 +165,28 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
 
 
 async def delete_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``DELETE /agents/{agent}/sessions/{session}``: delete it, its receipts, its turns and their logs."""
+    """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, its turns and their logs; says what."""
     agent, session_id = named_session(host, call)
     history, kept = _history(host, agent), call.query.get("history")
     if kept not in (None, "kept"):
         raise RequestError(
             f"'history' is {kept!r}: leave it out, or say history=kept to delete what the host has alone"
         )
-    if await client.documents.read(agent, session_id) is None:
+    if await client.documents.held(agent, session_id) is None:
         raise _unknown(agent, session_id)
     if kept is None:
         history.refuse(agent, "delete")
     await client.check_log()
-    await client.files(agent, session_id).uploads.delete()
-    turns = await client.documents.delete(agent, session_id, keeps_history=kept is not None)
-    if turns is None:
-        raise _unknown(agent, session_id)
-    await host.open_log().delete(*(turn_log_id(agent, session_id, turn_id) for turn_id in turns))
-    answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "status": "deleted"}
+    if kept is None:
+        await client.documents.clear_elsewhere(agent, session_id)
+    erased = await client.erasures.erase(
+        agent, session_id, keeps_history=kept is not None, seconds=host.settings.wait_seconds
+    )
+    answer: dict[str, Any] = {"agent": agent, "session_id": session_id}
+    answer |= {"status": "deleting"} if erased is None else {"status": "deleted", "erased": erased}
     if left := [*(history.owners if kept else ()), *history.copies]:
         answer["kept_by"] = left
-    return json_answer(HTTPStatus.OK, answer, {})
+    return json_answer(HTTPStatus.ACCEPTED if erased is None else HTTPStatus.OK, answer, {})
 
 
 def kept_name(session_id: str, digest: str) -> str:

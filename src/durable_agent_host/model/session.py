@@ -153,6 +153,7 @@ class Session:
         refused: turns that were not let in, oldest first, a bounded window: their records go with the session.
         overlay: what of the conversation is its context, as `durable_agent_host.codec.overlay` writes it; None when
             that is all of it. It can be thrown away and made again.
+        erasing: since when it is being erased, UTC, ISO-8601; no turn is admitted then. Empty otherwise.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
         document: that document, for the fields that this program does not know.
@@ -168,6 +169,7 @@ class Session:
     receipts: Sequence[Receipt] = ()
     refused: tuple[str, ...] = ()
     overlay: Mapping[str, Any] | None = None
+    erasing: str = ""
     app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])

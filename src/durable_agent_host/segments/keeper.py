@@ -115,7 +115,9 @@ class Keeper:
             return kept
         if len(json_bytes_of(response)) <= TRAVELS_BYTES:
             return replace(kept, response={"entry": response})
-        return replace(kept, response={"home": home_of_turn(request), "name": await self._keep(request, response)})
+        home = home_of_turn(request)
+        await self.open_store().hold(home, holder_of_orchestration(str(request.orchestration_id)))
+        return replace(kept, response={"home": home, "name": await self._keep(request, response)})
 
     async def keep_request(self, request: TurnRequest) -> TurnRequest:
         """Store what of a request is too large to travel.
@@ -152,6 +154,22 @@ class Keeper:
         if request.stored is None:
             return request
         return join_request(request, await self._kept(home_of_turn(request), request.stored, "a turn's request"))
+
+    async def renew(self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]] | None) -> None:
+        """Keep what is stored for a turn alone for its time from now on: a turn may wait long, again and again.
+
+        Args:
+            request: as it travelled.
+            answers: of persons, as they travelled.
+
+        Raises:
+            CorruptStateError: what was stored is gone.
+            LogError: the store does not answer.
+        """
+        stored = (request.stored, *(answer.get("stored") for answer in (answers or {}).values()))
+        if names := [str(name) for name in stored if name]:
+            home = home_of_turn(request)
+            await self.open_store().put(home, await self.open_store().get(home, names))
 
     async def keep_answers(
         self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]]
@@ -272,6 +290,7 @@ def _no_pieces() -> SegmentStore:
 
 
 NO_KEEPER: Final = NoKeeper()
+_ORCHESTRATION: Final = "orchestration:"
 
 RECORD: Final = "record"
 """Where an answer's text is that has no piece of its own."""
@@ -280,6 +299,21 @@ RECORD: Final = "record"
 def home_of_turn(request: TurnRequest) -> str:
     """Name the home of what a turn alone refers to; it goes with the turn's log. Guarantee: pure."""
     return turn_log_id(request.agent, request.session_id, request.turn_id)
+
+
+def holder_of_orchestration(instance_id: str) -> str:
+    """Name an orchestration as a holder of a turn's home: it reads the response at each replay. Guarantee: pure."""
+    return _ORCHESTRATION + instance_id
+
+
+def orchestration_of(holder: str) -> str | None:
+    """Return the instance id of a holder that is an orchestration, else None. Guarantee: pure."""
+    return holder.removeprefix(_ORCHESTRATION) if holder.startswith(_ORCHESTRATION) else None
+
+
+def is_session(holder: str) -> bool:
+    """Tell whether a holder is a session. Guarantee: pure."""
+    return holder.startswith("@")
 
 
 def holder_of(agent: str, session_id: str) -> str:

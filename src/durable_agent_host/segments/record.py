@@ -347,34 +347,6 @@ class Record:
         return [cast("Segment", known[ref]) for ref in refs]
 
 
-async def turns_of(record: Record) -> AsyncIterator[str]:
-    """List the turns of entries and receipts, and the rejected ones, for who deletes them; they can come twice.
-
-    Args:
-        record: of the session.
-
-    Raises:
-        LogError: the store does not answer. A piece that cannot be read is passed over.
-    """
-    async for first, ref in record.leaves(skips_lost=True):
-        try:
-            chunk = await record.segment(first, ref)
-        except CorruptStateError:
-            continue
-        for turn_id in (
-            *(entry.get("correlationId") for entry in chunk.entries),
-            *(receipt.get("turnId") for receipt in chunk.receipts),
-        ):
-            if turn_id:
-                yield str(turn_id)
-    session = record.session
-    for entry in session.entries:
-        if turn_id := entry.get("correlationId"):
-            yield str(turn_id)
-    for turn_id in (*(one.turn_id for one in session.receipts), *session.refused):
-        yield turn_id
-
-
 def _placed(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
     """Say of references where in the conversation the first entry below each stands."""
     places = accumulate((ref.entries for ref in refs), initial=first)

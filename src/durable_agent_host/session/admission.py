@@ -17,7 +17,7 @@ from durable_agent_host.session.sealing import apply_sealing, emptied, receipt_o
 MAX_REFUSED: Final = 64
 """How many turns that were not let in a session remembers; the others' records go with their retention."""
 
-AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full"]
+AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full", "erasing"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Admission:
     Attributes:
         status: ``granted`` it holds the session; ``queued`` it will be woken; ``ended`` it has run before;
             ``reused`` a turn of its id has run before, and it was asked for something else;
-            ``rejected`` the session is busy; ``full`` the queue is.
+            ``rejected`` the session is busy; ``full`` the queue is; ``erasing`` the session is about to be gone.
         receipt: of the ended turn.
         running: the turn that holds the session.
         interrupts: the running turn is to be cancelled for this one.
@@ -83,6 +83,8 @@ def decide_admission(
     Returns:
         The session as it is to be stored, and the answer.
     """
+    if session.erasing:
+        return session, Admission("erasing")
     if receipt := session.receipt_of(turn_id):
         is_same = is_same_request(receipt.request_hash, request_hash)
         return session, Admission("ended" if is_same else "reused", receipt=receipt)

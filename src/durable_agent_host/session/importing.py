@@ -113,6 +113,7 @@ def session_to_import(rest: Any) -> Session:
         queue=(),
         interrupting=None,
         requests={},
+        erasing="",
         agent_session=without_workflow_state(session.agent_session),
         overlay=session.overlay if len(json_bytes_of(session.overlay)) < OVERLAY_BYTES else None,
     )

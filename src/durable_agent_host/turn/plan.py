@@ -1,6 +1,5 @@
 """The turn's orchestration as a generator of named steps. Pure; `durable.orchestrator` carries the steps out."""
 
-import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any, Final, Literal, cast
 
 from durable_agent_host.errors import error_details
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.turn.waiting import read_answers
 from durable_agent_host.turn.wire import decode_ended, encode_turn_outcome, encode_turn_request
 
 LONGEST_LEASES: Final = 10
@@ -112,6 +112,9 @@ class Happened:
 
 Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | WakeTurn | CheckTurn | CancelTurn
 
+ERASURE_PAUSES: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
+"""How long a turn waits, in seconds, before it asks again a session that is being erased; then it is rejected."""
+
 LOG_UNAVAILABLE: Final = "LogUnavailableError"
 """The type of the error of a turn that was rejected because its log could not be opened."""
 
@@ -159,6 +162,11 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
         "admit", {"turn_id": request.turn_id, "policy": request.policy, "request_hash": request.request_hash}
     )
     admission = yield ask
+    for pause in ERASURE_PAUSES if request.policy != "reject" else ():
+        if admission["status"] != "erasing":
+            break
+        yield Pause(pause)
+        admission = yield ask
     lease, told_to_stop = times.lease_seconds, ""
     while admission["status"] == "queued":
         running = admission["running"]
@@ -264,43 +272,6 @@ def _ask_people(
     return False
 
 
-def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Read the payload of the event that answers calls; what is no answer is left out.
-
-    Guarantee: pure.
-
-    Args:
-        payload: ``{call_id, approved, reason?, arguments?, stored?}``, or a list of such objects, or their JSON text:
-            the SDK's ``raise_event`` encodes its payload twice.
-
-    Returns:
-        Call ids and their answers, in the order of the payload.
-    """
-    if isinstance(payload, str):
-        try:
-            payload = json.loads(payload)
-        except (ValueError, RecursionError):
-            return []
-    found: list[tuple[str, dict[str, Any]]] = []
-    for one in cast("list[Any]", payload) if isinstance(payload, list) else [payload]:
-        if not isinstance(one, dict):
-            continue
-        fields = cast("dict[str, Any]", one)
-        call_id, approved = fields.get("call_id"), fields.get("approved")
-        reason, arguments = fields.get("reason"), fields.get("arguments")
-        if not isinstance(call_id, str) or not isinstance(approved, bool):
-            continue
-        answer = {
-            "approved": approved,
-            "reason": reason if isinstance(reason, str) else None,
-            "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
-        }
-        if isinstance(stored := fields.get("stored"), str):
-            answer["stored"] = stored
-        found.append((call_id, answer))
-    return found
-
-
 def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any, bool]:
     """Wake the first turn of the queue; remove those that are gone.
 
@@ -366,6 +337,10 @@ _REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
     "rejected": (
         "TurnRejectedError",
         "the session is busy with turn {running}: try again when it has ended, or ask with policy 'queue'",
+    ),
+    "erasing": (
+        "TurnRejectedError",
+        "the session is being erased: try again when that is done; it is a new session then",
     ),
     "reused": (
         "IdempotencyKeyReusedError",

@@ -1,4 +1,4 @@
-"""What a turn shows while it waits for people: the custom status of its orchestration. Pure.
+"""What a turn shows while it waits for people, the custom status of its orchestration, and what they answer. Pure.
 
 Durable Functions takes 16 KiB of it (UTF-16). Arguments that do not fit are left out; the turn's events have them.
 """
@@ -70,6 +70,43 @@ def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str
         return (), {}
     fields = cast("dict[str, Any]", status)
     return tuple(fields.get("pending") or ()), dict(fields.get("answers") or {})
+
+
+def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Read the payload of the event that answers calls; what is no answer is left out.
+
+    Guarantee: pure.
+
+    Args:
+        payload: ``{call_id, approved, reason?, arguments?, stored?}``, or a list of such objects, or their JSON text:
+            the SDK's ``raise_event`` encodes its payload twice.
+
+    Returns:
+        Call ids and their answers, in the order of the payload.
+    """
+    if isinstance(payload, str):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return []
+    found: list[tuple[str, dict[str, Any]]] = []
+    for one in cast("list[Any]", payload) if isinstance(payload, list) else [payload]:
+        if not isinstance(one, dict):
+            continue
+        fields = cast("dict[str, Any]", one)
+        call_id, approved = fields.get("call_id"), fields.get("approved")
+        reason, arguments = fields.get("reason"), fields.get("arguments")
+        if not isinstance(call_id, str) or not isinstance(approved, bool):
+            continue
+        answer = {
+            "approved": approved,
+            "reason": reason if isinstance(reason, str) else None,
+            "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
+        }
+        if isinstance(stored := fields.get("stored"), str):
+            answer["stored"] = stored
+        found.append((call_id, answer))
+    return found
 
 
 def _size(value: Any) -> int:

@@ -30,7 +30,17 @@ it has deleted, or copied, the conversation, and the session is as it was."""
 SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call.after_append")
 """Passed by agents whose compaction strategies call a model."""
 
-CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS
+UPKEEP_POINTS: Final = (
+    "erasure.after_mark",
+    "erasure.between_turns",
+    "erasure.between_homes",
+    "erasure.before_head",
+    "sweep.before_delete",
+    "sweep.before_release",
+)
+"""What erasures and sweeps pass."""
+
+CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS + UPKEEP_POINTS
 
 _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
 

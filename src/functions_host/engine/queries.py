@@ -36,11 +36,19 @@ def list_ended(store: SqliteStore, wanted: InstanceFilter) -> list[tuple[int, st
     return [(key, instance_id) for key, instance_id in store.read(sql, [*values, wanted.limit])]
 
 
-def list_entities(store: SqliteStore, name: str | None = None) -> list[EntityRecord]:
-    """List the entities that exist, of one name or of all, by id."""
+def list_entities(
+    store: SqliteStore, name: str | None = None, *, used_from: float | None = None, used_to: float | None = None
+) -> list[EntityRecord]:
+    """List the entities that exist, of one name or of all, by id; those alone that were last used within a time."""
     prefix = f"@{name.lower()}@" if name else "@"
-    sql = "SELECT id, state, updated_at FROM entities WHERE substr(id, 1, ?) = ? ORDER BY id"
-    return [EntityRecord(*row) for row in store.read(sql, [len(prefix), prefix])]
+    clauses, values = ["substr(id, 1, ?) = ?"], list[Any]([len(prefix), prefix])
+    for operator, bound in ((">=", used_from), ("<=", used_to)):
+        if bound is not None:
+            clauses.append(f"updated_at {operator} ?")
+            values.append(bound)
+    where = " AND ".join(clauses)
+    sql = f"SELECT id, state, updated_at FROM entities WHERE {where} ORDER BY id"  # noqa: S608 - values are bound
+    return [EntityRecord(*row) for row in store.read(sql, values)]
 
 
 def _conditions(wanted: InstanceFilter) -> tuple[str, list[Any]]:

@@ -206,7 +206,10 @@ class ManagementApi:
 
     def _list_entities(self, call: Call) -> Response:
         items: list[dict[str, Any]] = []
-        for record in list_entities(self._store, call.path.get("name")):
+        used_from, used_to = (
+            read_time(name, call.query.get(name)) for name in ("lastOperationTimeFrom", "lastOperationTimeTo")
+        )
+        for record in list_entities(self._store, call.path.get("name"), used_from=used_from, used_to=used_to):
             name, key = parse_entity_id(record.entity_id)
             item: dict[str, Any] = {
                 "entityId": {"name": name, "key": key},

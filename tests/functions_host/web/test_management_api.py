@@ -202,6 +202,10 @@ def test_entities_are_signalled_read_and_listed(host: Host):
     assert {"name": "counter", "key": key} in [
         item["entityId"] for item in host.send("GET", f"{MANAGEMENT}/entities/counter").json
     ]
+    for name, year, is_listed in (("To", 2000, False), ("To", 2200, True), ("From", 2000, True), ("From", 2200, False)):
+        bound = f"lastOperationTime{name}={year}-01-01T00:00:00Z"
+        listed = host.send("GET", f"{MANAGEMENT}/entities/counter?{bound}").json
+        assert (key in [item["entityId"]["key"] for item in listed]) is is_listed
     call(host, "signal_entity", ["counter", key], "forget")
     wait_until(lambda: call(host, "read_entity_state", ["counter", key]) == [False, None])
     assert "unexpected status code 400" in call(host, "signal_entity", ["nobody", key], "add", 5)

@@ -1,0 +1,319 @@
+"""Erases sessions: head, pieces that no other session shares, turn logs, and the orchestrations of their turns.
+
+An erasure is an orchestration, so that a process that dies in the middle of one is no end of it: the activity runs
+again where the app runs next. The head goes last and is the record of what is left: it is marked first, and a marked
+session admits no turn, is not shown, and still says which turns it had.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+
+from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
+
+from durable_agent_host.codec.state import decode_session, document_digest, encode_session
+from durable_agent_host.durable.documents import SessionDocuments, refuse_busy
+from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.durable.holders import ENDED, Holders
+from durable_agent_host.errors import (
+    CorruptStateError,
+    HistoryElsewhereError,
+    RequestError,
+    StateError,
+    TurnError,
+    TurnRejectedError,
+)
+from durable_agent_host.model.ids import derived_id, turn_log_id
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.keeper import Keeper, holder_of
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.record import Record
+from durable_agent_host.segments.sweeping import Sweeper, Swept, turns_of
+from durable_agent_host.segments.uploads import upload_homes
+from durable_agent_host.turn.requests import read_turn_request
+from durable_agent_host.turn_log.crash_points import reach
+from durable_agent_host.turn_log.protocol import TurnLog
+
+ERASE_ORCHESTRATION: Final = "erase_session"
+ERASE_ACTIVITY: Final = "erase_agent_session"
+RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
+"""The pauses between attempts: a store that is away for a day holds an erasure up, and does not end it."""
+
+_AT_ONCE: Final = 8
+_GROUP: Final = 500
+"""Turns between two points at which an erasure that is cut off goes on."""
+_COUNTED: Final = ("turns", "orchestrations", "pieces", "bytes")
+_LOGGER = logging.getLogger(__name__)
+
+
+def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
+    """Erase one session, as an orchestration.
+
+    Guarantee: replay-safe.
+
+    Args:
+        context: the SDK's; its input is that of the activity, see `Eraser.erase`.
+
+    Returns:
+        What the activity returned.
+
+    Raises:
+        RequestError: the input names no session.
+        Exception: the last attempt's, after a day of attempts; the session stays marked, and can be erased again.
+    """
+    sdk: Any = context
+    named = sdk.get_input()
+    if not isinstance(named, dict) or not {"agent", "session_id"} <= cast("dict[str, Any]", named).keys():
+        raise RequestError("the input names no session: give an object with 'agent' and 'session_id'")
+    for pause in RETRY_SECONDS:
+        try:
+            return (yield sdk.call_activity(ERASE_ACTIVITY, named))
+        except Exception:  # noqa: BLE001 - whatever it is, the next attempt begins where this one ended
+            yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
+    return (yield sdk.call_activity(ERASE_ACTIVITY, named))
+
+
+class Erasures:
+    """Starts erasures and waits for them, with the durable client of one function call.
+
+    Args:
+        client: the SDK's.
+    """
+
+    def __init__(self, client: DurableOrchestrationClient) -> None:
+        self._client = client
+
+    async def start(self, agent: str, session_id: str, *, if_digest: str = "", keeps_history: bool = False) -> str:
+        """Start to erase a session. Guarantee: idempotent; an erasure that is under way goes on.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            if_digest: erase only what has this `document_digest`; empty for whatever is there.
+            keeps_history: leave with history providers of the app what they keep.
+
+        Returns:
+            The id of the erasure's orchestration, the same for the same session.
+        """
+        erasure_id = derived_id("erase", agent.casefold(), session_id)
+        named: dict[str, Any] = {"agent": agent, "session_id": session_id, "if_digest": if_digest}
+        named["keeps_history"] = keeps_history
+        try:
+            await self._client.start_new(ERASE_ORCHESTRATION, erasure_id, named)
+        except Exception:
+            if (await self._client.get_status(erasure_id)).runtime_status in (*ENDED, None):
+                raise
+        return erasure_id
+
+    async def erase(
+        self, agent: str, session_id: str, *, keeps_history: bool, seconds: float
+    ) -> Mapping[str, int] | None:
+        """Erase a session, and wait until that is done.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            keeps_history: leave with history providers of the app what they keep.
+            seconds: the longest wait.
+
+        Returns:
+            What was erased, by kind; nothing when another erasure has just done it; None when it is not done yet, and
+            goes on.
+
+        Raises:
+            TurnRejectedError: a turn runs or waits; nothing was erased.
+            TurnError: the erasure failed, and has to be asked for again.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            status = await self._end_of(await self.start(agent, session_id, keeps_history=keeps_history), deadline)
+            if status is None:
+                return None
+            if status.runtime_status is None:  # somebody else waited for it too, and has deleted its record
+                return {}
+            if status.runtime_status is not OrchestrationRuntimeStatus.Completed:
+                raise TurnError(f"session {session_id!r} was not erased: ask again. {str(status.output)[:300]}")
+            output: Any = status.output
+            ended = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
+            if ended["status"] == "busy":
+                raise TurnRejectedError(ended["detail"], running_turn_id=ended["running_turn_id"])
+            if ended["status"] == "erased":
+                return ended["erased"]  # else it was an expiry, which found that the session had been used
+
+    async def _end_of(self, erasure_id: str, deadline: float) -> Any:
+        """Wait for the end of an erasure and delete its record, which names the session; None when it takes longer."""
+        pause = 0.01
+        while (status := await self._client.get_status(erasure_id)).runtime_status not in (*ENDED, None):
+            if time.monotonic() > deadline:
+                return None
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+        with suppress(Exception):  # the SDK has no type for what is gone already
+            await self._client.purge_instance_history(erasure_id)
+        return status
+
+
+class Eraser:
+    """Carries out erasures.
+
+    Args:
+        open_log: returns the turn log of the process.
+        keeper: has what sessions keep outside their entities.
+        elsewhere: what history providers of the app keep.
+        grace_seconds: how long a fork may take, from its hold on a home until its head is there.
+    """
+
+    def __init__(
+        self, open_log: Callable[[], TurnLog], keeper: Keeper, elsewhere: ExternalSessions, *, grace_seconds: float
+    ) -> None:
+        self._open_log = open_log
+        self._keeper = keeper
+        self._elsewhere = elsewhere
+        self._grace = grace_seconds
+
+    async def erase(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> dict[str, Any]:
+        """Erase a session, or what an attempt before has left of it.
+
+        Guarantee: activity-only; at-least-once; idempotent.
+
+        Args:
+            wire: ``agent``, ``session_id``; ``if_digest``: of the document that is to be erased, empty for any;
+                ``keeps_history``: leave with history providers what they keep.
+            client: reads and writes the entity, deletes orchestrations.
+
+        Returns:
+            ``status`` ``erased`` with ``erased``: counts of what this attempt has erased; or ``busy``, with ``detail``
+            and ``running_turn_id``; or ``changed``, when the document is another one.
+
+        Raises:
+            LogError: a store does not answer; the session stays marked.
+            HistoryError: a history provider does not answer; the session stays marked.
+        """
+        agent, session_id = wire["agent"], wire["session_id"]
+        documents = SessionDocuments(client, self._keeper, self._elsewhere)
+        state = await documents.held(agent, session_id)
+        session = _readable(state)
+        if wire.get("if_digest") and not session.erasing and document_digest(state) != wire["if_digest"]:
+            return {"status": "changed"}
+        if state is None:
+            return {"status": "erased", "erased": dict.fromkeys(_COUNTED, 0)}
+        try:
+            refuse_busy(state)
+            if session.document and not session.erasing:
+                session = replace(session, erasing=datetime.now(UTC).isoformat())
+                marked = encode_session(session)
+                await documents.put(agent, session_id, marked, instead_of=state)
+                state = marked
+        except TurnRejectedError as error:
+            return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
+        reach("erasure.after_mark")
+        if not wire.get("keeps_history"):
+            with suppress(HistoryElsewhereError):  # a session expires here also where it lasts elsewhere
+                await self._elsewhere.clear(agent, session_id)
+        store = self._keeper.open_store()
+        sweeper = Sweeper(store, Holders(client).read, grace_seconds=self._grace, unheld_seconds=self._grace)
+        erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
+        await erasing.erase_turns(session)
+        await erasing.erase_homes(session)
+        reach("erasure.before_head")
+        await documents.put(agent, session_id, None, instead_of=state)
+        return {"status": "erased", "erased": erasing.erased}
+
+
+class _Erasing:
+    """One attempt to erase one session."""
+
+    def __init__(
+        self,
+        client: DurableOrchestrationClient,
+        agent: str,
+        session_id: str,
+        *,
+        log: TurnLog,
+        store: SegmentStore,
+        sweeper: Sweeper,
+    ) -> None:
+        self._client = client
+        self._agent = agent
+        self._session_id = session_id
+        self._log = log
+        self._store = store
+        self._sweeper = sweeper
+        self.erased = dict.fromkeys(_COUNTED, 0)
+
+    async def erase_turns(self, session: Session) -> None:
+        """Delete what turns have: orchestrations, logs, and requests and answers that were too large to travel."""
+        known = set[str]()
+        async for some in turns_of(self._store, session, may_lack=True):
+            new = [turn_id for turn_id in dict.fromkeys(some) if turn_id not in known]
+            known.update(new)
+            for first in range(0, len(new), _GROUP):
+                await self._erase_group(new[first : first + _GROUP])
+                reach("erasure.between_turns")
+        self.erased["turns"] = len(known)
+
+    async def _erase_group(self, turns: list[str]) -> None:
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def erase(turn_id: str, home: str) -> None:
+            async with room:
+                purged = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
+                self.erased["orchestrations"] += purged
+                self._count(await self._sweeper.erase(home, ""))
+
+        homes = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
+        await asyncio.gather(*map(erase, turns, homes))
+        await self._log.delete(*homes)
+
+    async def erase_homes(self, session: Session) -> None:
+        """Delete the pieces that this session alone refers to, and its uploads."""
+        try:
+            homes = await Record(lambda: self._store, session).homes()
+        except CorruptStateError:  # the list of them went with an attempt before this one, as the last of them
+            homes = session.sealed.homes
+        for home in (*reversed(homes), *upload_homes(self._agent, self._session_id)):
+            try:
+                self._count(await self._sweeper.erase(home, holder_of(self._agent, self._session_id)))
+            except CorruptStateError as error:
+                _LOGGER.warning("pieces that an erased session shared are kept, for all that can be told: %s", error)
+            reach("erasure.between_homes")
+
+    def _count(self, swept: Swept) -> None:
+        self.erased["pieces"] += swept.pieces
+        self.erased["bytes"] += swept.size
+
+
+async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> int:
+    """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""
+    status = await client.get_status(turn_id, show_input=True)
+    given: Any = status.input_ if status else None
+    if given is None:
+        return 0
+    try:
+        request = read_turn_request(
+            json.loads(given) if isinstance(given, str) else given, instance_id=turn_id, created_at=""
+        )
+    except (ValueError, RecursionError, RequestError):
+        return 0  # it is nobody's turn
+    if (request.agent.casefold(), request.session_id) != (agent.casefold(), session_id):
+        return 0
+    try:
+        purged = await client.purge_instance_history(turn_id)
+    except Exception:  # noqa: BLE001 - the SDK has no type for an instance that has not quite ended
+        await client.terminate(turn_id, "its session was deleted")
+        purged = await client.purge_instance_history(turn_id)
+    return int(purged.instances_deleted or 0)
+
+
+def _readable(state: Any) -> Session:
+    """Read a session; of one that cannot be read there is nothing to go by."""
+    try:
+        return decode_session(state)
+    except StateError:
+        return Session()

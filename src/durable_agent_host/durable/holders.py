@@ -1,0 +1,56 @@
+"""Reads who holds the homes of pieces: sessions, and orchestrations that took a long response."""
+
+from typing import Final
+
+from azure.durable_functions import DurableOrchestrationClient, EntityId, OrchestrationRuntimeStatus
+
+from durable_agent_host.codec.state import decode_session
+from durable_agent_host.errors import StateError
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.keeper import is_session, orchestration_of
+from durable_agent_host.segments.sweeping import Keeps
+
+ENDED: Final = frozenset(
+    {
+        OrchestrationRuntimeStatus.Completed,
+        OrchestrationRuntimeStatus.Failed,
+        OrchestrationRuntimeStatus.Terminated,
+        OrchestrationRuntimeStatus.Canceled,
+    }
+)
+"""The statuses of an orchestration that runs no more."""
+
+
+class Holders:
+    """Reads holders, with the durable client of one function call.
+
+    Args:
+        client: the SDK's.
+    """
+
+    def __init__(self, client: DurableOrchestrationClient) -> None:
+        self._client = client
+
+    async def read(self, holder: str) -> Session | Keeps:
+        """Read a holder.
+
+        Args:
+            holder: as the piece store lists it.
+
+        Returns:
+            The head of a session, or what else there is.
+        """
+        if is_session(holder):
+            name, _, key = holder.removeprefix("@").partition("@")
+            state = await self._client.read_entity_state(EntityId(name, key))
+            if not state.entity_exists or state.entity_state is None:
+                return Keeps.NOTHING
+            try:
+                return decode_session(state.entity_state)
+            except StateError:
+                return Keeps.EVERYTHING
+        instance_id = orchestration_of(holder)
+        if instance_id is None:
+            return Keeps.EVERYTHING  # a later version knows
+        status = (await self._client.get_status(instance_id)).runtime_status
+        return Keeps.NOTHING if status is None or status in ENDED else Keeps.EVERYTHING

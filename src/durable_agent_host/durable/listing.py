@@ -1,0 +1,141 @@
+"""Lists of entities and orchestrations, a page at a time.
+
+What was verified: everything here runs on the embedded host. From the documentation of the Durable Functions HTTP API
+("List entities", "Get all instances status", extension 2.x): the host answers ``GET entities/{name}`` with ``top`` and
+``lastOperationTimeTo``, and ``GET instances`` with ``top``, ``createdTimeFrom``, ``createdTimeTo`` and
+``runtimeStatus``; pages of either with the header ``x-ms-continuation-token``, in no promised order. The SDK pages
+neither, so the addresses are those of its own calls.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import quote
+
+import aiohttp
+from azure.durable_functions import DurableOrchestrationClient
+
+ENDED: Final = ("Completed", "Failed", "Terminated", "Canceled")
+"""The statuses of orchestrations that have ended."""
+
+_ENTITIES: Final = 1000
+_INSTANCES: Final = 200
+_TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
+_LAST_TOKENS: Final = ("", "bnVsbA==")
+"""The extension writes the last page's token as a null in base64."""
+
+
+class Listed(NamedTuple):
+    """A session in a list.
+
+    Attributes:
+        last_used_at: when its entity last did something; UTC, ISO-8601, whole seconds on some hosts.
+        session_id: without the agent's name.
+    """
+
+    last_used_at: str
+    session_id: str
+
+
+class ListedInstance(NamedTuple):
+    """An orchestration in a list.
+
+    Attributes:
+        instance_id: its id.
+        name: of the orchestrator function.
+        updated_at: when it last did something, or None where the host does not say it.
+    """
+
+    instance_id: str
+    name: str
+    updated_at: datetime | None
+
+
+async def entity_pages(
+    client: DurableOrchestrationClient, name: str, *, used_before: datetime | None = None
+) -> AsyncIterator[list[Listed]]:
+    """List the entities of a name.
+
+    Args:
+        client: the SDK's.
+        name: of the entities.
+        used_before: list those alone that have done nothing since; a host that does not know this lists all.
+
+    Yields:
+        Pages, in no promised order.
+    """
+    params = {"fetchState": "false", "top": str(_ENTITIES)}
+    if used_before is not None:
+        params["lastOperationTimeTo"] = _wire_time(used_before)
+    async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
+        yield [Listed(str(item.get("lastOperationTime") or ""), item["entityId"]["key"]) for item in page]
+
+
+async def ended_instance_pages(
+    client: DurableOrchestrationClient, *, created_from: datetime, created_to: datetime, token: str = ""
+) -> AsyncIterator[tuple[list[ListedInstance], str]]:
+    """List orchestrations that have ended.
+
+    Args:
+        client: the SDK's.
+        created_from: those created earlier are left out.
+        created_to: those created later are left out.
+        token: of the page before, to continue a list.
+
+    Yields:
+        A page, and the token of the next one; an empty token at the end.
+    """
+    params = {
+        "createdTimeFrom": _wire_time(created_from),
+        "createdTimeTo": _wire_time(created_to),
+        "runtimeStatus": ",".join(ENDED),
+        "showInput": "false",
+        "top": str(_INSTANCES),
+    }
+    async for page, following in _pages(client, "instances", params, token):
+        yield [_instance(item) for item in page], following
+
+
+async def _pages(
+    client: DurableOrchestrationClient, path: str, params: Mapping[str, str], token: str = ""
+) -> AsyncIterator[tuple[list[dict[str, Any]], str]]:
+    base: str = cast("Any", client)._orchestration_bindings.rpc_base_url  # noqa: SLF001 - see the module
+    url = f"{base.rstrip('/')}/{path}"
+    async with aiohttp.ClientSession() as http:
+        while True:
+            async with http.get(url, params=params, headers={_TOKEN: token} if token else {}) as answer:
+                answer.raise_for_status()
+                page = cast("list[dict[str, Any]]", await answer.json(content_type=None))
+                token = answer.headers.get(_TOKEN, "")
+            token = "" if token in _LAST_TOKENS else token
+            yield page, token
+            if not token:
+                return
+
+
+def _instance(item: Mapping[str, Any]) -> ListedInstance:
+    return ListedInstance(
+        str(item.get("instanceId") or ""),
+        str(item.get("name") or ""),
+        read_time(str(item.get("lastUpdatedTime") or "")),
+    )
+
+
+def read_time(text: str) -> datetime | None:
+    """Read a time of the host. Guarantee: pure.
+
+    Args:
+        text: ISO-8601; without a zone it is UTC.
+
+    Returns:
+        The time, or None when it is none.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _wire_time(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

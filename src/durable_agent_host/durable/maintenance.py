@@ -1,0 +1,226 @@
+"""Deletes what has expired.
+
+That is sessions that nobody used, the orchestrations of turns that ended long ago, and pieces of conversations that no
+session refers to. A timer function of the app calls it. Everything is done in portions, so that one run ends in time
+however much there is, and everything is idempotent, so that two processes may do it at once.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from durable_agent_host.codec.state import document_digest
+from durable_agent_host.durable.documents import held_by, refuse_busy
+from durable_agent_host.durable.erasure import ERASE_ORCHESTRATION, Erasures
+from durable_agent_host.durable.holders import Holders
+from durable_agent_host.durable.listing import ListedInstance, ended_instance_pages, entity_pages, read_time
+from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
+from durable_agent_host.errors import CorruptStateError, RegistrationError, TurnRejectedError
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.segments.keeper import Keeper
+from durable_agent_host.segments.sweeping import CleanHomes, Sweeper, Swept
+from durable_agent_host.settings import Settings
+
+MAINTENANCE_FUNCTION: Final = "agent_maintenance"
+MOST_EXPIRED: Final = 500
+"""Sessions that one run begins to erase."""
+MOST_PAGES: Final = 50
+"""Pages of ended orchestrations that one run reads of those that are long past."""
+RECENT: Final = timedelta(hours=1)
+"""What has just passed its retention, which every run reads whole: with a run every 15 minutes, nearly all there is."""
+
+SWEEP_SECONDS: Final = 60.0
+"""How long one run looks at homes of pieces; the next one goes on with those that are left."""
+MOST_HOMES: Final = 100_000
+"""Homes that are listed at once."""
+
+_OURS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION})
+_BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
+_AT_ONCE: Final = 8
+_LOGGER = logging.getLogger(__name__)
+
+
+class TimesToLive(Mapping[str, float]):
+    """How long sessions are kept after their last use: seconds by the agent's name, 0 for ever.
+
+    Args:
+        of_app: what the app says, or None.
+        default: what the setting says.
+
+    Raises:
+        RegistrationError: it is no time.
+    """
+
+    def __init__(self, of_app: timedelta | float | None, default: float) -> None:
+        self._default = _seconds_of(of_app, default)
+        self._known: dict[str, float] = {}
+
+    def note(self, agent: str, ttl: timedelta | float | None) -> None:
+        """Note what is said of an agent.
+
+        Args:
+            agent: its name.
+            ttl: None for what the app says.
+
+        Raises:
+            RegistrationError: it is no time.
+        """
+        self._known[agent] = _seconds_of(ttl, self._default)
+
+    def __getitem__(self, agent: str) -> float:
+        """Return the seconds of an agent."""
+        return self._known[agent]
+
+    def __iter__(self) -> Iterator[str]:
+        """List the agents."""
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        """Count the agents."""
+        return len(self._known)
+
+
+def _seconds_of(ttl: timedelta | float | None, default: float) -> float:
+    if ttl is None:
+        return default
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else float(ttl)
+    if not 0 <= seconds < float("inf"):
+        raise RegistrationError(f"session_ttl is {ttl!r}: give seconds or a timedelta above 0, or 0 for ever")
+    return seconds
+
+
+def _unheld_seconds(settings: Settings) -> float:
+    """Tell how long what is stored for a turn alone is kept: its log's time, and once more that of a wait."""
+    of_log = settings.turn_log_retention_hours * 3600
+    longest = of_log + min(settings.approval_timeout_seconds, of_log)
+    return max(longest, settings.turn_retention_hours * 3600, settings.piece_grace_seconds)
+
+
+class Maintenance:
+    """Deletes what has expired.
+
+    Args:
+        ttls: seconds that an agent's sessions are kept after their last use, by the agent's name, 0 for ever; a live
+            view.
+        keeper: has what sessions keep outside their entities.
+        settings: how long what is kept.
+    """
+
+    def __init__(self, ttls: Mapping[str, float], keeper: Keeper, settings: Settings) -> None:
+        self._ttls = ttls
+        self._keeper = keeper
+        self._turn_retention = timedelta(hours=settings.turn_retention_hours)
+        self._grace = settings.piece_grace_seconds
+        self._unheld = _unheld_seconds(settings)
+        self._token = ""
+        self._homes: deque[str] = deque()
+        self._clean = CleanHomes()
+
+    async def run(self, client: DurableOrchestrationClient) -> dict[str, int]:
+        """Do what is due. Raises nothing: what fails is logged, and the next run tries again.
+
+        Args:
+            client: the SDK's.
+
+        Returns:
+            Counts: ``expired`` sessions, which are being erased, ``purged`` orchestrations, ``swept`` pieces.
+        """
+        jobs: dict[str, Callable[[DurableOrchestrationClient, datetime], Awaitable[int]]] = {
+            "expired": self._expire,
+            "purged": self._purge_ended,
+            "swept": self._sweep,
+        }
+        counts: dict[str, int] = {}
+        for name, job in jobs.items():
+            try:
+                counts[name] = await job(client, datetime.now(UTC))
+            except Exception:
+                _LOGGER.exception("maintenance: %s: not done, the next run tries again", name)
+        _LOGGER.info("maintenance: %s", ", ".join(f"{count} {name}" for name, count in counts.items()))
+        return counts
+
+    async def _expire(self, client: DurableOrchestrationClient, now: datetime) -> int:
+        """Begin to erase sessions that have not been used for their time."""
+        begun = 0
+        for agent, ttl in self._ttls.items():
+            if not ttl:
+                continue
+            before = now - timedelta(seconds=ttl)
+            async for page in entity_pages(client, entity_name(agent), used_before=before):
+                for used, session_id in page:
+                    if begun == MOST_EXPIRED:
+                        return begun
+                    if (used_at := read_time(used)) is not None and used_at < before:
+                        begun += await self._expire_session(client, agent, session_id)
+        return begun
+
+    async def _expire_session(self, client: DurableOrchestrationClient, agent: str, session_id: str) -> bool:
+        state: Any = await held_by(client, agent, session_id)
+        if state is None:
+            return False
+        try:
+            refuse_busy(state)
+        except TurnRejectedError:
+            return False  # a turn that runs, or waits for a person, is a use
+        await Erasures(client).start(agent, session_id, if_digest=document_digest(state))
+        return True
+
+    async def _purge_ended(self, client: DurableOrchestrationClient, now: datetime) -> int:
+        """Delete orchestrations of turns that ended before the retention; the app's own are left alone.
+
+        The list has the app's own orchestrations too, which may be many and stay. So the run reads what is recent
+        whole, and of the rest a portion, which the next run of this process continues.
+        """
+        before, purged = now - self._turn_retention, 0
+        async for page, _ in ended_instance_pages(client, created_from=before - RECENT, created_to=before):
+            purged += await _purge(client, page, before)
+        pages, token = 0, self._token
+        self._token = ""
+        async for page, following in ended_instance_pages(
+            client, created_from=_BEGINNING, created_to=before - RECENT, token=token
+        ):
+            purged += await _purge(client, page, before)
+            pages += 1
+            if pages == MOST_PAGES:
+                self._token = following
+                break
+        return purged
+
+    async def _sweep(self, client: DurableOrchestrationClient, now: datetime) -> int:
+        """Delete pieces that nobody refers to."""
+        del now
+        store, swept, began = self._keeper.open_store(), Swept(), time.monotonic()
+        sweeper = Sweeper(store, Holders(client).read, grace_seconds=self._grace, unheld_seconds=self._unheld)
+        if not self._homes:
+            async for home in store.homes():
+                self._homes.append(home)
+                if len(self._homes) == MOST_HOMES:
+                    break
+        while self._homes and time.monotonic() - began < SWEEP_SECONDS:
+            home = self._homes.popleft()
+            try:
+                swept += await sweeper.sweep(home, self._clean)
+            except CorruptStateError as error:
+                _LOGGER.warning("maintenance: the pieces of %s are kept, for all that can be told: %s", home, error)
+        return swept.pieces
+
+
+async def _purge(client: DurableOrchestrationClient, page: list[ListedInstance], before: datetime) -> int:
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def purge(instance_id: str) -> int:
+        async with room:
+            return int((await client.purge_instance_history(instance_id)).instances_deleted or 0)
+
+    old = [
+        one.instance_id
+        for one in page
+        if one.name.casefold() in _OURS and one.updated_at is not None and one.updated_at < before
+    ]
+    return sum(await asyncio.gather(*map(purge, old)))

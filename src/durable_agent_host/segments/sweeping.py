@@ -1,0 +1,263 @@
+"""Deletes the pieces of a home that nobody refers to.
+
+Theory of operation. A piece is written before the head that names it, so a piece without a reference may be one that is
+about to get it. What keeps it meanwhile:
+
+- A session writes into its own home only, and only while a turn of it runs, from its activity to its commit, however
+  long the host was down in between. So a home is left alone while a session that may write there has a running turn.
+- Whoever is going to refer to a home holds it first. A holder whose head does not name the home is either on its way,
+  for at most the grace period, or was given up.
+- What is put or held after the sweep has looked is younger than the sweep itself, and stays by its age.
+
+Holders are read again before anything is deleted: a fork that began meanwhile may have copied references that its
+original has dropped since. Two sweeps at once delete the same.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from durable_agent_host.codec.pieces import encode_sealed
+from durable_agent_host.codec.state import document_digest
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.keeper import is_session
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.record import Record
+from durable_agent_host.segments.walk import walk
+from durable_agent_host.session.reachability import named_by_head, named_by_segment, turns_of_entries
+from durable_agent_host.turn_log.crash_points import reach
+
+_REMEMBERED: Final = 10_000
+
+
+class Keeps(Enum):
+    """What a holder keeps that is no session to look into."""
+
+    NOTHING = "nothing"
+    """It is gone."""
+    EVERYTHING = "everything"
+    """Nobody can tell what it needs: a session that cannot be read, or an orchestration that runs."""
+
+
+type ReadHolder = Callable[[str], Awaitable[Session | Keeps]]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What was deleted.
+
+    Attributes:
+        pieces: how many.
+        size: their bytes.
+    """
+
+    pieces: int = 0
+    size: int = 0
+
+    def __add__(self, other: "Swept") -> "Swept":
+        """Add up what was deleted."""
+        return Swept(self.pieces + other.pieces, self.size + other.size)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What the holders of a home mean for it."""
+
+    live: Mapping[str, Session]
+    stale: tuple[str, ...]
+    has_owner: bool
+
+
+class Sweeper:
+    """Sweeps homes.
+
+    Args:
+        store: of the pieces.
+        read_holder: reads the head of a session that holds a home, by the holder's name.
+        grace_seconds: how long a holder may hold a home before its head names it, and a piece may be there before its
+            reference: longer than a fork or an import takes, and than a sweep.
+        unheld_seconds: how long a home that no session holds is kept: it is a turn's, and goes with the turn's log.
+    """
+
+    def __init__(
+        self, store: SegmentStore, read_holder: ReadHolder, *, grace_seconds: float, unheld_seconds: float
+    ) -> None:
+        self._store = store
+        self._read_holder = read_holder
+        self._grace = grace_seconds
+        self._unheld = unheld_seconds
+
+    async def sweep(self, home: str, clean: "CleanHomes | None" = None) -> Swept:
+        """Delete what nobody refers to, after the grace period.
+
+        Guarantee: idempotent; several may sweep at once.
+
+        Args:
+            home: which.
+            clean: homes that were found clean before, which are not looked into again as long as nothing has changed.
+
+        Returns:
+            What was deleted.
+
+        Raises:
+            CorruptStateError: a piece that is needed to tell what is referred to cannot be read; nothing was deleted.
+            LogError: the store does not answer.
+        """
+        return await self._sweep(home, clean, is_erasure=False)
+
+    async def erase(self, home: str, holder: str) -> Swept:
+        """Take a holder's note back, and delete what only it referred to.
+
+        What a session that lives may just write there is left to a later sweep, and so is everything while it is not
+        known what another holder needs.
+
+        Guarantee: idempotent.
+
+        Args:
+            home: which.
+            holder: the session that is being erased, which admits no turn any more; empty for the home of a turn.
+
+        Returns:
+            What was deleted.
+
+        Raises:
+            CorruptStateError: as for `sweep`; the note is taken back.
+            LogError: the store does not answer.
+        """
+        if holder:
+            await self._store.release(home, holder)
+        return await self._sweep(home, None, is_erasure=True)
+
+    async def _sweep(self, home: str, clean: "CleanHomes | None", *, is_erasure: bool) -> Swept:
+        began = time.monotonic()
+        holders = await self._store.holders(home)
+        judged = await self._judge(home, holders)
+        if judged is None:
+            return Swept()
+        if any(map(is_session, holders)):
+            age = 0.0 if is_erasure and not judged.has_owner else self._grace
+        else:
+            age = 0.0 if is_erasure else self._unheld
+        sizes = {piece.name: piece.size async for piece in self._store.pieces(home) if piece.age_seconds >= age}
+        try:
+            unnamed = await self._unnamed(home, [*judged.live.values()], sizes, clean)
+        except CorruptStateError:
+            if not await self._are_as_before(judged.live):
+                return Swept()  # one of them is being erased meanwhile
+            raise
+        if not unnamed and not judged.stale:
+            return Swept()
+        if (await self._store.holders(home)).keys() - holders.keys():
+            return Swept()
+        deleted = 0
+        if unnamed:
+            reach("sweep.before_delete")
+            older = age + time.monotonic() - began if age else 0.0
+            deleted = await self._store.delete(home, unnamed, older_than_seconds=older)
+        for holder in judged.stale:
+            reach("sweep.before_release")
+            await self._store.release(home, holder, older_than_seconds=self._grace + time.monotonic() - began)
+        return Swept(deleted, sum(sizes[name] for name in unnamed) if deleted else 0)
+
+    async def _judge(self, home: str, holders: Mapping[str, float]) -> _Judged | None:
+        """Look at the holders of a home; None when it has to be left alone for now."""
+        live: dict[str, Session] = {}
+        stale: list[str] = []
+        has_owner = False
+        for holder, age in holders.items():
+            held = await self._read_holder(holder)
+            if held is Keeps.EVERYTHING:
+                return None
+            session = held if isinstance(held, Session) else Session()
+            is_owner = session.sealed.home == home
+            is_named = home in await self._homes_of(session)
+            if session.running is not None and (is_owner or not is_named):
+                return None
+            if is_named:
+                live[holder] = session
+                has_owner = has_owner or is_owner
+            elif age < self._grace and is_session(holder):
+                return None
+            else:
+                stale.append(holder)
+        return _Judged(live, tuple(stale), has_owner)
+
+    async def _homes_of(self, session: Session) -> tuple[str, ...]:
+        return await Record(lambda: self._store, session).homes()
+
+    async def _are_as_before(self, sessions: Mapping[str, Session]) -> bool:
+        for holder, session in sessions.items():
+            if await self._read_holder(holder) != session:
+                return False
+        return True
+
+    async def _unnamed(
+        self, home: str, live: Sequence[Session], names: Mapping[str, int], clean: "CleanHomes | None"
+    ) -> list[str]:
+        """List the pieces that none of the sessions refers to."""
+        left = set(names)
+        for session in live:
+            left -= {name for at, name in named_by_head(session) if at == home}
+        key = document_digest([sorted(left), [_mark(session) for session in live]]) if clean is not None else ""
+        if not left or (clean is not None and clean.has(home, key)):
+            return []
+        for session in live:
+            below = walk(
+                self._store, session.sealed.refs, reads=lambda ref: ref.has_contents, may_lack=bool(session.erasing)
+            )
+            async for ref, segment in below:
+                left.discard(ref.name if ref.home == home else "")
+                if segment is not None:
+                    left -= {name for at, name in named_by_segment(segment, ref.home) if at == home}
+        if clean is not None and not left:
+            clean.note(home, key)
+        return sorted(left)
+
+
+class CleanHomes:
+    """Remembers in which state a home had nothing to sweep, so that segments are not read again for nothing."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    def has(self, home: str, state: str) -> bool:
+        """Tell whether the home was clean in this state."""
+        return self._known.get(home) == state
+
+    def note(self, home: str, state: str) -> None:
+        """Note that the home is clean in this state."""
+        self._known[home] = state
+        self._known.move_to_end(home)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def _mark(session: Session) -> list[object]:
+    return [encode_sealed(session.sealed), sorted(map(list, named_by_head(session)))]
+
+
+async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
+    """List the turns that a session knows: from entries and receipts, in its head in its segments, and rejected ones.
+
+    Args:
+        store: of the pieces; not used for a session that has none.
+        session: its head.
+        may_lack: whether pieces that are missing are passed over.
+
+    Yields:
+        Their ids, some at a time; one that stands in several places comes again.
+
+    Raises:
+        CorruptStateError: a piece is missing.
+        LogError: the store does not answer.
+    """
+    receipts = [one.turn_id for one in session.receipts]
+    yield [*turns_of_entries(session.entries), *receipts, *session.refused]
+    if session.sealed.refs:
+        async for _, segment in walk(store, session.sealed.refs, reads=lambda _: True, may_lack=may_lack):
+            if segment is not None:
+                yield turns_of_entries(segment.entries, segment.receipts)

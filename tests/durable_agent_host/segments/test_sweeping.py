@@ -1,0 +1,277 @@
+"""Sweeps and erasures of pieces: nothing that is referred to goes, and nothing else stays."""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.durable_agent_host.segments.worlds import World, holder_named
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SIZES = st.sampled_from([10, 12_000, 20_000])
+"""Of answers: small, such that two of them leave no room in the head, and such that each is a piece of its own."""
+
+TURNS = st.tuples(st.just("turn"), NAMES, SIZES, st.booleans())
+FORKS = st.tuples(st.just("fork"), NAMES, NAMES)
+ERASURES = st.tuples(st.just("erase"), NAMES)
+RESETS = st.tuples(st.just("reset"), NAMES)
+SWEEPS = st.tuples(st.just("sweep"))
+ACTS = st.one_of(TURNS, FORKS, ERASURES, SWEEPS, SWEEPS)
+ACTIONS = st.one_of(
+    st.tuples(st.just("do"), st.one_of(TURNS, TURNS, FORKS, ERASURES, RESETS, SWEEPS)),
+    st.tuples(st.just("begin"), ACTS, st.integers(0, 8)),
+    st.tuples(st.just("go on"), st.integers(0, 3), st.integers(1, 8)),
+    st.tuples(st.just("kill"), st.integers(0, 3)),
+    st.tuples(st.just("time")),
+)
+TALK = st.lists(st.tuples(st.sampled_from(["a", "a", "b"]), SIZES), min_size=2, max_size=6)
+
+
+def act_of(world: World, what: tuple) -> tuple[str, Coroutine[Any, Any, None]]:
+    """What is done, and its kind."""
+    match what:
+        case ("turn", name, size, fails):
+            return f"turn of {name}", world.run_turn(name, size, fails=fails)
+        case ("fork", name, new):
+            return "fork", world.fork(name, new)
+        case ("erase", name):
+            return "erase", world.erase(name)
+        case ("reset", name):
+            return "reset", world.reset(name)
+        case _:
+            return "sweep", world.sweep()
+
+
+async def play(world: World, action: tuple) -> None:
+    """Do one thing in the world."""
+    match action:
+        case ("do", what):
+            await world.do(*act_of(world, what))
+        case ("begin", what, steps):
+            await world.start(*act_of(world, what))
+            for _ in range(steps):
+                await world.go_on(-1)
+        case ("go on", number, times):
+            for _ in range(times):
+                await world.go_on(number)
+        case ("kill", number):
+            await world.kill(number)
+        case _:
+            await world.pass_time()
+
+
+async def check_conversations(world: World) -> None:
+    """Every session that is there can be read whole, and says what was said in it."""
+    for name, head in world.heads.items():
+        if not head.erasing:
+            assert await world.read(name) == world.texts.get(name, [])
+
+
+async def come_to_rest(world: World) -> None:
+    """Finish what was begun, as hosts do: turns whose process died, and erasures."""
+    await world.finish()
+    for name, head in [*world.heads.items()]:
+        if head.running:
+            await world.do(f"turn of {name}", world.run_turn(name, 10))
+        elif head.erasing:
+            await world.do("erase", world.erase(name))
+
+
+@contextlib.asynccontextmanager
+async def world_of(*talk: tuple[str, int]) -> AsyncIterator[World]:
+    """A world in which there has been some talk already."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder, "segments.sqlite"))
+        try:
+            for name, size in talk:
+                await world.do(f"turn of {name}", world.run_turn(name, size))
+            yield world
+        finally:
+            await world.close()
+
+
+async def check_rest(world: World) -> None:
+    """When all is at rest, two sweeps at once leave what is needed to read the conversations, and nothing else."""
+    await come_to_rest(world)
+    await check_conversations(world)
+    await world.pass_time()
+    await world.start("sweep", world.sweep())
+    await world.start("sweep", world.sweep())
+    await world.finish()
+    await check_conversations(world)
+    assert await world.stored() == await world.named()
+    homes = {(home, holder_named(name)) for name, head in world.heads.items() for home in head.sealed.homes}
+    assert await world.held() == homes
+
+
+@given(TALK, st.lists(ACTIONS, max_size=15))
+def test_no_interleaving_sweeps_what_is_referred_to_and_none_leaves_anything_else(talk, actions):
+    """Turns, forks, resets, erasures, crashes and sweeps, in any order of their accesses to sessions and store."""
+
+    async def example() -> None:
+        async with world_of(*talk) as world:
+            for action in actions:
+                await play(world, action)
+                await check_conversations(world)
+            await check_rest(world)
+
+    asyncio.run(example())
+
+
+LONG = [("a", 20_000), ("a", 12_000), ("a", 20_000), ("a", 12_000), ("a", 12_000)]
+"""Contents of their own in the head and in segments."""
+
+
+async def accesses(world: World, what: tuple) -> int:
+    """Count the accesses of something that is done now."""
+    await world.start(*act_of(world, what))
+    count = 0
+    while world.begun:
+        await world.go_on(-1)
+        count += 1
+    return count
+
+
+async def interleave(world: World, first: tuple, steps: int, second: tuple, *, passing: bool = False) -> None:
+    """Begin something, do something else in the middle of it, and finish the first."""
+    await world.start(*act_of(world, first))
+    for _ in range(steps):
+        await world.go_on(0)
+    if passing:
+        await world.pass_time()
+    await world.do(*act_of(world, second))
+    await check_conversations(world)
+    await world.finish()
+    await check_conversations(world)
+
+
+TURN, FORK, ERASE, RESET, SWEEP = (
+    ("turn", "a", 20_000, False),
+    ("fork", "a", "b"),
+    ("erase", "a"),
+    ("reset", "a"),
+    ("sweep",),
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (TURN, SWEEP),
+        (("turn", "b", 20_000, False), SWEEP),
+        (FORK, SWEEP),
+        (FORK, ERASE),
+        (FORK, RESET),
+        (SWEEP, TURN),
+        (SWEEP, FORK),
+        (SWEEP, ERASE),
+        (ERASE, FORK),
+        (ERASE, SWEEP),
+        (ERASE, ERASE),
+    ],
+    ids=lambda what: "-".join(map(str, what[:2])),
+)
+def test_one_thing_in_the_middle_of_another(first, second):
+    """At each of its accesses; nothing that is referred to goes, and at rest nothing else is there."""
+
+    async def example() -> None:
+        steps = 0
+        while True:
+            async with world_of(*LONG) as world:
+                await world.pass_time()
+                await interleave(world, first, steps, second, passing=first[0] == "turn")
+                await check_rest(world)
+            async with world_of(*LONG) as world:
+                if steps >= await accesses(world, first):
+                    return
+            steps += 1
+
+    asyncio.run(example())
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_sweep_and_a_reset_around_a_fork(steps):
+    """A fork copies what the original drops while a sweep has looked at the holders already."""
+
+    async def example() -> None:
+        for gone in range(1, 6):
+            async with world_of(*LONG) as world:
+                await world.pass_time()
+                await world.start(*act_of(world, SWEEP))
+                for _ in range(steps):
+                    await world.go_on(0)
+                await world.start(*act_of(world, FORK))
+                for _ in range(gone):
+                    await world.go_on(1)
+                await world.do(*act_of(world, RESET))
+                await world.finish()
+                await check_conversations(world)
+                await check_rest(world)
+
+    asyncio.run(example())
+
+
+def test_what_a_fork_shares_stays_until_the_last_of_them_is_erased():
+    """The original's erasure leaves what the fork needs, and takes the rest at once; the fork's takes everything."""
+
+    async def example() -> None:
+        async with world_of(*LONG) as world:
+            await world.do(*act_of(world, FORK))
+            await world.do(*act_of(world, ("turn", "a", 20_000, False)))
+            before = await world.stored()
+            await world.do(*act_of(world, ERASE))
+            assert await world.stored() == await world.named() < before
+            assert await world.read("b") == world.texts["b"]
+            await world.do(*act_of(world, ("erase", "b")))
+            assert await world.stored() == set()
+            assert await world.held() == set()
+
+    asyncio.run(example())
+
+
+def test_what_changes_after_a_home_was_clean_is_looked_at_again():
+    """A session that is reset after a sweep has found nothing."""
+
+    async def example() -> None:
+        async with world_of(*LONG) as world:
+            await world.pass_time()
+            await world.do(*act_of(world, SWEEP))
+            await world.do(*act_of(world, SWEEP))
+            await world.do(*act_of(world, RESET))
+            await world.do(*act_of(world, SWEEP))
+            assert await world.stored() == set()
+
+    asyncio.run(example())
+
+
+def test_a_turn_that_fails_leaves_nothing():
+    """Its pieces and its hold on a home that no head has named go after the grace period, and not before."""
+
+    async def example() -> None:
+        async with world_of() as world:
+            await world.do(*act_of(world, ("turn", "a", 20_000, True)))
+            before = await world.stored()
+            await world.do(*act_of(world, SWEEP))
+            assert await world.stored() == before != set()
+            await world.pass_time()
+            await world.do(*act_of(world, SWEEP))
+            assert (await world.stored(), await world.held()) == (set(), set())
+
+    asyncio.run(example())
+
+
+def test_segments_below_an_index_are_kept():
+    """So many segments that an index stands for most of them."""
+
+    async def example() -> None:
+        async with world_of(*[("a", 16_000)] * 24) as world:
+            assert any(ref.depth for ref in world.heads["a"].sealed.refs)
+            await check_rest(world)
+
+    asyncio.run(example())

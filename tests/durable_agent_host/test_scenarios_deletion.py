@@ -1,0 +1,264 @@
+"""What a deletion erases, and that it is finished whatever happens in the middle of it."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import requests
+
+from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
+from tests.durable_agent_host.conftest import LAB, PEOPLE
+from tests.durable_agent_host.test_scenarios_cancel import cancel, start
+from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork
+from tests.durable_agent_host.test_scenarios_retention import A_SECOND, RETENTION, maintain, maintained_until
+from tests.durable_agent_host.test_scenarios_turns import SLOW
+from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.processes import wait_until
+
+ERASURES = [point for point in UPKEEP_POINTS if point.startswith("erasure.")]
+SWEEPS = [point for point in UPKEEP_POINTS if point.startswith("sweep.")]
+WORD = "Hippopotamus"
+
+
+def files_with(data: Path, word: str) -> set[str]:
+    """Name the files that say a word."""
+    return {path.name for path in data.rglob("*") if path.is_file() and word.encode() in path.read_bytes()}
+
+
+def instances(host: AgentHost) -> set[str]:
+    """The orchestrations that exist."""
+    listed = requests.get(f"{host.management}/instances", timeout=30).json()
+    return {one["instanceId"] for one in listed}
+
+
+def test_a_deletion_says_what_it_erased(people: AgentHost, model: PracticeModel):
+    """Every turn of the session and its orchestration: ended, failed, cancelled in the queue and rejected ones."""
+    session, before = f"s-{uuid4().hex[:8]}", instances(people)
+    model.plan({"text": "one"}, {"error": {"status": 400, "message": "no"}}, {"text": "A slow answer. " * 10, **SLOW})
+    assert people.run("Talker", {"message": "one", "session_id": session}).ok
+    assert people.run("Talker", {"message": "two", "session_id": session}).status_code == 502
+    running = start(people, "Talker", "three", session)
+    wait_until(lambda: people.session("Talker", session)["running_turn_id"] == running["turn_id"])
+    queued = start(people, "Talker", "four", session)
+    wait_until(lambda: people.session("Talker", session)["queued_turn_ids"])
+    rejected = people.run("Talker", {"message": "five", "session_id": session, "policy": "reject"})
+    assert rejected.status_code == 409
+    assert cancel(queued).status_code == 202
+    assert people.end_of_turn(running["turn_url"])["status"] == "completed"
+    assert people.end_of_turn(queued["turn_url"])["status"] == "cancelled"
+    assert len(instances(people) - before) == 5
+    answer = delete(people, "Talker", session)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["status"] == "deleted"
+    assert answer.json()["erased"] == {"turns": 5, "orchestrations": 5, "pieces": 0, "bytes": 0}
+    assert instances(people) <= before
+
+
+def test_a_deletion_leaves_the_turns_of_the_original_of_a_fork(lab: AgentHost):
+    """The copy's entries name them, and they are the original's."""
+    session = f"s-{uuid4().hex[:8]}"
+    turn = lab.run("Instant", {"message": "one", "session_id": session}).headers["x-ms-turn-id"]
+    copy = fork(lab, "Instant", session).json()["session_id"]
+    assert delete(lab, "Instant", copy).json()["erased"] == {"turns": 1, "orchestrations": 0, "pieces": 0, "bytes": 0}
+    assert turn in instances(lab)
+    events = lab.get(f"/agents/Instant/sessions/{session}/turns/{turn}/events").text
+    assert "turn.started" in events
+
+
+def test_a_session_that_is_being_erased_is_not_shown_and_takes_no_turn(lab: AgentHost):
+    """A turn waits until that is done and begins a new session; one that may not wait is rejected."""
+    session = f"s-{uuid4().hex[:8]}"
+    lab.run("Instant", {"message": "one", "session_id": session})
+    state = lab.state("Instant", session)
+    state["data"]["extensionData"]["durableAgentHost"]["erasing"] = "2026-01-01T00:00:00+00:00"
+    lab.put_state("Instant", session, state)
+    for path in ("", "/export", "/verify"):
+        assert lab.get(f"/agents/Instant/sessions/{session}{path}").status_code == 404
+    assert fork(lab, "Instant", session).status_code == 404
+    refused = lab.run("Instant", {"message": "two", "session_id": session, "policy": "reject"})
+    assert (refused.status_code, "being erased" in refused.json()["detail"]) == (409, True)
+    lab.signal("Instant", session, "run", {"message": "two", "correlationId": "two"})
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lab.run, "Instant", {"message": "three", "session_id": session})
+        assert delete(lab, "Instant", session).json()["erased"]["turns"] == 1
+        answer = waiting.result(60)
+    assert (answer.status_code, answer.json()["response"]) == (200, "1: three")
+
+
+def test_an_erasure_that_is_not_meant_does_nothing(lab: AgentHost, model: PracticeModel):
+    """An expiry whose session was used meanwhile, one of a session in which a turn runs, and one that names none."""
+    session = f"s-{uuid4().hex[:8]}"
+    assert lab.run("Kept", {"message": "one", "session_id": session}).ok
+    named = {"agent": "Kept", "session_id": session}
+    used = lab.orchestrate("erase_session", named | {"if_digest": "0" * 32})
+    assert (used["runtimeStatus"], used["output"]) == ("Completed", {"status": "changed"})
+    model.plan({"text": "A slow answer. " * 10, **SLOW}, user_text=f"two {session}")
+    running = start(lab, "Kept", f"two {session}", session)
+    wait_until(lambda: lab.session("Kept", session)["running_turn_id"] == running["turn_id"])
+    busy = lab.orchestrate("erase_session", named)["output"]
+    assert (busy["status"], busy["running_turn_id"]) == ("busy", running["turn_id"])
+    assert "names no session" in lab.orchestrate("erase_session", {"agent": "Kept"})["output"]
+    lab.end_of_turn(running["turn_url"])
+    assert lab.session("Kept", session)["message_count"] == 4
+
+
+def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
+    """Run turns until the session has segments and contents of their own; returns the turns."""
+    turns: list[str] = []
+    for number, size in enumerate((12_000, 40_000, 12_000, 12_000, 10)):
+        answer = host.run(agent, {"message": f"number {number} of {session} ".ljust(size, "x"), "session_id": session})
+        assert answer.status_code == 200, answer.text
+        turns.append(answer.headers["x-ms-turn-id"])
+    return turns
+
+
+async def _stored(data: Path) -> tuple[set[str], set[str]]:
+    store = SqliteSegmentStore(data / "segments.sqlite")
+    try:
+        homes = [home async for home in store.homes()]
+        pieces = {piece.name for home in homes for piece in [one async for one in store.pieces(home)]}
+        return pieces, {holder for home in homes for holder in await store.holders(home)}
+    finally:
+        await store.close()
+
+
+def stored(data: Path) -> tuple[set[str], set[str]]:
+    """The pieces that the host's store has, and who holds them."""
+    return asyncio.run(_stored(data))
+
+
+@pytest.mark.parametrize("point", ERASURES)
+def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_path: Path, point):
+    """The next host finishes it without being asked; until then the session is not shown, and asking again is right."""
+    env = {"LEDGER": str(tmp_path / "ledger")}
+    host = start_host(tmp_path / "data", model, app=LAB, DURABLE_AGENT_HOST_CRASH=point, **env)
+    try:
+        kept = grow(host, "other")
+        of_other = stored(tmp_path / "data")
+        turns = grow(host, "s")
+        assert stored(tmp_path / "data") > of_other
+        with pytest.raises(requests.ConnectionError):
+            delete(host, "Instant", "s")
+        host.process.wait()
+        host = start_host(tmp_path / "data", model, app=LAB, **env)
+        assert host.get("/agents/Instant/sessions/s").status_code == 404
+        wait_until(lambda: host.state("Instant", "s") is None)
+        assert not instances(host) & {*turns}
+        assert instances(host) >= {*kept}
+        assert stored(tmp_path / "data") == of_other
+        for turn in turns:
+            assert host.get(f"/agents/Instant/sessions/s/turns/{turn}").status_code == 404
+        assert delete(host, "Instant", "s").status_code == 404
+        again = host.run("Instant", {"message": "anew", "session_id": "s"})
+        assert (again.status_code, again.json()["response"]) == (200, "1: anew")
+    finally:
+        host.kill()
+
+
+def test_a_deletion_takes_what_is_stored_outside_the_entity(model: PracticeModel, tmp_path: Path):
+    """Segments, large contents, long requests and answers of turns; the answer says how much that was."""
+    with hosted(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:
+        turns = grow(host, "s")
+        pieces, holders = stored(tmp_path)
+        assert (len(pieces) >= len(turns), holders) == (True, {"@dafx-instant@s"})
+        erased = delete(host, "Instant", "s").json()["erased"]
+        assert (erased["turns"], erased["orchestrations"]) == (len(turns), len(turns))
+        assert erased["pieces"] >= len(pieces)
+        assert erased["bytes"] > 100_000
+        assert stored(tmp_path) == (set(), set())
+
+
+@pytest.mark.parametrize("point", SWEEPS)
+def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path: Path, point):
+    """What a writer left that died before its commit goes, and a session that is there keeps all that it had."""
+    env = {"LEDGER": str(tmp_path / "ledger"), "DURABLE_AGENT_HOST_PIECE_GRACE_SECONDS": "0.001"}
+    data = tmp_path / "data"
+    host = start_host(data, model, app=LAB, DURABLE_AGENT_HOST_CRASH=point, **env)
+    try:
+        grow(host, "s")
+        before, shown = stored(data), host.session("Instant", "s")
+        asyncio.run(leave_behind(data))
+        assert stored(data) != before
+        maintain(host)
+        host.process.wait()
+        host = start_host(data, model, app=LAB, **env)
+        maintained_until(host, lambda: stored(data) == before)
+        assert host.session("Instant", "s") == shown
+        assert host.run("Instant", {"message": "go on", "session_id": "s"}).status_code == 200
+    finally:
+        host.kill()
+
+
+async def leave_behind(data: Path) -> None:
+    """Store pieces as a turn does whose process dies before its commit, in a session that never begins."""
+    store = SqliteSegmentStore(data / "segments.sqlite")
+    await store.hold("0" * 32, "@dafx-instant@never")
+    await store.put("0" * 32, {piece_name(text): text for text in (b"one", b"two")})
+    await store.close()
+
+
+def test_what_a_running_orchestration_needs_stays_until_its_end(model: PracticeModel, tmp_path: Path):
+    """Its replay reads a long response again, also when the session is gone; a sweep takes that when it has ended."""
+    hours = dict.fromkeys(("TURN_LOG_RETENTION_HOURS", "TURN_RETENTION_HOURS"), A_SECOND)
+    quickly = {f"DURABLE_AGENT_HOST_{name}": value for name, value in {**hours, "PIECE_GRACE_SECONDS": "0.001"}.items()}
+    with hosted(tmp_path, model, app=RETENTION, **quickly) as host:
+        text = "from outside ".ljust(12_000, "x")
+        started = requests.post(f"{host.management}/orchestrators/waiting", json={"message": text}, timeout=30).json()
+        url = f"{host.management}/instances/{started['id']}"
+        wait_until(lambda: requests.get(url, timeout=30).json()["customStatus"] == "waits")
+        assert delete(host, "Lasting", "of-orchestration").status_code == 200
+        maintained_until(host, lambda: stored(tmp_path)[1] == {f"orchestration:{started['id']}"})
+        host.kill()
+        with hosted(tmp_path, model, app=RETENTION, **quickly) as later:
+            url = f"{later.management}/instances/{started['id']}"
+            assert requests.post(f"{url}/raiseEvent/go", json=1, timeout=30).status_code == 202
+            ended = wait_until(lambda: (now := requests.get(url, timeout=30).json())["output"] and now)
+            assert (ended["runtimeStatus"], ended["output"]) == ("Completed", f"1: {text}")
+            maintained_until(later, lambda: stored(tmp_path) == (set(), set()))
+
+
+def test_no_file_says_anything_of_a_deleted_session(
+    people: AgentHost, model: PracticeModel, tmp_path: Path, book: Path
+):
+    """Of turns that ended, failed, were cancelled, rejected or approved; messages, answers, tools, custom statuses."""
+    with hosted(tmp_path, model, app=PEOPLE, LEDGER=str(book)) as host:
+        session, large = "s", f"{WORD} large ".ljust(40_000, "x")
+        model.plan({"text": f"{WORD} answers"}, {"text": f"{WORD} at length ".ljust(30_000, "y")})
+        for message in (f"{WORD} asks", large):
+            assert host.run("Payer", {"message": message, "session_id": session}).status_code == 200
+        model.plan({"error": {"status": 400, "message": f"{WORD} refused"}})
+        assert host.run("Payer", {"message": f"{WORD} fails", "session_id": session}).status_code == 502
+        call = {"name": "pay", "arguments": {"amount": 1.5}}
+        model.plan({"text": f"{WORD} thinks", "calls": [call]}, {"text": f"{WORD} paid"})
+        waiting = start(host, "Payer", f"{WORD} pays", session)
+        (asked,) = wait_until(lambda: requests.get(waiting["turn_url"], timeout=30).json().get("pending_approvals"))
+        queued = start(host, "Payer", f"{WORD} queued {large}", session)
+        wait_until(lambda: host.session("Payer", session)["queued_turn_ids"])
+        refused = host.run("Payer", {"message": f"{WORD} rejected {large}", "session_id": session, "policy": "reject"})
+        assert refused.status_code == 409
+        assert cancel(queued).status_code == 202
+        answer = {"call_id": asked["call_id"], "approved": False, "reason": f"{WORD} said no ".ljust(9_000, "z")}
+        noted = requests.post(f"{waiting['turn_url']}/approvals", json=answer, timeout=30)
+        assert noted.status_code == 200, noted.text
+        assert host.end_of_turn(waiting["turn_url"])["response"].endswith(f"{WORD} paid")
+        assert files_with(tmp_path, WORD) >= {"turn-log.sqlite-wal"}
+        answer = delete(host, "Payer", session)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["erased"]["turns"] == 6
+        wait_until(lambda: not files_with(tmp_path, WORD))
+
+
+def test_two_deletions_at_once_are_one(lab: AgentHost):
+    """Both are answered, and what they did is done once."""
+    session = f"s-{uuid4().hex[:8]}"
+    for number in range(5):
+        lab.run("Instant", {"message": f"number {number}", "session_id": session})
+    with ThreadPoolExecutor(4) as pool:
+        answers = [*pool.map(lambda _: delete(lab, "Instant", session), range(4))]
+    assert {answer.status_code for answer in answers} <= {200, 404}
+    assert 200 in {answer.status_code for answer in answers}
+    assert lab.state("Instant", session) is None
