@@ -85,8 +85,7 @@ class DurableAgentApp(AgentFunctionApp):
         http_auth_level: who may call the routes; health is always open.
         enable_health_check: whether ``GET /health`` is there.
         enable_http_endpoints: whether agents are reachable by HTTP that say nothing else when they are added.
-        max_poll_retries: taken as upstream takes it, and not needed: waiting for an answer polls nothing.
-        poll_interval_seconds: as ``max_poll_retries``.
+        max_poll_retries, poll_interval_seconds: taken as upstream takes them, and not needed.
         enable_mcp_tool_trigger: whether agents are MCP tools.
         default_callback: told of every update of agents that are added without one.
         settings: read from the environment when left out.
@@ -208,8 +207,7 @@ class DurableAgentApp(AgentFunctionApp):
             session_ttl: how long sessions are kept after their last use; the app's setting when left out.
 
         Raises:
-            RegistrationError: the name is missing or unusable, or another agent's, upper and lower case aside; or
-                sessions would share the agent's conversation; or the time to live is none.
+            RegistrationError: the name is unusable or taken, sessions would share a conversation, or the time is none.
         """
         source, agent = agent, build_agent(agent)
         name = usable_name(entity_id or getattr(agent, "name", None))
