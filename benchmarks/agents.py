@@ -84,6 +84,12 @@ def long_agents(**more: Any) -> list[Any]:
     ]
 
 
+def window_agent() -> Any:
+    """Make ``Window``, which sends what a strategy of its app leaves of the conversation."""
+    options: Any = {"store": False}
+    return Agent(_client(), "Answer in a few words.", name="Window", default_options=options)
+
+
 def _client() -> OpenAIChatClient:
     return OpenAIChatClient(
         model=os.environ["OPENAI_MODEL"],
