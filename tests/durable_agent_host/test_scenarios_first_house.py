@@ -92,10 +92,44 @@ def second(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             shutil.rmtree(folder)
 
 
+def kept_elsewhere(name: str) -> bool:
+    """Tell whether a history provider keeps a session: the old code made up ids there, and now the model's are kept."""
+    return name.partition("/")[2] in ELSEWHERE_KEPT or name[1:].partition("/")[0] in ELSEWHERE_KEPT
+
+
+ELSEWHERE_KEPT = {"noted", "folded", "cut-noted"}
+
+
+def without_made_up_ids(value: Any) -> Any:
+    """Leave out of requests what the old code did not send back of the model's items, and number their calls anew."""
+    numbers: dict[str, str] = {}
+    text = json.dumps(_without_item_fields(value), sort_keys=True)
+    return json.loads(re.sub(r'"new-\d+"', lambda found: numbers.setdefault(found[0], f'"call-{len(numbers)}"'), text))
+
+
+def _without_item_fields(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_item_fields(one) for name, one in value.items() if name not in _OF_ITEMS}
+    return [_without_item_fields(one) for one in value] if isinstance(value, list) else value
+
+
+_OF_ITEMS = {"id", "status", "logprobs"}
+
+
+def without_identity(value: Any) -> Any:
+    """Leave out of messages what tells which of the model's items they were."""
+    if isinstance(value, dict):
+        return {name: without_identity(one) for name, one in value.items() if name != "extensionData"}
+    return [without_identity(one) for one in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize("what", ["sessions", "exports", "views", "events"])
 def test_what_was_stored_reads_as_before(second: Second, what: str):
     """Sessions, their exports, ended turns and their events are what the old code gave."""
-    assert second.seen[what] == second.before[what]
+    seen = second.seen[what]
+    if what == "sessions":  # they come in pages since then, and each of these has one
+        assert [session.pop("previous") for session in seen.values()] == [None] * len(seen)
+    assert seen == second.before[what]
 
 
 def test_the_model_is_asked_what_the_old_code_would_have_asked(second: Second):
@@ -103,7 +137,10 @@ def test_the_model_is_asked_what_the_old_code_would_have_asked(second: Second):
     assert {f"[{session}/9]" for _, session in second.play.all} <= set(second.done["requests"])
     assert sorted(second.done["requests"]) == sorted(second.after["requests"])
     for name, asked in second.after["requests"].items():
-        assert second.done["requests"][name] == asked, name
+        done = second.done["requests"][name]
+        if kept_elsewhere(name):
+            done, asked = without_made_up_ids(done), without_made_up_ids(asked)  # noqa: PLW2901 - the same requests
+        assert done == asked, name
 
 
 def test_what_was_finished_is_not_done_again(second: Second):
@@ -117,7 +154,10 @@ def test_what_was_finished_is_not_done_again(second: Second):
 
 def test_turns_end_as_with_the_old_code(second: Second):
     """Answers, statuses and usage of turns that were under way, and of the next ones."""
-    assert second.done["turns"] == second.after["turns"]
+    done, after = (dict(turns) for turns in (second.done["turns"], second.after["turns"]))
+    for name in filter(kept_elsewhere, after):  # the model counts the characters of ids, too
+        done[name], after[name] = done[name] | {"usage": None}, after[name] | {"usage": None}
+    assert done == after
     statuses = {name: turn["status"] for name, turn in second.done["turns"].items() if "http" not in turn}
     assert {name for name, status in statuses.items() if status != "completed"} <= {"[cut-team/0]"}
     assert {turn["http"] for turn in second.done["turns"].values() if "http" in turn} == {200}
@@ -125,7 +165,10 @@ def test_turns_end_as_with_the_old_code(second: Second):
 
 def test_sessions_hold_what_the_old_code_would_have_stored(second: Second):
     """The transcripts afterwards are equal."""
-    assert second.done["said"] == second.after["said"]
+    done, after = (dict(said) for said in (second.done["said"], second.after["said"]))
+    for name in filter(kept_elsewhere, after):
+        done[name], after[name] = without_identity(done[name]), without_identity(after[name])
+    assert done == after
 
 
 def test_a_client_of_a_cut_off_turn_is_told_what_is_void(second: Second):
