@@ -2,8 +2,8 @@
 
 import json
 import sqlite3
-import time
 import tarfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
