@@ -11,17 +11,19 @@ outputs, containers, phases and MCP arguments of a stream and leave hosted calls
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.provider_item import PART_OF, STAMP, is_carrier
+from durable_agent_host.model.provider_item import STAMP, is_carrier
 from durable_agent_host.providers.openai.complete import tidy_open_item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SUMS_UP, item_type
 from durable_agent_host.providers.openai.rebuild import Item
+from durable_agent_host.providers.stamps import Stamps, lacking_fields, stamped_item
 
 PROVIDER: Final = "openai"
+_STAMPS: Final = Stamps(PROVIDER)
 
 
 def sendable(item: Mapping[str, Any]) -> Item:
@@ -124,18 +126,11 @@ def _take_texts(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
 
 def _stamp(group: Sequence[Content], item: Item) -> None:
     """Mark a group as an item, and keep the fields that its contents do not have."""
-    identity = {"provider": PROVIDER, "type": item["type"], "id": item.get("id")}
     rebuilt = _rebuilt(item["type"], group)
-    lacking = {name: value for name, value in item.items() if name not in rebuilt or rebuilt[name] != value}
+    lacking = lacking_fields(item, rebuilt)
     if item["type"] == "message" and "content" in lacking:
         lacking |= _annotations_instead_of_content(item, rebuilt)
-    extra = [name for name in rebuilt if name not in item]
-    mark = {name: value for name, value in (identity | lacking).items() if name != "content" or value is not None}
-    if extra:
-        mark["without"] = extra
-    for content in group[1:]:
-        content.additional_properties = content.additional_properties | {PART_OF: item.get("id")}
-    group[0].additional_properties = group[0].additional_properties | {STAMP: mark}
+    _STAMPS.put(group, item, rebuilt, {name: v for name, v in lacking.items() if name != "content" or v is not None})
 
 
 def _rebuilt(kind: str, group: Sequence[Content]) -> Item:
@@ -174,51 +169,12 @@ def item_of(group: Sequence[Content]) -> Item:
         is not to be changed.
     """
     mark = cast("dict[str, Any]", group[0].additional_properties[STAMP])
-    kept = {name: value for name, value in mark.items() if name not in {"provider", "without", "cited"}}
-    rebuilt = {name: v for name, v in _rebuilt(mark["type"], group).items() if name not in mark.get("without", ())}
-    item: Item = rebuilt | kept
-    if (cited := mark.get("cited")) and (parts := item.get("content")):
+    item = stamped_item(mark, _rebuilt(mark["type"], group))
+    if (cited := item.pop("cited", None)) and (parts := item.get("content")):
         changed = [part | {"annotations": one} for part, one in zip(parts, cited, strict=False)]
         item["content"] = [*changed, *parts[len(changed) :]]
-    if item["id"] is None:
-        del item["id"]
     return item
 
 
-def stamp_of(content: Content) -> Mapping[str, Any] | None:
-    """Give the stamp of a content that begins an item of this provider, or None. Guarantee: pure.
-
-    Args:
-        content: of any type.
-
-    Returns:
-        ``type``, ``id`` and the fields that the contents do not have.
-    """
-    mark = content.additional_properties.get(STAMP)
-    is_ours = isinstance(mark, dict) and cast("dict[str, Any]", mark).get("provider") == PROVIDER
-    # The framework copies the properties of a call to its result.
-    return cast("dict[str, Any]", mark) if is_ours and content.type != "function_result" else None
-
-
-def groups_of(contents: Iterable[Content]) -> Iterator[list[Content]]:
-    """Split contents into items of this provider and single contents that belong to none.
-
-    Guarantee: pure.
-
-    Args:
-        contents: of one message, in order.
-
-    Yields:
-        Groups in order: a stamped content with its parts, or one content without a stamp.
-    """
-    group: list[Content] = []
-    for content in contents:
-        mark = stamp_of(group[0]) if group else None
-        if mark is not None and PART_OF in content.additional_properties:
-            group.append(content)
-            continue
-        if group:
-            yield group
-        group = [content]
-    if group:
-        yield group
+stamp_of: Final = _STAMPS.of
+groups_of: Final = _STAMPS.groups

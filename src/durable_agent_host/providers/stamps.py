@@ -1,0 +1,115 @@
+"""Stamps: which contents of a message stand for which item of their provider, and what they lack of it. Pure.
+
+Theory of operation. The first content of an item has a *stamp* in its ``additional_properties``: the provider, the
+item's type and id, and those of its fields that the provider's own rebuilding of the contents does not give. The other
+contents of the item are marked as parts of it. So an item is stored once, and comes back as the provider wrote it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.model.provider_item import PART_OF, STAMP
+
+_IDENTITY: Final = frozenset({"type", "id"})
+
+
+class Stamps:
+    """The stamps of one provider.
+
+    Args:
+        provider: its name in the stamps; stored, so it never changes.
+    """
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+
+    def of(self, content: Content) -> Mapping[str, Any] | None:
+        """Give the stamp of a content that begins an item of this provider, or None. Guarantee: pure.
+
+        Args:
+            content: of any type.
+
+        Returns:
+            ``type``, ``id`` and the fields that the contents do not have.
+        """
+        mark = content.additional_properties.get(STAMP)
+        is_ours = isinstance(mark, dict) and cast("dict[str, Any]", mark).get("provider") == self.provider
+        # The framework copies the properties of a function's call to its result.
+        return cast("dict[str, Any]", mark) if is_ours and content.type != "function_result" else None
+
+    def groups(self, contents: Iterable[Content]) -> Iterator[list[Content]]:
+        """Split contents into items of this provider and single contents that belong to none.
+
+        Guarantee: pure.
+
+        Args:
+            contents: of one message, in order.
+
+        Yields:
+            Groups in order: a stamped content with its parts, or one content without a stamp.
+        """
+        group: list[Content] = []
+        for content in contents:
+            mark = self.of(group[0]) if group else None
+            if mark is not None and PART_OF in content.additional_properties:
+                group.append(content)
+                continue
+            if group:
+                yield group
+            group = [content]
+        if group:
+            yield group
+
+    def put(
+        self,
+        group: Sequence[Content],
+        item: Mapping[str, Any],
+        rebuilt: Mapping[str, Any],
+        lacking: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Mark contents as an item, in place, and keep the fields that they do not have.
+
+        Args:
+            group: the item's contents, at least one; a provider whose item has none uses an empty text.
+            item: as it is sent back, with ``type`` and where it has one ``id``.
+            rebuilt: what the provider rebuilds from the contents.
+            lacking: the fields to keep, where they are not simply those that differ from ``rebuilt``.
+        """
+        identity = {"provider": self.provider, "type": item["type"], "id": item.get("id")}
+        mark = identity | dict(lacking_fields(item, rebuilt) if lacking is None else lacking)
+        if extra := [name for name in rebuilt if name not in item]:
+            mark["without"] = extra
+        for content in group[1:]:
+            content.additional_properties = content.additional_properties | {PART_OF: item.get("id")}
+        group[0].additional_properties = group[0].additional_properties | {STAMP: mark}
+
+
+def lacking_fields(item: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the fields of an item that its contents do not have. Guarantee: pure.
+
+    Args:
+        item: as it is sent back.
+        rebuilt: what the provider rebuilds from the contents.
+    """
+    return {
+        name: value
+        for name, value in item.items()
+        if name not in _IDENTITY and (name not in rebuilt or rebuilt[name] != value)
+    }
+
+
+def stamped_item(mark: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
+    """Put an item together again, the inverse of `Stamps.put`. Guarantee: pure.
+
+    Args:
+        mark: the stamp.
+        rebuilt: what the provider rebuilds from the contents.
+
+    Returns:
+        The item, without ``id`` when the stamp's is None. It shares values with both, and is not to be changed.
+    """
+    left_out = {"provider", "without"} if mark.get("id") is not None else {"provider", "without", "id"}
+    kept = {name: value for name, value in mark.items() if name not in left_out}
+    return {name: v for name, v in rebuilt.items() if name not in mark.get("without", ())} | kept
