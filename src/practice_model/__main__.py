@@ -27,7 +27,8 @@ def main() -> int:
     if arguments.requests and not arguments.requests.parent.is_dir():
         print(f"Folder of --requests {str(arguments.requests)!r} does not exist: create it first.", file=sys.stderr)
         return 1
-    model = PracticeModel(recordings, Rules.strict() if arguments.strict else Rules(), arguments.requests)
+    rules = Rules.strict() if arguments.strict else Rules()
+    model = PracticeModel(recordings, rules, arguments.requests, recordings_folder=arguments.recordings)
     host, port = listener.getsockname()[:2]
     _Server(model, f"http://{host}:{port}/v1").run(sockets=[listener])
     return 0
@@ -73,7 +74,9 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m practice_model", description="A local OpenAI Responses API.")
+    parser = argparse.ArgumentParser(
+        "python -m practice_model", description="Local models for practice: the APIs of their providers, without a key."
+    )
     parser.add_argument("--port", type=int, default=8901, help="port to listen on, 0 for a free one (default 8901)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--recordings", type=Path, help="folder of recorded traffic that can be played")

@@ -25,6 +25,8 @@ class EventStream:
     Args:
         ended: called once with `complete`, `broken` or `disconnected`, the number of events sent, and the POSIX time of
             each delta, empty without the delivery's clock.
+        encode: writes an event as the service does.
+        last: what follows the last event of a whole stream.
     """
 
     def __init__(
@@ -33,11 +35,16 @@ class EventStream:
         delivery: Delivery,
         request: Request,
         ended: Callable[[str, int, Sequence[float]], None],
+        encode: Callable[[Json], bytes] = encode_event,
+        *,
+        last: bytes = b"",
     ) -> None:
         self._events = events
         self._delivery = delivery
         self._request = request
         self._ended = ended
+        self._encode = encode
+        self._last = last
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Send the stream; omits the last chunk when it breaks off."""
@@ -51,12 +58,12 @@ class EventStream:
                 if await self._request.is_disconnected():
                     self._ended("disconnected", sent, sent_at)
                     return
-            if self._delivery.clock and event["type"].endswith(".delta"):
+            if self._delivery.clock and str(event.get("type")).endswith("delta"):
                 sent_at.append(time.time())
-            await send({"type": "http.response.body", "body": encode_event(event), "more_body": True})
+            await send({"type": "http.response.body", "body": self._encode(event), "more_body": True})
             sent += 1
         if stop is not None:
             self._ended("broken", sent, sent_at)
             return
         self._ended("complete", sent, sent_at)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": self._last, "more_body": False})

@@ -121,7 +121,7 @@ def tokens(count):
 async def test_tokens_of_a_summary_count():
     """The usage of a turn has those of its strategies' model calls."""
     made = lab(lambda client: SummarizationStrategy(client=client, target_count=2, threshold=0), turns=0)
-    made.service.player.plans.clear()
+    made.service.plans.clear()
     made.plan({"text": "Short.", "usage": tokens(1000)}, user_text="1. [")
     made.plan({"text": "One.", "usage": tokens(10)}, {"text": "Two.", "usage": tokens(10)})
     usages = [(await made.cold_turn(f"question {number}")).usage for number in range(2)]
@@ -132,7 +132,7 @@ async def test_tokens_of_a_summary_count():
 async def test_a_summary_that_fails_does_not_fail_the_turn(caplog):
     """The model gets the context as it was, and the log says why."""
     made = lab(lambda client: SummarizationStrategy(client=client, target_count=1, threshold=0), turns=2)
-    made.service.player.plans.clear()
+    made.service.plans.clear()
     made.plan({"error": {"status": 400, "message": "No summary."}}, times=None, user_text="1. [")
     made.plan({"text": "One."}, {"text": "Two."})
     for number in range(2):

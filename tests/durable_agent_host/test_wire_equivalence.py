@@ -160,7 +160,7 @@ def said(item):
 async def test_what_the_framework_alone_sends_is_sent(scenario):
     """Nothing that a process with the framework's own history sends is missing, and only hosted items are more."""
     plain, texts = lab(scenario, "false")
-    plain.service.rules = type(plain.rules)()
+    plain.service.responses.rules = type(plain.rules)()
     await plain.framework_turns(texts)
     cold, texts = lab(scenario, "false")
     for text in texts:

@@ -77,7 +77,7 @@ async def test_reasoning_of_another_key_is_left_out(is_strict):
     """One refused call, then the same conversation without it; later turns are not refused, and new reasoning goes."""
     cold = lab("false", [[THINK, LOOK], [THINK, SAY]], [[THINK, RUN, THINK, SAY]], [[THINK, SAY]], [[SAY]])
     if not is_strict:
-        cold.service.rules = type(cold.service.rules)()
+        cold.service.responses.rules = type(cold.service.responses.rules)()
     await cold.cold_turn("first")
     await cold.cold_turn("second")
     whole = [item["type"] for item in cold.inputs[-1]]

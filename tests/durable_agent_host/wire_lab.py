@@ -53,7 +53,7 @@ class Lab:
 
     def plan(self, *steps, times=1, **when):
         """Script the next model calls."""
-        self.service.player.plans.append(Plan.parse({"steps": list(steps), "times": times, "when": when}))
+        self.service.plans.append(Plan.parse({"steps": list(steps), "times": times, "when": when}))
 
     @asynccontextmanager
     async def agent(self):

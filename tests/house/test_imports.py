@@ -70,6 +70,8 @@ ALLOWED_ROOMS_OF_THE_MODEL: dict[str, set[str]] = {
     "store": {"dialects"},
     "request_log": {"dialects"},
     "event_stream": {"dialects", "play", "json_text"},
+    "exchange": {"dialects", "play", "json_text", "request_log"},
+    "services": {"dialects", "rules", "play", "store", "event_stream", "json_text", "exchange"},
 }
 """The same of practice_model; the server imports all."""
 
