@@ -11,6 +11,7 @@ from typing import Any
 from practice_model.dialects.responses import sealed
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import kind_of
+from practice_model.dialects.responses.transcript import Transcript
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class StoredResponse:
     """A response with the transcript that the model read, and its events."""
 
     response: Json
-    transcript: Sequence[Json]
+    transcript: Transcript
     events: Sequence[Json]
 
 
@@ -44,7 +45,7 @@ class Store:
     issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
     known_encrypted: set[str] = field(default_factory=set[str])
     foreign_encrypted: set[str] = field(default_factory=set[str])
-    conversations: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
+    conversations: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
     containers: dict[str, float] = field(default_factory=dict[str, float])
     files: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
@@ -62,10 +63,12 @@ class Store:
         """
         output: list[Json] = response["output"]
         if stored:
-            self.responses[response["id"]] = StoredResponse(response, [*transcript, *output], events)
-        conversation: Any = response.get("conversation")
-        if conversation and stored:
-            self.conversations[conversation["id"]] = [*transcript, *output]
+            known = transcript if isinstance(transcript, Transcript) else Transcript(transcript)
+            kept = known.continued(output)
+            self.responses[response["id"]] = StoredResponse(response, kept, events)
+            conversation: Any = response.get("conversation")
+            if conversation:
+                self.conversations[conversation["id"]] = kept
         self._issue(output, stored=stored)
         for item in output:
             if kind_of(item) == "code_interpreter_call":
@@ -91,12 +94,12 @@ class Store:
         """Accept these values, such as those of recordings."""
         self.known_encrypted.update(value for value in values if isinstance(value, str))
 
-    def transcript_of(self, response_id: str) -> Sequence[Json] | None:
+    def transcript_of(self, response_id: str) -> Transcript | None:
         """Return the transcript up to and including this response; None if it is not stored."""
         found = self.responses.get(response_id)
         return found.transcript if found else None
 
-    def conversation(self, conversation_id: str) -> Sequence[Json] | None:
+    def conversation(self, conversation_id: str) -> Transcript | None:
         """Return the items of a conversation; None if it is unknown."""
         return self.conversations.get(conversation_id)
 

@@ -18,7 +18,7 @@ The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `bre
 `fail: {"code": c, "message": m}`, `incomplete: reason`; and `usage` numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -113,7 +113,7 @@ class Plan:
         return (
             not self.is_over
             and self.when.get("user_text", "") in reading.user_text
-            and self.when.get("agent", "") in reading.agent
+            and ("agent" not in self.when or self.when["agent"] in reading.agent)
             and self.when.get("model", reading.model) == reading.model
         )
 
@@ -131,9 +131,16 @@ class Plan:
 
 
 def perform(
-    step: Json, reading: Reading, mint: IdMint, recordings: Recordings | None, container_id: str
+    step: Json, reading: Reading, mint: IdMint, recordings: Recordings | None, container: Callable[[], str]
 ) -> Answer | HttpError:
     """Turn a step into an answer to this request.
+
+    Args:
+        step: of a plan.
+        reading: the request.
+        mint: of new ids.
+        recordings: recorded traffic; None without.
+        container: gives the id of the request's container, always the same one.
 
     Raises:
         PlanError: the step names an unknown recording.
@@ -149,7 +156,7 @@ def perform(
     if "recording" in step:
         return replay(step, reading, mint, recordings, delivery)
     parts = cast("list[Json]", step.get("items") or [step])
-    output = [item for part in parts for item in _items_of(part, reading, mint, container_id)]
+    output = [item for part in parts for item in _items_of(part, reading, mint, container)]
     ending = {"failure": step.get("fail"), "incomplete": step.get("incomplete"), "usage": step.get("usage")}
     return Answer(output, delivery, **ending)
 
@@ -178,7 +185,7 @@ def replay(
     return Answer(version.output, delivery, recorded_response=version.response, recorded_events=version.events)
 
 
-def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> list[Json]:
+def _items_of(part: Json, reading: Reading, mint: IdMint, container: Callable[[], str]) -> list[Json]:
     """Return the items of one part in the API's order: compaction, reasoning, code, text, calls."""
     output: list[Json] = [compaction(mint, part["compaction"])] if "compaction" in part else []
     if "reasoning" in part:
@@ -187,12 +194,12 @@ def _items_of(part: Json, reading: Reading, mint: IdMint, container_id: str) -> 
     if "code" in part:
         wanted = reading.includes("code_interpreter_call.outputs")
         run: dict[str, Any] = {"logs": part.get("logs"), "image": bool(part.get("image")), "include_outputs": wanted}
-        output.append(code_call(mint, part["code"], container_id, **run))
+        output.append(code_call(mint, part["code"], container(), **run))
     files = cast("list[str]", part.get("files") or [])
     if "text" in part or files:
         text, citations = part.get("text", ""), list[Json]()
         if files and part.get("citation", True):
-            text, citations = cite_files(mint, text or "The files are ready.", container_id, files)
+            text, citations = cite_files(mint, text or "The files are ready.", container(), files)
         output.append(message(mint, text, citations, part.get("phase")))
     calls = cast("list[Json]", part.get("calls") or [])
     output += [function_call(mint, call["name"], call.get("arguments", {})) for call in calls]

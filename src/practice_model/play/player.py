@@ -1,6 +1,8 @@
 """Chooses the answer: from a plan, a matching recording, or derived from the request."""
 
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
 
 from practice_model.dialects.responses import items
 from practice_model.dialects.responses.errors import HttpError
@@ -32,7 +34,8 @@ class Player:
         """
         plan = next((plan for plan in self.plans if plan.matches(reading)), None)
         if plan:
-            return plans.perform(plan.take(reading), reading, self.mint, self.recordings, self._container(reading))
+            container = cache(lambda: self._container(reading))
+            return plans.perform(plan.take(reading), reading, self.mint, self.recordings, container)
         recording = self.recordings.matching(reading) if self.recordings else None
         if recording:
             step = {"recording": recording.name}
@@ -72,9 +75,10 @@ class Player:
     def _container(self, reading: Reading) -> str:
         """Return the container that the request names, the last of its history, or a new one."""
         named = [tool.get("container") for tool in reading.tools]
-        used = [item.get("container_id") for item in reading.transcript if kind_of(item) == "code_interpreter_call"]
-        known = [one for one in [*named, *reversed(used)] if isinstance(one, str)]
-        return known[0] if known else self.mint.new("cntr_")
+        calls = (item for item in reversed(reading.transcript) if kind_of(item) == "code_interpreter_call")
+        used = (call.get("container_id") for call in calls)
+        known = (one for one in chain(named, used) if isinstance(one, str))
+        return next(known, None) or self.mint.new("cntr_")
 
 
 def wants_analysis(reading: Reading) -> bool:

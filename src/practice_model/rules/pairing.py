@@ -12,13 +12,19 @@ from typing import Any, Protocol
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import kind_of, role_of
+from practice_model.dialects.responses.transcript import (
+    APPROVAL_REQUEST,
+    CALLS,
+    Question,
+    Transcript,
+    answered_by,
+    question_of,
+)
 
 HOSTED_CALLS = frozenset(
     {"code_interpreter_call", "web_search_call", "file_search_call", "mcp_call", "image_generation_call"}
     | {"tool_search_call"}
 )
-_ANSWERED = {"function_call": "function call", "custom_tool_call": "custom tool call"}
-"""Type of call → its name in the objections; the type of its output has ``_output`` behind."""
 _INPUT_ONLY = frozenset({"function_call_output", "custom_tool_call_output", "item_reference", "mcp_approval_response"})
 
 
@@ -64,12 +70,12 @@ class ReasoningRules:
     unstored_message_needs_id: bool
 
 
-def check_duplicates(replayed: Sequence[Json], kept: Sequence[Json]) -> HttpError | None:
+def check_duplicates(replayed: Sequence[Json], kept: Transcript) -> HttpError | None:
     """Return the objection to a duplicate item id."""
-    seen = {item["id"] for item in kept if item.get("id")}
+    seen: set[str] = set()
     for item in replayed:
         item_id = item.get("id")
-        if item_id in seen:
+        if item_id and (item_id in seen or kept.has_id(item_id)):
             hint = "Remove duplicate items from your input and try again."
             return _refuse(f"Duplicate item found with id {item_id}. {hint}")
         if item_id:
@@ -77,33 +83,33 @@ def check_duplicates(replayed: Sequence[Json], kept: Sequence[Json]) -> HttpErro
     return None
 
 
-def check_calls(replayed: Sequence[Json], kept: Sequence[Json], *, one_output_per_call: bool) -> HttpError | None:
+def check_calls(replayed: Sequence[Json], kept: Transcript, *, one_output_per_call: bool) -> HttpError | None:
     """Return the objection to a call of the app's tools without an output, or an output without a call.
 
     An output belongs to the nearest open call of its id: ids may recur in a later turn.
     """
-    waiting: list[tuple[str, str]] = []
-    answered: set[tuple[str, str]] = set()
-    for item in [*kept, *replayed]:
-        call_id, kind = str(item.get("call_id")), kind_of(item)
-        name = _ANSWERED.get(kind.removesuffix("_output"))
-        if name and kind in _ANSWERED:
-            waiting.append((name, call_id))
-        elif name:
-            if (name, call_id) in waiting:
-                waiting.remove((name, call_id))
-                answered.add((name, call_id))
-            elif one_output_per_call or (name, call_id) not in answered:
-                return _refuse(f"No tool call found for {name} output with call_id {call_id}.")
-    return _refuse("No tool output found for {} {}.".format(*waiting[0])) if waiting else None
+    waiting = [question for question in kept.open if question[0] in CALLS]
+    answered: set[Question] = set()
+    for item in replayed:
+        question, answer = question_of(item), answered_by(item)
+        if question and question[0] in CALLS:
+            waiting.append(question)
+        elif answer and answer[0] in CALLS:
+            if answer in waiting:
+                waiting.remove(answer)
+                answered.add(answer)
+            elif one_output_per_call or not (answer in answered or kept.has_answered(answer)):
+                return _refuse(f"No tool call found for {CALLS[answer[0]]} output with call_id {answer[1]}.")
+    for kind, call_id in waiting:
+        return _refuse(f"No tool output found for {CALLS[kind]} {call_id}.")
+    return None
 
 
-def check_approvals(replayed: Sequence[Json], kept: Sequence[Json]) -> HttpError | None:
+def check_approvals(replayed: Sequence[Json], kept: Transcript) -> HttpError | None:
     """Return the objection to approval requests without an answer."""
-    items = [*kept, *replayed]
-    answers = {item.get("approval_request_id") for item in items if kind_of(item) == "mcp_approval_response"}
-    asked = [str(item.get("id")) for item in items if kind_of(item) == "mcp_approval_request"]
-    missing = [request for request in asked if request not in answers]
+    answers = {answered_by(item) for item in replayed}
+    asked = [*kept.open, *(question_of(item) for item in replayed)]
+    missing = [one[1] for one in asked if one and one[0] == APPROVAL_REQUEST and one not in answers]
     return (
         _refuse(f"The following MCP approval requests do not have an approval: {', '.join(missing)}")
         if missing
@@ -112,7 +118,7 @@ def check_approvals(replayed: Sequence[Json], kept: Sequence[Json]) -> HttpError
 
 
 def check_reasoning(
-    replayed: Sequence[Json], kept: Sequence[Json], issued: IssuedItems, rules: ReasoningRules, *, stored: bool
+    replayed: Sequence[Json], kept: Transcript, issued: IssuedItems, rules: ReasoningRules, *, stored: bool
 ) -> HttpError | None:
     """Return the objection to reasoning without its follower, or a stored item without its reasoning.
 
@@ -129,9 +135,9 @@ def check_reasoning(
 
 
 def _reasoning_objections(
-    replayed: Sequence[Json], kept: Sequence[Json], issued: IssuedItems, rules: ReasoningRules, *, stored: bool
+    replayed: Sequence[Json], kept: Transcript, issued: IssuedItems, rules: ReasoningRules, *, stored: bool
 ) -> Iterator[HttpError]:
-    before = {item.get("id") for item in kept}
+    before: set[Any] = set()
     for item, following in zip(replayed, [*replayed, None][1:], strict=True):
         known = issued.issued_item(str(item.get("id")))
         if kind_of(item) == "reasoning" and item.get("id"):
@@ -141,12 +147,16 @@ def _reasoning_objections(
                 yield _refuse(
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
                 )
-        elif known and known.stored and known.reasoning_id and known.reasoning_id not in before:
+        elif known and known.stored and known.reasoning_id and not _was_before(known.reasoning_id, before, kept):
             yield _refuse(
                 f"Item '{item['id']}' of type '{kind_of(item)}' was provided without its required 'reasoning' item: "
                 f"'{known.reasoning_id}'."
             )
         before.add(item.get("id"))
+
+
+def _was_before(item_id: str, before: set[Any], kept: Transcript) -> bool:
+    return item_id in before or kept.has_id(item_id)
 
 
 def _follows(following: Json | None, expected: Json | None, rules: ReasoningRules) -> bool:

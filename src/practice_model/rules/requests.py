@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import input_items, kind_of
+from practice_model.dialects.responses.transcript import Transcript
 from practice_model.rules import item_shapes, pairing
 from practice_model.rules.pairing import Issued, ReasoningRules
 
@@ -65,11 +66,11 @@ class Rules:
 class Knowledge(Protocol):
     """The service's state from earlier requests."""
 
-    def transcript_of(self, response_id: str) -> Sequence[Json] | None:
+    def transcript_of(self, response_id: str) -> Transcript | None:
         """Return the items up to and with a stored response; None if it is not stored."""
         ...
 
-    def conversation(self, conversation_id: str) -> Sequence[Json] | None:
+    def conversation(self, conversation_id: str) -> Transcript | None:
         """Return the items of a conversation; None if it is unknown."""
         ...
 
@@ -245,9 +246,9 @@ def resolve(item: Json, known: Knowledge) -> Json:
     return issued.item if issued else item
 
 
-def kept_items(body: Json, known: Knowledge) -> Sequence[Json]:
+def kept_items(body: Json, known: Knowledge) -> Transcript:
     """Return the items that the service prepends to the input."""
     if body.get("previous_response_id"):
-        return known.transcript_of(body["previous_response_id"]) or []
+        return known.transcript_of(body["previous_response_id"]) or Transcript()
     conversation = conversation_id(body)
-    return (known.conversation(conversation) or []) if conversation else []
+    return (known.conversation(conversation) if conversation else None) or Transcript()

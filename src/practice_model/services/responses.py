@@ -7,6 +7,7 @@ answer from `play`, builds the response object and its events with `dialects`, s
 import asyncio
 import base64
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -18,6 +19,7 @@ from practice_model.dialects.responses import event_grammar, response_object
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import PIXEL, Json
 from practice_model.dialects.responses.reading import Reading, input_items
+from practice_model.dialects.responses.transcript import Transcript
 from practice_model.event_stream import EventStream
 from practice_model.exchange import Exchange, Shared, error_answer
 from practice_model.json_text import JsonAnswer
@@ -93,10 +95,11 @@ class ResponsesService:
             return HttpError(401, MISSING_KEY, "invalid_api_key")
         return requests.check_request(body, self.store, self.rules, now=time.time())
 
-    def _transcript(self, body: Json) -> list[Json]:
+    def _transcript(self, body: Json) -> Sequence[Json]:
         """Return all that the model reads: stored items, then the input."""
-        sent = (requests.resolve(item, self.store) for item in input_items(body))
-        return [*requests.kept_items(body, self.store), *sent]
+        sent = [requests.resolve(item, self.store) for item in input_items(body)]
+        kept = requests.kept_items(body, self.store)
+        return [*kept, *sent] if body.get("store") is False else kept.continued(sent)
 
     async def _deliver(self, answer: Answer, reading: Reading, request: Request, call: Exchange) -> ASGIApp:
         response, events = self._compose(answer, reading)
@@ -170,7 +173,7 @@ class ResponsesService:
     async def create_conversation(self, _request: Request) -> JsonAnswer:
         """Answer `POST /conversations` with an empty conversation."""
         conversation_id = self._mint.new("conv_")
-        self.store.conversations[conversation_id] = []
+        self.store.conversations[conversation_id] = Transcript()
         created = int(time.time())
         return JsonAnswer({"id": conversation_id, "object": "conversation", "created_at": created, "metadata": {}})
 

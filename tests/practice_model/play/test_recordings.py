@@ -5,6 +5,7 @@ import json
 import pytest
 
 from practice_model.dialects.responses.stream_check import stream_faults
+from practice_model.dialects.responses.transcript import Transcript
 from practice_model.play.recordings import Recordings, RecordingsError
 from practice_model.rules import requests
 from practice_model.rules.requests import Rules
@@ -49,7 +50,7 @@ def test_recorded_requests_pass_or_break_the_rules_as_they_did_live(recordings, 
             if body and "model" in body:
                 checked += 1
                 if body.get("conversation"):
-                    store.conversations.setdefault(requests.conversation_id(body), [])
+                    store.conversations.setdefault(requests.conversation_id(body), Transcript())
                 refusal = requests.check_request(body, store, Rules(), now=0)
                 assert (refusal.status if refusal else 200) == turn["status"], (folder.name, turn, refusal)
                 if refusal:

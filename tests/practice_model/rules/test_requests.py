@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from practice_model.dialects.responses import sealed
+from practice_model.dialects.responses.transcript import Transcript
 from practice_model.rules.item_shapes import FIELDS
 from practice_model.rules.requests import PARAMETERS, Rules, check_request
 from practice_model.store import Store
@@ -307,7 +308,7 @@ def test_an_unknown_previous_response_is_refused():
 def test_a_conversation_must_exist_and_excludes_a_previous_response():
     """Only one of the two ways to continue may be used."""
     known = given_out(OWN_ANSWER)
-    known.conversations["conv_1"] = []
+    known.conversations["conv_1"] = Transcript()
     assert check(USER, known=known, conversation="conv_1") is None
     assert check(USER, known=known, conversation={"id": "conv_2"}).status == 404
     both = check(USER, known=known, conversation="conv_1", previous_response_id="resp_1")

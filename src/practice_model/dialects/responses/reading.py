@@ -6,7 +6,7 @@ of this request.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, cast
 
 from practice_model.dialects.responses.items import Json
@@ -78,7 +78,8 @@ class Reading:
     @property
     def user_text(self) -> str:
         """The last user message."""
-        return self.user_texts[-1] if self.user_texts else ""
+        said = (item for item in reversed(self.transcript) if role_of(item) == "user")
+        return next((text_of(item.get("content")) for item in said), "")
 
     @property
     def assistant_texts(self) -> list[str]:
@@ -88,8 +89,8 @@ class Reading:
     @property
     def since_user(self) -> list[Json]:
         """The items after the last user message."""
-        places = [place for place, item in enumerate(self.transcript) if role_of(item) == "user"]
-        return list(self.transcript[places[-1] + 1 :]) if places else list(self.transcript)
+        newest = list(takewhile(lambda item: role_of(item) != "user", reversed(self.transcript)))
+        return newest[::-1]
 
     @property
     def rounds(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.transcript import Transcript
 
 _ECHOED: dict[str, Any] = {
     "instructions": None,
@@ -89,8 +90,9 @@ def incomplete(response: Mapping[str, Any], reason: str) -> Json:
 
 def usage(request: Mapping[str, Any], transcript: Sequence[Json], output: Sequence[Json]) -> Json:
     """Return token counts proportional to the text read and written."""
-    prompt = json.dumps([request.get("instructions"), request.get("tools"), list(transcript)])
-    read = len(prompt) // _CHARACTERS_PER_TOKEN + 1
+    asked = json.dumps([request.get("instructions"), request.get("tools")])
+    known = transcript.characters if isinstance(transcript, Transcript) else len(json.dumps(list(transcript)))
+    read = (len(asked) + known) // _CHARACTERS_PER_TOKEN + 1
     thought = sum(64 for item in output if item["type"] == "reasoning")
     spoken = [item for item in output if item["type"] != "reasoning"]
     written = thought + len(json.dumps(spoken)) // _CHARACTERS_PER_TOKEN + 1
