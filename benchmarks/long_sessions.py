@@ -1,16 +1,23 @@
 """Measure turns of long sessions: `.venv/bin/python benchmarks/long_sessions.py [--turns N] [--seconds S]`.
 
-One session per line of the table, on the embedded host, with messages of 500 bytes and the practice model. ``stored``:
-the model's service keeps the conversation. ``sent``: every request has all of it (``store: false``). ``window``: the
-same with a sliding window of 40 messages. Upstream's app runs the first two beside ours, in the same process order.
+One session per mode and app, with the practice model, whose answers are planned: a turn is a message and an answer of
+500 bytes. ``stored``: the model's service keeps the conversation. ``sent``: every request has all of it
+(``store: false``). ``window``: the same with a sliding window of 40 messages. ``ours`` and ``upstream`` are apps on the
+embedded host, ``framework`` is one process that runs the same agents with sessions in memory and nothing durable.
 
-A session is held turn by turn. Around the turns 10, 100, 1,000 and so on the table gives the time from request to
-answer, as a client sees it: ``warm`` the median of turns in a process that knows the session, ``cold`` the median of
-first turns in new processes, each after SIGKILL and one turn of another session, which loads what every process loads.
-An app that needs longer than ``--seconds`` for its session, or fails a turn, is not followed further.
+The apps of a mode take turns: each holds its session up to a length, then the next one does. Around the turns 1, 10,
+100, 1,000 and so on the table gives the time from request to answer, as a client sees it: ``warm`` the median of turns
+in a process that knows the session, ``cold`` the median of first turns in new processes, each after SIGKILL and one
+turn of another session, which loads what every process loads. ``model`` is what of ``warm`` the practice model took,
+from the arrival of its request to the last byte, and ``cpu`` the processor time of the app's process. For turn 1, each
+turn begins a session. An app that needs longer than ``--seconds`` for its session, or fails a turn, is not followed
+further. Sessions of ``sent`` that are longer than ``--held`` are imported up to the turns that are measured: held turn
+by turn, their requests alone would have 50 GB at 10,000 turns.
 
-``head`` is what the entity holds, ``written`` the bytes of pieces that were stored since the line before, divided by
-the bytes of the entries that the turns added, ``memory`` the host's resident set. Nothing is asserted about times.
+``head`` is what the entity holds. ``pieces`` are the bytes that were stored for good since the line before, divided by
+those of the messages that the turns added; ``disk`` is all that the process has written to files per turn, databases
+and their logs included. ``memory`` is the resident set of the process, ``files`` the size of its data folder. Nothing
+is asserted about times.
 """
 
 import argparse
@@ -20,24 +27,29 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import quote
 
-from turn_overhead import connected, print_table, send
+from turn_overhead import connected, model_settings, print_table, send
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from beside_bare import ANSWER, MESSAGE, plan_answers  # noqa: E402
+
 from demo.processes import Process, StartFailedError  # noqa: E402
 
-WARM_TURNS = 5
 COLD_TURNS = 3
-MESSAGE_BYTES = 500
-NAMES = ("session", "app", "turn", "warm ms", "p99 ms", "cold ms", "to turn 10", "head bytes", "written", "memory MB")
+MOST_AROUND = 20
+"""Turns on either side of a length that are measured for it; half of the length where that is less."""
+TIDY_AFTER = 50
+"""Turns after which the practice model is made to forget the requests that it has logged."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +60,17 @@ class Kind:
     app: str
     agent: str
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether the app runs on the embedded host, so that its process can be killed."""
+        return self.app != "framework"
+
 
 KINDS = (
+    Kind("stored", "framework", "Stored"),
     Kind("stored", "ours", "Stored"),
     Kind("stored", "upstream", "Stored"),
+    Kind("sent", "framework", "Sent"),
     Kind("sent", "ours", "Sent"),
     Kind("sent", "upstream", "Sent"),
     Kind("window", "ours", "Window"),
@@ -62,106 +81,229 @@ class StoppedError(Exception):
     """The app cannot follow any further; says why."""
 
 
+@dataclass
+class Measured:
+    """Turns around a length: milliseconds as the client sees them, the model's, and the process's own."""
+
+    whole: list[float] = field(default_factory=list[float])
+    model: list[float] = field(default_factory=list[float])
+    cpu: float = 0.0
+    disk_bytes: float = 0.0
+
+
 class LongSession:
-    """One session of one app.
+    """One session of one app, and the process that holds it.
 
     Args:
         kind: how it is held.
         model: the practice model.
         folder: for the app's data.
+        held: the length up to which it is held turn by turn.
     """
 
-    def __init__(self, kind: Kind, model: Process, folder: Path) -> None:
-        self._kind = kind
-        self._data = folder / f"{kind.name}-{kind.app}"
-        self._settings = {"OPENAI_API_KEY": "practice", "OPENAI_BASE_URL": model.url, "OPENAI_MODEL": "practice"}
+    def __init__(self, kind: Kind, model: Process, folder: Path, held: int) -> None:
+        self.kind = kind
+        self.data = folder / f"{kind.name}-{kind.app}"
         self._model = model
-        self._turns = 0
+        self._held = held if (kind.name, kind.app) == ("sent", "ours") else sys.maxsize
+        self.name = "long"
+        self.turns = 0
+        self.spent_seconds = 0.0
         self.process = self._start()
 
     def _start(self) -> Process:
-        app = HERE / "apps" / f"long_{self._kind.app}"
-        arguments = ["start", "--app", str(app), "--port", "0", "--data", str(self._data)]
-        return Process.start("functions_host", arguments, self._settings, without=("AZURE_OPENAI_ENDPOINT",))
+        without = ("AZURE_OPENAI_ENDPOINT",)
+        settings = model_settings(self._model)
+        if not self.kind.is_durable:
+            return Process.start("bare", [], settings | {"PYTHONPATH": str(HERE)}, without=without)
+        app = HERE / "apps" / f"long_{self.kind.app}"
+        arguments = ["start", "--app", str(app), "--port", "0", "--data", str(self.data)]
+        return Process.start("functions_host", arguments, settings, without=without)
 
-    def hold(self, until: int) -> list[float]:
-        """Hold turns; returns the milliseconds of each."""
-        found: list[float] = []
+    def hold(self, until: int) -> None:
+        """Hold turns up to a length, or import them."""
+        if until > self._held:
+            self._import(until)
         with connected(self.process.url) as host:
-            while self._turns < until:
-                self._turns += 1
-                found.append(self._ask(host, "long", f"{self._turns} ".ljust(MESSAGE_BYTES, "x")))
-        with connected(self._model.url) as model:
-            send(model, "DELETE", "/practice/requests")
-        return found
+            while self.turns < until:
+                self.turns += 1
+                self._ask(host, self.name)
+                if self.turns % TIDY_AFTER == 0:
+                    self._forget_requests()
+        self._forget_requests()
 
-    def _ask(self, host: Any, session: str, text: str) -> float:
-        path = f"/api/agents/{self._kind.agent}/run?thread_id={session}"
-        status, body, milliseconds = send(host, "POST", path, text)
-        if status != 200:
-            raise StoppedError(f"turn {self._turns} was answered with {status}: {body[:200].decode(errors='replace')}")
+    def _import(self, turns: int) -> None:
+        self.name, self.turns = f"imported-{turns}", turns
+        with connected(self.process.url) as host:
+            path = f"/api/agents/{self.kind.agent}/sessions/{self.name}/import"
+            status, body, _ = send(host, "POST", path, _document(turns))
+        if status >= 400:
+            raise StoppedError(f"the import was answered with {status}: {body[:200].decode(errors='replace')}")
+
+    def measure(self, turns: int, *, begins: bool) -> Measured:
+        """Hold turns and measure them.
+
+        Args:
+            turns: how many.
+            begins: each begins a session of its own.
+        """
+        measured, cpu, written = Measured(), self._cpu_seconds(), self._written_bytes()
+        with connected(self.process.url) as host:
+            for number in range(turns):
+                self.turns += 0 if begins else 1
+                measured.whole.append(self._ask(host, f"new-{number}" if begins else self.name))
+                measured.model.append(self._model_milliseconds())
+        measured.cpu = (self._cpu_seconds() - cpu) * 1000 / turns
+        measured.disk_bytes = (self._written_bytes() - written) / turns
+        return measured
+
+    def _ask(self, host: Any, session: str) -> float:
+        path = f"/api/agents/{self.kind.agent}/run?thread_id={session}"
+        status, body, milliseconds = send(host, "POST", path, f"{self.turns} {MESSAGE}")
+        if status != 200 or ANSWER[:20].encode() not in body:
+            raise StoppedError(f"turn {self.turns} was answered with {status}: {body[:200].decode(errors='replace')}")
         return milliseconds
 
-    def cold(self) -> float:
+    def cold(self, *, begins: bool) -> float:
         """Kill the process, start another one, and hold a turn of the session in it; returns its milliseconds."""
         self.process.kill()
         self.process = self._start()
         with connected(self.process.url) as host:
-            self._ask(host, f"other-{self._turns}", "hello")
-            self._turns += 1
-            return self._ask(host, "long", f"{self._turns} ".ljust(MESSAGE_BYTES, "x"))
+            self._ask(host, f"other-{self.turns}")
+            self.turns += 0 if begins else 1
+            taken = self._ask(host, f"cold-{time.time_ns()}" if begins else self.name)
+        self._forget_requests()
+        return taken
+
+    def _model_milliseconds(self) -> float:
+        """Give what the practice model took for the requests of the last turn."""
+        with connected(self._model.url) as model:
+            logged = json.loads(send(model, "GET", "/practice/requests")[1])
+        self._forget_requests()
+        return sum(request["milliseconds_streaming"] for request in logged)
+
+    def _forget_requests(self) -> None:
+        with connected(self._model.url) as model:
+            send(model, "DELETE", "/practice/requests")
 
     def head_bytes(self) -> int:
         """Bytes of the state of the session's entity."""
-        path = f"/runtime/webhooks/durabletask/entities/dafx-{self._kind.agent.lower()}/long"
+        path = f"/runtime/webhooks/durabletask/entities/dafx-{self.kind.agent.lower()}/{quote(self.name)}"
         with connected(self.process.url) as host:
             return len(send(host, "GET", path)[1])
 
     def turn_bytes(self) -> int:
         """Bytes that the last turn added to the conversation, as this project's app counts them."""
         with connected(self.process.url) as host:
-            _, body, _ = send(host, "GET", f"/api/agents/{self._kind.agent}/sessions/long?limit=1")
+            _, body, _ = send(host, "GET", f"/api/agents/{self.kind.agent}/sessions/{self.name}?limit=1")
         return json.loads(body)["turns"][-1]["stats"]["bytes_stored"]
 
-    def stored_bytes(self) -> int:
+    def piece_bytes(self) -> int:
         """Bytes of all pieces that sessions have stored."""
-        path = self._data / "segments.sqlite"
+        path = self.data / "segments.sqlite"
         if not path.exists():
             return 0
         with closing(sqlite3.connect(path)) as connection:
             return connection.execute("SELECT coalesce(sum(size), 0) FROM pieces").fetchone()[0]
+
+    def file_bytes(self) -> int:
+        """Bytes of all files of the data folder."""
+        return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
 
     def memory_megabytes(self) -> float:
         """The process's resident set."""
         fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    def _cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
-def measure(session: LongSession, kind: Kind, marks: Sequence[int], seconds: float) -> list[tuple[str, ...]]:
-    """Hold a session and give its lines of the table."""
-    lines: list[tuple[str, ...]] = []
-    began, first, stored, counted = time.perf_counter(), 0.0, 0, 0
-    for mark in marks:
-        try:
-            session.hold(mark - WARM_TURNS)
-            warm = session.hold(mark + WARM_TURNS)
-            written, entries = session.stored_bytes(), mark + WARM_TURNS
-            ratio = (written - stored) / ((entries - counted) * session.turn_bytes()) if written else 0.0
-            stored, counted = written, entries
-            cold = median(session.cold() for _ in range(COLD_TURNS))
-        except (StoppedError, StartFailedError, OSError) as error:
-            return [*lines, (kind.name, kind.app, f"{mark:,}", str(error)[:60], *[""] * (len(NAMES) - 4))]
-        first = first or median(warm)
-        lines.append(
-            (
-                *(kind.name, kind.app, f"{mark:,}", f"{median(warm):,.1f}", f"{max(warm):,.1f}", f"{cold:,.1f}"),
-                *(f"{median(warm) / first:.2f}", f"{session.head_bytes():,}", f"{ratio:.2f}" if written else ""),
-                f"{session.memory_megabytes():,.0f}",
-            )
+    def _written_bytes(self) -> int:
+        lines = Path(f"/proc/{self.process.pid}/io").read_text().splitlines()
+        return int(dict(line.split(": ") for line in lines)["write_bytes"])
+
+
+def _document(turns: int) -> str:
+    """Give the conversation of a session as its import takes it."""
+    history = [
+        {
+            "$type": kind,
+            "correlationId": f"imported-{number}",
+            "createdAt": "2026-01-01T00:00:00+00:00",
+            "messages": [{"role": role, "contents": [{"$type": "text", "text": text}]}],
+        }
+        for number in range(turns)
+        for kind, role, text in (("request", "user", f"{number} {MESSAGE}"), ("response", "assistant", ANSWER))
+    ]
+    return json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": history}})
+
+
+class Line:
+    """Measures sessions at one length after the other, and gives the lines of the table."""
+
+    NAMES = (
+        *("session", "app", "turn", "warm ms", "p99 ms", "model ms", "cpu ms", "cold ms"),
+        *("to turn 10", "cold/warm", "head bytes", "pieces", "disk KB", "memory MB", "files MB"),
+    )
+
+    def __init__(self, session: LongSession) -> None:
+        self._session = session
+        self._first: float | None = None
+        self._stored = self._counted = 0
+
+    def measure(self, mark: int) -> tuple[str, ...]:
+        """Hold the session up to a length, and give its line."""
+        session, begins = self._session, mark == 1
+        around = min(MOST_AROUND, mark // 2)
+        session.hold(mark - 1 - around if mark > 1 else 0)
+        measured = session.measure(10 if begins else 2 * around + 1, begins=begins)
+        warm = median(measured.whole)
+        if mark >= 10:
+            self._first = self._first or warm
+        cells = [
+            *(session.kind.name, session.kind.app, f"{mark:,}", f"{warm:,.1f}", f"{max(measured.whole):,.1f}"),
+            *(f"{median(measured.model):,.1f}", f"{measured.cpu:,.1f}"),
+        ]
+        if not session.kind.is_durable:
+            return (*cells, "", self._to_turn_10(warm), *[""] * 4, f"{session.memory_megabytes():,.0f}", "")
+        memory, disk, pieces = session.memory_megabytes(), measured.disk_bytes / 1000, self._pieces()
+        cold = median(session.cold(begins=begins) for _ in range(COLD_TURNS))
+        return (
+            *(*cells, f"{cold:,.1f}", self._to_turn_10(warm), f"{cold / warm:.2f}"),
+            *("" if begins else f"{session.head_bytes():,}", pieces, f"{disk:,.0f}"),
+            *(f"{memory:,.0f}", f"{session.file_bytes() / 1e6:,.1f}"),
         )
-        if time.perf_counter() - began > seconds:
-            break
-    return lines
+
+    def _to_turn_10(self, warm: float) -> str:
+        return f"{warm / self._first:.2f}" if self._first else ""
+
+    def _pieces(self) -> str:
+        """Give the bytes of pieces per byte of messages, since the line before."""
+        session = self._session
+        stored, added = session.piece_bytes(), session.turns - self._counted
+        if not stored or not added:
+            return ""
+        ratio = (stored - self._stored) / (added * session.turn_bytes())
+        self._stored, self._counted = stored, session.turns
+        return f"{ratio:.2f}"
+
+
+def measure(sessions: Sequence[LongSession], marks: Sequence[int], seconds: float) -> Iterator[tuple[str, ...]]:
+    """Measure the sessions of one mode side by side and give their lines of the table."""
+    followed = {session: Line(session) for session in sessions}
+    for mark in marks:
+        for session, line in [*followed.items()]:
+            began = time.perf_counter()
+            try:
+                yield line.measure(mark)
+            except (StoppedError, StartFailedError, OSError) as error:
+                yield (session.kind.name, session.kind.app, f"{mark:,}", str(error)[:60], *[""] * (len(Line.NAMES) - 4))
+                del followed[session]
+                continue
+            session.spent_seconds += time.perf_counter() - began
+            if session.spent_seconds > seconds:
+                del followed[session]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -169,23 +311,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Time per turn of long sessions, next to upstream's.")
     parser.add_argument("--turns", type=int, default=1_000, help="the longest session (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=300.0, help="per session (default: %(default)s)")
+    parser.add_argument("--held", type=int, default=1_000, help="turns of 'sent' that are not imported")
     parser.add_argument("--only", choices=sorted({kind.name for kind in KINDS}), help="one kind of session")
+    parser.add_argument("--app", choices=sorted({kind.app for kind in KINDS}), help="one app")
     options = parser.parse_args(arguments)
-    marks = [mark for mark in (10, 100, 1_000, 10_000, 100_000) if mark <= options.turns]
+    marks = [mark for mark in (1, 10, 100, 1_000, 10_000, 100_000) if mark <= options.turns]
+    kinds = [kind for kind in KINDS if options.only in (None, kind.name) and options.app in (None, kind.app)]
     lines: list[tuple[str, ...]] = []
-    with tempfile.TemporaryDirectory(prefix="long-sessions-") as folder:
-        model = Process.start("practice_model", ["--port", "0"])
-        try:
-            for kind in KINDS:
-                if options.only in (None, kind.name):
-                    session = LongSession(kind, model, Path(folder))
-                    try:
-                        lines += measure(session, kind, marks, options.seconds)
-                    finally:
-                        session.process.stop()
-        finally:
-            model.stop()
-    print_table(NAMES, lines)
+    for _, group in groupby(kinds, key=lambda kind: kind.name):
+        with tempfile.TemporaryDirectory(prefix="long-sessions-") as folder, ExitStack() as stack:
+            model = Process.start("practice_model", ["--port", "0"])
+            stack.callback(model.stop)
+            plan_answers(model)
+            sessions = [LongSession(kind, model, Path(folder), options.held) for kind in group]
+            for session in sessions:
+                stack.callback(lambda one=session: one.process.stop())
+            for line in measure(sessions, marks, options.seconds):
+                print(" ".join(cell or "-" for cell in line), file=sys.stderr, flush=True)
+                lines.append(line)
+    print_table(Line.NAMES, lines)
     print(f"\nLoad of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
     return 0
 
