@@ -7,12 +7,12 @@ embedded host, ``framework`` is one process that runs the same agents with sessi
 
 The apps of a mode take turns: each holds its session up to a length, then the next one does. Around the turns 1, 10,
 100, 1,000 and so on the table gives the time from request to answer, as a client sees it: ``warm`` the median of turns
-in a process that knows the session, ``cold`` the median of first turns in new processes, each after SIGKILL and one
-turn of another session, which loads what every process loads. ``model`` is what of ``warm`` the practice model took,
-from the arrival of its request to the last byte, and ``cpu`` the processor time of the app's process. For turn 1, each
-turn begins a session. An app that needs longer than ``--seconds`` for its session, or fails a turn, is not followed
-further. Sessions of ``sent`` that are longer than ``--held`` are imported up to the turns that are measured: held turn
-by turn, their requests alone would have 50 GB at 10,000 turns.
+in a process that knows the session, ``cold`` the median of first turns in new processes, each after SIGKILL and ten
+turns of other sessions, in which a process loads what it needs for any (`turn_overhead.py` measures its first turn).
+``model`` is what of ``warm`` the practice model took, from the arrival of its request to the last byte, and ``cpu`` the
+processor time of the app's process. For turn 1, each turn begins a session. An app that needs longer than ``--seconds``
+for its session, or fails a turn, is not followed further. Sessions of ``sent`` that are longer than ``--held`` are
+imported up to the turns that are measured: held turn by turn, their requests alone would have 50 GB at 10,000 turns.
 
 ``head`` is what the entity holds. ``pieces`` are the bytes that were stored for good since the line before, divided by
 those of the messages that the turns added; ``disk`` is all that the process has written to files per turn, databases
@@ -46,6 +46,7 @@ from beside_bare import ANSWER, MESSAGE, plan_answers  # noqa: E402
 from demo.processes import Process, StartFailedError  # noqa: E402
 
 COLD_TURNS = 3
+WARM_UP_TURNS = 10
 MOST_AROUND = 20
 """Turns on either side of a length that are measured for it; half of the length where that is less."""
 TIDY_AFTER = 50
@@ -120,8 +121,9 @@ class LongSession:
         arguments = ["start", "--app", str(app), "--port", "0", "--data", str(self.data)]
         return Process.start("functions_host", arguments, settings, without=without)
 
-    def hold(self, until: int) -> None:
-        """Hold turns up to a length, or import them."""
+    def hold(self, until: int, seconds: float) -> None:
+        """Hold turns up to a length, or import them; stop when this takes too long."""
+        until_second = time.perf_counter() + seconds
         if until > self._held:
             self._import(until)
         with connected(self.process.url) as host:
@@ -130,6 +132,8 @@ class LongSession:
                 self._ask(host, self.name)
                 if self.turns % TIDY_AFTER == 0:
                     self._forget_requests()
+                if time.perf_counter() > until_second:
+                    raise StoppedError(f"{self.turns:,} turns took longer than {seconds:,.0f} s")
         self._forget_requests()
 
     def _import(self, turns: int) -> None:
@@ -169,7 +173,8 @@ class LongSession:
         self.process.kill()
         self.process = self._start()
         with connected(self.process.url) as host:
-            self._ask(host, f"other-{self.turns}")
+            for number in range(WARM_UP_TURNS):
+                self._ask(host, f"other-{self.turns}-{number}")
             self.turns += 0 if begins else 1
             taken = self._ask(host, f"cold-{time.time_ns()}" if begins else self.name)
         self._forget_requests()
@@ -252,11 +257,11 @@ class Line:
         self._first: float | None = None
         self._stored = self._counted = 0
 
-    def measure(self, mark: int) -> tuple[str, ...]:
-        """Hold the session up to a length, and give its line."""
+    def measure(self, mark: int, seconds: float) -> tuple[str, ...]:
+        """Hold the session up to a length within these seconds, and give its line."""
         session, begins = self._session, mark == 1
         around = min(MOST_AROUND, mark // 2)
-        session.hold(mark - 1 - around if mark > 1 else 0)
+        session.hold(mark - 1 - around if mark > 1 else 0, seconds)
         measured = session.measure(10 if begins else 2 * around + 1, begins=begins)
         warm = median(measured.whole)
         if mark >= 10:
@@ -296,7 +301,7 @@ def measure(sessions: Sequence[LongSession], marks: Sequence[int], seconds: floa
         for session, line in [*followed.items()]:
             began = time.perf_counter()
             try:
-                yield line.measure(mark)
+                yield line.measure(mark, seconds - session.spent_seconds)
             except (StoppedError, StartFailedError, OSError) as error:
                 yield (session.kind.name, session.kind.app, f"{mark:,}", str(error)[:60], *[""] * (len(Line.NAMES) - 4))
                 del followed[session]
