@@ -22,7 +22,7 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.stream.live_events import FinishedCalls
+from durable_agent_host.stream.live_events import HostedCallReader
 from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
@@ -108,11 +108,11 @@ class Attempt:
         self.recorded = await read_journal(self._log, self.log_id)
         return self.recorded
 
-    async def begin_run(self, finished_calls: FinishedCalls, *, has_journal: bool) -> Journal:
+    async def begin_run(self, reader: HostedCallReader, *, has_journal: bool) -> Journal:
         """Begin a run of the agent.
 
         Args:
-            finished_calls: which calls of hosted tools an update ends, as the agent's provider says.
+            reader: of the agent's provider.
             has_journal: whether the agent's calls are journaled; else its updates are all that tells of its tools.
 
         Returns:
@@ -121,7 +121,7 @@ class Attempt:
         discard_from, self.recorded.discard_from = self.recorded.discard_from, None
         is_repeated = self.number > 1 or self._runs > 0
         self._runs += 1
-        self._events.finished_calls = finished_calls
+        self._events.reader = reader
         await self.audience.tell(RunBegan(has_journal, discard_from, replayed=is_repeated))
         self._journal = Journal(self.recorded, self._writer, self.log_id)
         return self._journal

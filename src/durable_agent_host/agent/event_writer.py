@@ -15,7 +15,7 @@ from durable_agent_host.agent.observer import (
     WatchedTurn,
 )
 from durable_agent_host.stream.live_events import (
-    FinishedCalls,
+    HostedCallReader,
     LiveEvent,
     LiveEvents,
     approval_requested,
@@ -41,11 +41,11 @@ class EventWriter:
         writer: of the attempt.
 
     Attributes:
-        finished_calls: which calls of hosted tools an update ends, as the provider of the next run's agent says.
+        reader: of the provider of the next run's agent.
     """
 
     def __init__(self, writer: PutsEvents) -> None:
-        self.finished_calls: FinishedCalls = lambda _update: ()
+        self.reader: HostedCallReader | None = None
         self._writer = writer
         self._events = LiveEvents()
         self._has_ended = False
@@ -69,14 +69,14 @@ class EventWriter:
                 return () if replayed else events
             case ToolCallBegan(call_id, name, arguments, attempt=1, replayed=False):
                 return (tool_started(call_id, name, arguments),)
-            case ToolCallFinished(call_id, outcome=outcome, replayed=False):
-                return (tool_completed(call_id, outcome),)
+            case ToolCallFinished(call_id, outcome=outcome, result=result, replayed=False):
+                return (tool_completed(call_id, outcome, result),)
             case ApprovalAwaited(call, replayed=False):
                 return (approval_requested(call),)
             case AttemptBegan(replayed=False):
                 return (turn_started(turn.request),)
             case RunBegan(has_journal, discard_from):
-                self._events = LiveEvents(self.finished_calls, tells_functions=not has_journal)
+                self._events = LiveEvents(self.reader, tells_functions=not has_journal)
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:
                 self._has_ended = outcome.status != "suspended"

@@ -152,12 +152,14 @@ class ToolCallFinished:
         outcome: ``success``, ``error``, ``denied``, ``unknown``, ``invalid_arguments``, ``terminated`` or
             ``input_required``.
         replayed: the journal had the result.
+        result: what came of it, as the model is told; empty when nothing is known.
     """
 
     call_id: str
     name: str
     outcome: str
     replayed: bool
+    result: str = ""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class AgentRuns:
         while True:
             self.hosted = self.host()
             self.provider = self.hosted.provider
-            journal = await self.attempt.begin_run(self.provider.finished_calls, has_journal=self.hosted.has_journal)
+            journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted.has_journal)
             run = self.run = self._new_run(journal, dict(breaks))
             try:
                 await self._run_once(run)

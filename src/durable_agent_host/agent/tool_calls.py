@@ -30,7 +30,7 @@ from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approva
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.content import decode_content, encode_content
-from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
+from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
 from durable_agent_host.errors import CorruptStateError, LogError, TurnError
 from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
 from durable_agent_host.redaction import without_secrets
@@ -275,7 +275,8 @@ class ToolCalls(FunctionMiddleware):
         await self._finish(key, name, "error", failed)
 
     async def _finish(self, key: ToolKey, name: str, outcome: str, result: Mapping[str, Any]) -> None:
-        await self._run.audience.tell(ToolCallFinished(key.call_id, name, outcome, replayed=False))
+        told = tool_result_text(result)
+        await self._run.audience.tell(ToolCallFinished(key.call_id, name, outcome, replayed=False, result=told))
         await self._run.journal.tool_finished(key, outcome, result, self._run.session_state.changes())
 
     async def _tell_of_replay(self, context: FunctionInvocationContext, key: ToolKey, known: RecordedTool) -> None:
@@ -284,7 +285,8 @@ class ToolCalls(FunctionMiddleware):
         name, tell = context.function.name, self._run.audience.tell
         if known.starts:
             await tell(ToolCallBegan(key.call_id, name, _plain(context.arguments), known.starts, replayed=True))
-        await tell(ToolCallFinished(key.call_id, name, known.finished.outcome, replayed=True))
+        told = tool_result_text(known.finished.result)
+        await tell(ToolCallFinished(key.call_id, name, known.finished.outcome, replayed=True, result=told))
 
 
 def _replay(context: FunctionInvocationContext, finished: ToolFinished) -> None:

@@ -11,6 +11,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content
 from durable_agent_host.codec.content import decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.fields import dump_value, load_value
 from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.codec.result_text import value_text
 from durable_agent_host.model.journal_entry import (
     JournalStep,
     ModelBegun,
@@ -205,3 +206,14 @@ def decode_tool_result(wire: Mapping[str, Any]) -> list[Content] | str:
     """
     items = [decode_content(item) for item in wire["items"]]
     return (items[0].text or "") if wire.get("is_text") else items
+
+
+def tool_result_text(wire: Mapping[str, Any]) -> str:
+    """Say how a tool call ended. Guarantee: pure.
+
+    Args:
+        wire: as the journal has it: what the tool gave, its error, or what it asks of a person.
+    """
+    if "items" not in wire:
+        return str(wire.get("message") or "")
+    return value_text(decode_tool_result(wire))

@@ -6,13 +6,15 @@ same rules to one update at a time, and drops what a provider repeats (the whole
 breaks these rules, `LiveEvents.finish` compares the two and emits the correction.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content
 
+from durable_agent_host.codec.result_text import result_text, short_text
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.stream.fold import ItemReader
 from durable_agent_host.turn import event_names
 
 _HOSTED_CALLS: Final = {
@@ -26,6 +28,10 @@ _HOSTED_CALLS: Final = {
 """Type of content → the tool's name where the content has none."""
 
 _HOSTED_RESULTS: Final = frozenset(name.replace("_call", "_result") for name in _HOSTED_CALLS)
+
+
+_RUNNING: Final = frozenset({"in_progress", "interpreting"})
+_FAILED: Final = frozenset({"failed", "incomplete"})
 
 
 class LiveEvent(NamedTuple):
@@ -82,17 +88,19 @@ def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
     return LiveEvent(event_names.TOOL_STARTED, {"call_id": call_id, "name": name, "arguments": arguments})
 
 
-def tool_completed(call_id: str, outcome: str) -> LiveEvent:
+def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
     """Make the event of a tool call that has ended. Guarantee: pure.
 
     Args:
         call_id: of the call.
         outcome: ``success``, ``error`` or why it did not run.
+        result: what came of it, of any length; empty when nothing is known.
 
     Returns:
         The event.
     """
-    return LiveEvent(event_names.TOOL_COMPLETED, {"call_id": call_id, "outcome": outcome})
+    data = {"call_id": call_id, "outcome": outcome, "result": short_text(result)}
+    return LiveEvent(event_names.TOOL_COMPLETED, data)
 
 
 def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
@@ -123,8 +131,12 @@ def turn_restarted(discard_from: int) -> LiveEvent:
     return LiveEvent(event_names.TURN_RESTARTED, {"discard_from": discard_from})
 
 
-FinishedCalls = Callable[[AgentResponseUpdate], Iterable[tuple[str, bool]]]
-"""An update → the hosted calls that it ends: call id, and whether it failed."""
+class HostedCallReader(ItemReader, Protocol):
+    """What only the provider's own part of an update says."""
+
+    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
+        """List the calls of hosted tools that an update ends: call id, and whether it failed."""
+        ...
 
 
 class LiveEvents:
@@ -133,12 +145,12 @@ class LiveEvents:
     Guarantee: pure: its state is what it was fed.
 
     Args:
-        finished_calls: what only the provider's own part of an update says.
-        tells_functions: whether to emit events of function tools; False where the middleware does.
+        reader: of the agent's provider; None knows what the contents say.
+        tells_functions: whether to emit events of the app's tools; False where the middleware does.
     """
 
-    def __init__(self, finished_calls: FinishedCalls = lambda _update: (), *, tells_functions: bool = True) -> None:
-        self._finished_calls = finished_calls
+    def __init__(self, reader: HostedCallReader | None = None, *, tells_functions: bool = True) -> None:
+        self._reader = reader
         self._text = _Text()
         self._reasoning = _Reasoning()
         self._functions = _Functions() if tells_functions else None
@@ -156,7 +168,7 @@ class LiveEvents:
         events: list[LiveEvent] = []
         self._text.enter(update)
         for content in update.contents:
-            if self._functions is not None:
+            if self._functions is not None and not self._hosted.has(content):
                 events += self._functions.feed(content)
             match content.type:
                 case "text":
@@ -169,8 +181,10 @@ class LiveEvents:
                 case _:
                     self._text.step_over()
                     events += self._hosted.feed(content)
-        for call_id, failed in self._finished_calls(update):
-            events += self._hosted.end(call_id, failed=failed)
+        if self._reader is not None:
+            for call_id, failed in self._reader.finished_calls(update):
+                if self._hosted.is_open(call_id):
+                    events += self._hosted.end(call_id, failed=failed, result=_result_in(self._reader, update))
         return events
 
     def finish(self, text: str) -> list[LiveEvent]:
@@ -190,6 +204,13 @@ class LiveEvents:
         if text.startswith(told):
             return [*events, message_delta(text[len(told) :])]
         return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
+
+
+def _result_in(reader: HostedCallReader, update: AgentResponseUpdate) -> str:
+    """Say what the finished item of an update has given, which its contents may lack."""
+    part = reader.read_item(update)
+    whole = reader.complete_item([], part.item) if part is not None and part.item is not None else []
+    return "\n".join(text for content in whole if (text := result_text(content)))
 
 
 class _Text:
@@ -278,7 +299,8 @@ class _Functions:
             return []
         events = self.flush()
         if content.type == "function_result":
-            events.append(tool_completed(content.call_id or "", _outcome(failed=content.exception is not None)))
+            outcome = _outcome(failed=content.exception is not None)
+            events.append(tool_completed(content.call_id or "", outcome, result_text(content)))
         return events
 
     def flush(self) -> list[LiveEvent]:
@@ -307,40 +329,48 @@ class _HostedCalls:
         self._open: dict[str, list[str]] = {}
         self._ended: set[str] = set()
 
+    def is_open(self, call_id: str) -> bool:
+        return call_id in self._open
+
+    def has(self, content: Content) -> bool:
+        """Tell whether a function's call or result is one that the provider runs."""
+        if content.type == "function_call":
+            return content.informational_only
+        call_id = content.call_id or ""
+        return content.type == "function_result" and (call_id in self._open or call_id in self._ended)
+
     def feed(self, content: Content) -> list[LiveEvent]:
         call_id = content.call_id or content.image_id or ""
-        if content.type in _HOSTED_CALLS:
+        if content.type in _HOSTED_CALLS or (content.type == "function_call" and content.informational_only):
             return self._progress(call_id, content)
-        if content.type in _HOSTED_RESULTS and content.type != "code_interpreter_tool_result":
-            return self.end(call_id, failed=content.status in {"failed", "incomplete"})
-        if content.type == "code_interpreter_tool_result":
-            # The framework gives an empty one when the call begins.
-            return self.end(call_id, failed=False) if content.outputs else self._begin(call_id, "code_interpreter")
+        is_new = call_id not in self._open or content.status in _RUNNING
+        if content.type == "code_interpreter_tool_result" and is_new and not content.outputs:
+            return self._begin(call_id, "code_interpreter")  # the framework gives an empty one when the call begins
+        if content.type in _HOSTED_RESULTS or self.has(content):
+            return self.end(call_id, failed=_has_failed(content), result=result_text(content))
         return []
 
-    def end(self, call_id: str, *, failed: bool) -> list[LiveEvent]:
+    def end(self, call_id: str, *, failed: bool, result: str = "") -> list[LiveEvent]:
         if call_id not in self._open:
             return []
         del self._open[call_id]
         self._ended.add(call_id)
-        return [tool_completed(call_id, _outcome(failed=failed))]
+        return [tool_completed(call_id, _outcome(failed=failed), result)]
 
     def end_all(self) -> list[LiveEvent]:
         return [event for call_id in list(self._open) for event in self.end(call_id, failed=False)]
 
     def _progress(self, call_id: str, content: Content) -> list[LiveEvent]:
-        name = content.tool_name or content.name or _HOSTED_CALLS[content.type]
+        name = content.tool_name or content.name or _HOSTED_CALLS.get(content.type, "")
         events = self._begin(call_id, name, content.arguments)
         if call_id not in self._open:
             return events
         told = self._open[call_id]
-        for part in content.inputs or []:
-            text = part.text or ""
-            if content.merge_mode == "replace":
-                text = _rest("".join(told), text)
-            if text:
-                told.append(text)
-                events.append(LiveEvent(event_names.TOOL_DELTA, {"call_id": call_id, "text": text}))
+        for text in (*(part.text or "" for part in content.inputs or ()), "\n".join(content.commands or ())):
+            new = _rest("".join(told), text) if content.merge_mode == "replace" else text
+            if new:
+                told.append(new)
+                events.append(LiveEvent(event_names.TOOL_DELTA, {"call_id": call_id, "text": new}))
         return events
 
     def _begin(self, call_id: str, name: str, arguments: Any = None) -> list[LiveEvent]:
@@ -348,3 +378,16 @@ class _HostedCalls:
             return []
         self._open[call_id] = []
         return [tool_started(call_id, name, arguments)]
+
+
+def _has_failed(content: Content) -> bool:
+    """Tell from neutral contents alone whether a hosted call has failed."""
+    given: Any = content.outputs
+    outputs = cast("list[Any]", given) if isinstance(given, list) else []
+    return bool(
+        content.status in _FAILED
+        or content.exception
+        or content.additional_properties.get("error")
+        or content.additional_properties.get("exit_code")
+        or any(isinstance(one, Content) and (one.type == "error" or one.exit_code or one.timed_out) for one in outputs)
+    )

@@ -10,7 +10,7 @@ from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 TURN = WatchedTurn(TurnRequest("Agent", "session", "turn", "go"), 1)
-LATE = ToolCallFinished("c", "tool", "success", replayed=False)
+LATE = ToolCallFinished("c", "tool", "success", replayed=False, result="done")
 
 
 def test_after_the_end_of_its_turn_a_tool_tells_clients_nothing(tmp_path):
@@ -27,7 +27,7 @@ def test_after_the_end_of_its_turn_a_tool_tells_clients_nothing(tmp_path):
         before = await log.read("log")
         assert before.records[-1].entry.data == {
             "event": "tool.completed",
-            "data": {"call_id": "c", "outcome": "success"},
+            "data": {"call_id": "c", "outcome": "success", "result": "done"},
         }
         await events.observe(TURN, LATE)
         await writer.flush()

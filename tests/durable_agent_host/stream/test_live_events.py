@@ -7,6 +7,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from durable_agent_host.codec.result_text import result_text, short_text
 from durable_agent_host.stream.fold import fold_updates, whole_updates
 from durable_agent_host.stream.live_events import LiveEvents, answer_text
 from tests.durable_agent_host.stream.streams import FOLDER, provider, recorded
@@ -24,7 +25,7 @@ def names(events):
 
 def told(updates, **options):
     """Give all that updates tell, and then what is left to tell."""
-    live = LiveEvents(provider.finished_calls, **options)
+    live = LiveEvents(provider, **options)
     events = [event for update in updates for event in live.feed(update)]
     return events, live.finish(answer_text(fold_updates(updates, provider)))
 
@@ -68,7 +69,7 @@ def test_the_pieces_of_a_recorded_stream_are_its_stored_text(stream):
 def test_a_response_that_is_played_again_has_the_same_text(stream):
     """What a journal gives whole tells, by the same rules, the text that the stream told."""
     response = fold_updates(stream.updates, provider)
-    live = LiveEvents(provider.finished_calls)
+    live = LiveEvents(provider)
     events = [event for one in whole_updates(response) for event in live.feed(one)]
     assert text_of(events) == answer_text(response)
     assert "turn.restarted" not in names(live.finish(answer_text(response)))
@@ -136,7 +137,7 @@ def test_a_function_call_is_told_when_its_arguments_are_whole():
     events += live.feed(AgentResponseUpdate(contents=[result], role="tool"))
     assert [tuple(event) for event in events] == [
         ("tool.started", {"call_id": "c1", "name": "charge", "arguments": '{"a": 1.0}'}),
-        ("tool.completed", {"call_id": "c1", "outcome": "error"}),
+        ("tool.completed", {"call_id": "c1", "outcome": "error", "result": "no\nValueError"}),
     ]
 
 
@@ -170,3 +171,80 @@ def test_contents_that_carry_an_item_alone_put_no_blanks_into_the_answer():
     carrier = Content.from_text("", additional_properties={"openai_item": {}})
     answer = Message("assistant", [carrier, text("a"), Content.from_text_reasoning(text="hm"), text("b")])
     assert answer_text(AgentResponse(messages=[answer, Message("assistant", ["c"])])) == "a bc"
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("stream", streams(), ids=lambda stream: stream.name)
+def test_a_code_runs_event_has_the_result_that_is_stored(stream):
+    """What code has printed is in the event of its end, although a stream has it in its last item alone."""
+    response = fold_updates(stream.updates, provider)
+    stored = {
+        content.call_id: short_text(result_text(content))
+        for message in response.messages
+        for content in message.contents
+        if content.type == "code_interpreter_tool_result" and content.outputs
+    }
+    live = LiveEvents(provider)
+    ends = [event.data for one in stream.updates for event in live.feed(one) if event.event == "tool.completed"]
+    assert {data["call_id"]: data["result"] for data in ends if data["call_id"] in stored} == stored
+
+
+def test_a_hosted_tool_without_a_type_of_its_own_is_told_as_others_are():
+    """A call for information alone has its start and its end, also where the middleware tells of the app's tools."""
+    live = LiveEvents(tells_functions=False)
+    arguments = '{"path": "a.txt"}'
+    call = Content.from_function_call("e1", "file_editor", arguments=arguments, informational_only=True)
+    result = Content.from_function_result("e1", result="3 lines")
+    events = live.feed(update(call)) + live.feed(update(result))
+    assert [tuple(event) for event in events] == [
+        ("tool.started", {"call_id": "e1", "name": "file_editor", "arguments": arguments}),
+        ("tool.completed", {"call_id": "e1", "outcome": "success", "result": "3 lines"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome", "said"),
+    [
+        (
+            Content.from_shell_tool_result(
+                call_id="s", outputs=[Content.from_shell_command_output(stdout="a", stderr="no", exit_code=2)]
+            ),
+            "error",
+            "a\nno\nexit code 2",
+        ),
+        (
+            Content.from_shell_tool_result(
+                call_id="s",
+                outputs=[
+                    Content.from_shell_command_output(stdout="a" * 600, exit_code=0),
+                    Content.from_hosted_file("file_1", name="b.csv"),
+                ],
+            ),
+            "success",
+            "a" * 500 + " … (613 characters)",
+        ),
+        (
+            Content.from_mcp_server_tool_result("s", output=[Content.from_text("one"), Content.from_text("two")]),
+            "success",
+            "one\ntwo",
+        ),
+        (
+            Content.from_mcp_server_tool_result("s", additional_properties={"error": {"code": 7}}),
+            "error",
+            '{"code": 7}',
+        ),
+        (
+            Content.from_code_interpreter_tool_result(
+                call_id="s", outputs=[Content.from_uri("data:image/png;base64,AA==", media_type="image/png")]
+            ),
+            "success",
+            "[image/png]",
+        ),
+    ],
+)
+def test_the_outcome_of_a_hosted_call_is_read_from_neutral_contents(result, outcome, said):
+    """Failure and a short result come from what every provider fills alike."""
+    live = LiveEvents()
+    kind = result.type.replace("_result", "_call")
+    events = live.feed(update(Content(kind, call_id="s", tool_name="t"))) + live.feed(update(result))
+    assert events[-1] == ("tool.completed", {"call_id": "s", "outcome": outcome, "result": said})

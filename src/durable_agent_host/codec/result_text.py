@@ -1,0 +1,103 @@
+"""What the result of a tool says, as a text: one reading of all neutral contents, whoever ran the tool. Pure."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+MAX_SHORT_CHARACTERS: Final = 500
+"""Length of a short result: enough for a person to see what came of a call."""
+
+
+def result_text(content: Content) -> str:
+    """Say what came of a tool call. Guarantee: pure.
+
+    Args:
+        content: a result of any type.
+
+    Returns:
+        Its outputs, one after the other; files and media as a name in brackets; empty when there is nothing.
+    """
+    said = [_RESULTS.get(content.type, _of_output)(content)]
+    failure = content.exception or content.additional_properties.get("error")
+    return "\n".join(text for text in (*said, value_text(failure)) if text)
+
+
+def short_text(text: str) -> str:
+    """Cut a text for people. Guarantee: pure.
+
+    Args:
+        text: of any length.
+
+    Returns:
+        At most `MAX_SHORT_CHARACTERS` of it, and how long it was where something was cut off.
+    """
+    if len(text) <= MAX_SHORT_CHARACTERS:
+        return text
+    return f"{text[:MAX_SHORT_CHARACTERS]} … ({len(text)} characters)"
+
+
+def value_text(value: Any) -> str:
+    """Say a value of any kind: contents, texts, JSON. Guarantee: pure.
+
+    Args:
+        value: as a content holds it; None says nothing.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Content):
+        return result_text(value)
+    if isinstance(value, Mapping):
+        known = cast("Mapping[str, Any]", value)
+        if known.get("type") == "text" and isinstance(known.get("text"), str):
+            return known["text"]
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        parts = cast("Sequence[Any]", value)
+        if all(isinstance(part, Content) or _is_text_part(part) for part in parts):
+            return "\n".join(text for part in parts if (text := value_text(part)))
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, Mapping) and cast("Mapping[str, Any]", part).get("type") == "text"
+
+
+def _of_output(content: Content) -> str:
+    """Say one output: a text, a file, an image, an error."""
+    match content.type:
+        case "text" | "text_reasoning":
+            return content.text or ""
+        case "error":
+            return " ".join(text for text in (content.error_code, content.message) if text)
+        case "data" | "uri":
+            is_link = content.type == "uri" and content.uri
+            return f"[{content.media_type or 'data'}{f' {content.uri}' if is_link else ''}]"
+        case "hosted_file":
+            return f"[file {content.name or content.file_id}]"
+        case "hosted_vector_store":
+            return f"[vector store {content.vector_store_id}]"
+        case "shell_command_output":
+            return _of_command(content)
+        case _:
+            return ""
+
+
+def _of_command(content: Content) -> str:
+    said = [content.stdout, content.stderr, "timed out" if content.timed_out else ""]
+    code = f"exit code {content.exit_code}" if content.exit_code else ""
+    return "\n".join(text for text in (*said, code) if text)
+
+
+_RESULTS: Final[dict[str, Callable[[Content], str]]] = {
+    "code_interpreter_tool_result": lambda content: value_text(content.outputs),
+    "shell_tool_result": lambda content: value_text(content.outputs),
+    "image_generation_tool_result": lambda content: value_text(content.outputs),
+    "search_tool_result": lambda content: value_text(content.items) or value_text(content.result),
+    "mcp_server_tool_result": lambda content: value_text(content.output),
+    "function_result": lambda content: value_text(content.items) or value_text(content.result),
+    "computer_tool_result": lambda content: value_text(content.screenshot),
+}
+"""Type of a result → what it says."""
