@@ -195,7 +195,7 @@ def test_commands_list_and_show(lab: AgentHost, capsys):
     status, out, _ = command(lab, capsys, "show", session)
     assert status == 0
     assert "charge with" in out
-    assert "functionCall" in out
+    assert "calls charge" in out
     status, out, _ = command(lab, capsys, "verify", agent="Raising")
     assert status == 0
     assert "no problems" in out

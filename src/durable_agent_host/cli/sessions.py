@@ -13,6 +13,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
+from durable_agent_host.cli.shown import shown_content
+
 DEFAULT_URL: Final = "http://127.0.0.1:7071"
 OK: Final = 0
 PROBLEMS_FOUND: Final = 1
@@ -259,9 +261,10 @@ def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
         session = session or {name: value for name, value in page.items() if name != "messages"}
         pages.append(
             [
-                f"  {message.get('role')!s:<9} {_shown(content)}"
+                f"  {message.get('role')!s:<9} {line}"
                 for message in page["messages"]
                 for content in message.get("contents") or ()
+                if (line := _shown(content))
             ]
         )
         last += _remarks(page)
@@ -300,10 +303,7 @@ def _reset_context(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 
 def _shown(content: dict[str, Any]) -> str:
-    kind = str(content.get("$type"))
-    said = {name: value for name, value in content.items() if name not in ("$type", "extensionData")}
-    text = content.get("text") if kind == "text" else f"{kind} {json.dumps(said, ensure_ascii=False)}"
-    line = " ".join(str(text).split())
+    line = " ".join(shown_content(content).split())
     shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]} … ({len(line)} characters)"
     return shown.encode(errors="replace").decode()
 
