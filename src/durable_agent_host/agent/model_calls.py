@@ -12,7 +12,14 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
-from agent_framework import ChatContext, ChatMiddleware, ChatResponse, ChatResponseUpdate, ResponseStream
+from agent_framework import (
+    ChatContext,
+    ChatMiddleware,
+    ChatResponse,
+    ChatResponseUpdate,
+    ResponseStream,
+    add_usage_details,
+)
 
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.model_errors import advice_of, causes_of
@@ -40,27 +47,69 @@ class ModelCalls(ChatMiddleware):
         Raises:
             RunStoppedError: the run is not wanted any more.
         """
-        run = self._run
+        answer = _Answer(self._run, context, call_next)
+        await answer.begin()
+        if context.stream:
+            context.result = ResponseStream(answer.stream(), finalizer=lambda _: answer.response())
+        else:
+            async for _ in answer.stream():
+                pass
+            context.result = answer.response()
+
+
+class _Answer:
+    """What the agent takes for one model call: one call, and more of them while the model pauses in its answer."""
+
+    def __init__(self, run: AgentRun, context: ChatContext, call_next: CallNext) -> None:
+        self._run = run
+        self._context = context
+        self._call_next = call_next
+        self._asked = list(context.messages)
+        self._responses: list[ChatResponse[Any]] = []
+        self._step: _Replay | _Call
+
+    async def begin(self) -> None:
+        """Prepare the next call."""
+        run, context = self._run, self._context
         run.check_waiting()
         position, recorded = run.journal.next_model_call()
+        context.messages = self._asked
         chosen = await run.choose_messages(run, context, position, recorded is not None)
         if recorded is not None:
             run.session_state.restore(position)
-            replay = _Replay(run, recorded, position)
-            if context.stream:
-                context.result = ResponseStream(replay.stream(), finalizer=lambda _: replay.response())
-            else:
-                context.result = await replay.whole()
+            self._step = _Replay(run, recorded, position)
             return
         run.check()
         context.messages = list(run.prepare_messages(chosen))
-        call = _Call(run, context, call_next, position)
-        if context.stream:
-            context.result = ResponseStream(call.stream(), finalizer=lambda _: call.response)
-        else:
-            async for _ in call.stream():
-                pass
-            context.result = call.response
+        self._step = _Call(run, context, self._call_next, position)
+
+    async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
+        """Give the updates of all calls; each response is durable before the next call is made."""
+        while True:
+            async for update in self._step.stream():
+                yield update
+            self._responses.append(self._step.response)
+            more = self._run.provider.goes_on(self._step.response)
+            if more is None:
+                return
+            if len(self._responses) > _MOST_PAUSES:
+                raise ProviderError(
+                    f"the model has paused {len(self._responses)} times in one answer; ask for less at once",
+                    retryable=False,
+                )
+            self._asked = [*self._asked, *more]
+            await self.begin()
+
+    def response(self) -> ChatResponse[Any]:
+        """Return the response of all calls as one."""
+        *paused, last = self._responses
+        if not paused:
+            return last
+        whole = copy.copy(last)
+        whole.messages = [message for one in self._responses for message in one.messages]
+        for one in paused:
+            whole.usage_details = add_usage_details(whole.usage_details, one.usage_details)
+        return whole
 
 
 class _Replay:
@@ -70,30 +119,18 @@ class _Replay:
         self._run = run
         self._recorded = recorded
         self._position = position
-
-    def response(self) -> ChatResponse[Any]:
-        """Read the response, a new one for each call."""
-        response = decode_model_response(self._recorded)
-        self._run.note_unreadable(response, self._position)
-        if self._run.drop_continuations:
-            response.conversation_id = None
-        return response
-
-    async def whole(self) -> ChatResponse[Any]:
-        """Give the response to a run that does not stream."""
-        await self._run.audience.tell(ModelCallBegan(self._position, replayed=True))
-        response = self.response()
-        await self._run.audience.tell(_finished(response, self._position, replayed=True))
-        return response
+        self.response = decode_model_response(recorded)
+        if run.drop_continuations:
+            self.response.conversation_id = None
 
     async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
         """Give the response as updates."""
         await self._run.audience.tell(ModelCallBegan(self._position, replayed=True))
-        response = self.response()
+        self._run.note_unreadable(self.response, self._position)
         with self._run.replaying():
-            for update in replayed_updates(response):
+            for update in replayed_updates(decode_model_response(self._recorded)):
                 yield update
-        await self._run.audience.tell(_finished(response, self._position, replayed=True))
+        await self._run.audience.tell(_finished(self.response, self._position, replayed=True))
 
 
 def _finished(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallFinished:
@@ -232,6 +269,9 @@ class _Call:
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
+
+_MOST_PAUSES: Final = 50
+"""How often a model may pause in one answer; the services pause after about ten calls of their own tools."""
 
 _CONTINUATION: Final = "continuation_token"
 _GONE: Final = frozenset({400, 404, 410, 422})

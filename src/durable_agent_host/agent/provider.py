@@ -7,7 +7,7 @@ implements every hook for any client; other providers derive from it and overrid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from agent_framework import Content, Message
+from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServiceFile
@@ -56,6 +56,19 @@ class ModelProvider(ItemReader, Protocol):
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
         """Tell whether the stream of one model call has ended without the provider's word that it is whole."""
+        ...
+
+    def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
+        """Tell whether the model has paused in its answer, and how to let it go on.
+
+        Guarantee: pure, also of a response that was read from a journal.
+
+        Args:
+            response: of one model call, whole.
+
+        Returns:
+            The messages to append to the request, so that the model goes on; None when the answer is all.
+        """
         ...
 
     def check_message(self, message: Message, /) -> None:

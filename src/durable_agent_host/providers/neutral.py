@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agent_framework import Content, Message
+from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServiceFile
@@ -54,6 +54,10 @@ class NeutralProvider:
     def ended_early(self, updates: Iterable[Any], /) -> bool:
         """Look for the last word of the providers that are known by the shape of their events."""
         return endings.ended_early(updates)
+
+    def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
+        """Return None: no service is known to pause."""
+        del response
 
     def check_message(self, message: Message, /) -> None:
         """Refuse nothing: what the service takes is its own to say."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers import gemini, openai
+from durable_agent_host.providers import anthropic, gemini, openai
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.providers.unseen import UnseenProvider
 
@@ -69,6 +69,12 @@ def _openai() -> ModelProvider:
     return OPENAI
 
 
+def _anthropic() -> ModelProvider:
+    from durable_agent_host.providers.anthropic.provider import ANTHROPIC  # noqa: PLC0415 - loaded when used
+
+    return ANTHROPIC
+
+
 def _gemini() -> ModelProvider:
     from durable_agent_host.providers.gemini.provider import GEMINI  # noqa: PLC0415 - loaded when used
 
@@ -78,6 +84,7 @@ def _gemini() -> ModelProvider:
 _OF_THIS_PACKAGE: Final[dict[tuple[str, str], Callable[[], ModelProvider]]] = {
     openai.RESPONSES_CLIENT: _responses,
     openai.CHAT_COMPLETIONS_CLIENT: _openai,
+    anthropic.CLIENT: _anthropic,
     gemini.CLIENT: _gemini,
 }
 """Package and name of a client's class → its provider."""

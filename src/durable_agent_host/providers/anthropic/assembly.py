@@ -1,0 +1,178 @@
+"""Puts a streamed message together, block by block. Pure; needs no SDK.
+
+Theory of operation. Blocks are numbered in their order of arrival, since proxies may repeat an index, and a message may
+begin with whole blocks that no event announces. Text blocks that follow each other have one place in the output: they
+are one text, cut where a citation begins. A finished block is told with its place as the *item* ``{"blocks": [...]}``,
+all blocks of that place so far; the sandbox, which the service names at the end, is told as ``container`` of the same
+item.
+
+Source: ``accumulate_event`` of anthropic 1.17 (``lib/streaming/_beta_messages.py``) says what each delta does. A delta of
+an unknown type adds to the field of its block that has the same name.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from durable_agent_host.model.provider_item import ItemPart
+
+Block = dict[str, Any]
+
+RUNS_CODE: Final = frozenset({"code_execution", "bash_code_execution", "text_editor_code_execution"})
+"""Names of the service's tools that work in a container."""
+
+_OF_DELTA: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+"""Type of delta → the type of the block that it belongs to, for streams that did not announce the block."""
+
+_REPLACED: Final = frozenset({"signature", "encrypted_content"})
+"""Fields that a delta replaces; all other strings are joined."""
+
+
+@dataclass
+class OpenBlock:
+    """A block that streams.
+
+    Attributes:
+        part: where its updates belong.
+        block: as the service began it; complete when it is finished.
+        blocks: all blocks of its place, this one last.
+        pieces: of strings that are not joined yet, by field.
+    """
+
+    part: ItemPart
+    block: Block
+    blocks: list[Block]
+    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def add(self, delta: Mapping[str, Any]) -> None:
+        """Add a delta, as the service sent it."""
+        kind = delta.get("type")
+        if kind == "input_json_delta":
+            self.pieces.setdefault("input", []).append(str(delta.get("partial_json") or ""))
+        elif kind == "citations_delta":
+            self.block["citations"] = [*(self.block.get("citations") or []), delta.get("citation")]
+        else:
+            for name, value in delta.items():
+                self._add_field(name, value)
+
+    def _add_field(self, name: str, value: Any) -> None:
+        if name == "type" or value is None:
+            return
+        if isinstance(value, str) and name not in _REPLACED:
+            self.pieces.setdefault(name, []).append(value)
+        elif isinstance(value, list) and isinstance(known := self.block.get(name), list):
+            self.block[name] = [*cast("list[Any]", known), *cast("list[Any]", value)]
+        else:
+            self.block[name] = value
+
+    def finish(self) -> ItemPart:
+        """Complete the block, and tell it with its place."""
+        for name, pieces in self.pieces.items():
+            text = "".join(pieces)
+            if name == "input":
+                self.block["input"] = _parsed(text, self.block.get("input"))
+            else:
+                begun = self.block.get(name)
+                self.block[name] = (begun if isinstance(begun, str) else "") + text
+        self.pieces = {}
+        return ItemPart(self.part.place, self.part.part, item={"blocks": list(self.blocks)})
+
+
+class Assembly:
+    """The message of one stream, while it arrives."""
+
+    def __init__(self) -> None:
+        self._open: dict[Any, OpenBlock] = {}
+        self._last: OpenBlock | None = None
+        self._places: list[tuple[ItemPart, list[Block]]] = []
+
+    def start(self, index: Any, block: Block) -> OpenBlock:
+        """Begin a block; one that was open under the same index is finished by what it has.
+
+        Args:
+            index: in the message, as the service says; None when it says none.
+            block: as the service began it; becomes the assembly's own.
+        """
+        if (before := self._open.pop(index, None)) is not None:
+            before.finish()
+        last = self._last
+        if last is not None and block.get("type") == last.block.get("type") == "text":
+            place, blocks = last.part.place, [*last.blocks, block]
+        else:
+            place, blocks = len(self._places), [block]
+        opened = OpenBlock(ItemPart(place, str(len(blocks) - 1)), block, blocks)
+        if place == len(self._places):
+            self._places.append((opened.part, blocks))
+        else:
+            self._places[-1] = (opened.part, blocks)
+        self._open[index] = self._last = opened
+        return opened
+
+    def of(self, index: Any, delta_type: str) -> OpenBlock:
+        """Find the block that a delta belongs to; a block that was never announced begins here."""
+        known = self._open.get(index)
+        if known is None:
+            kind = _OF_DELTA.get(delta_type, delta_type.removesuffix("_delta") or "text")
+            known = self.start(index, {"type": kind})
+        return known
+
+    def stop(self, index: Any) -> ItemPart | None:
+        """Finish a block; None when it is not open."""
+        opened = self._open.pop(index, None)
+        return None if opened is None else opened.finish()
+
+    def stop_all(self) -> list[ItemPart]:
+        """Finish the blocks that the stream left open."""
+        return [part for index in list(self._open) if (part := self.stop(index)) is not None]
+
+    def contain(self, container: Mapping[str, Any] | None) -> list[ItemPart]:
+        """Say in which container the code of the message ran.
+
+        Args:
+            container: ``id``, ``expires_at``; None when the service names none.
+
+        Returns:
+            An item for each call of a tool that works there, or else one of its own, without blocks.
+        """
+        if not container:
+            return []
+        told = [
+            ItemPart(part.place, item={"blocks": list(blocks), "container": dict(container)})
+            for part, blocks in self._places
+            if runs_code(blocks[0])
+        ]
+        return told or [ItemPart(len(self._places), item={"blocks": [], "container": dict(container)})]
+
+
+def runs_code(block: Mapping[str, Any]) -> bool:
+    """Tell whether a block calls one of the service's tools that work in a container. Guarantee: pure."""
+    return block.get("type") == "server_tool_use" and block.get("name") in RUNS_CODE
+
+
+def whole_message(blocks: Sequence[Block], container: Mapping[str, Any] | None) -> list[ItemPart]:
+    """Give the items of a message that came whole. Guarantee: pure but for the blocks, which become its own."""
+    assembly = Assembly()
+    parts: list[ItemPart] = []
+    for index, block in enumerate(blocks):
+        part = assembly.start(index, block) and assembly.stop(index)
+        if parts and part is not None and parts[-1].place == part.place:
+            parts.pop()
+        parts += [part] if part is not None else []
+    told = {part.place: part for part in assembly.contain(container)}
+    return [told.pop(part.place, part) for part in parts] + list(told.values())
+
+
+def _parsed(text: str, begun: Any) -> Any:
+    """Read the input of a tool from its pieces; what is no JSON object is kept as the framework keeps it."""
+    if not text:
+        return begun if begun is not None else {}
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {"raw": text}

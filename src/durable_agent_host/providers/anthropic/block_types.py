@@ -1,0 +1,303 @@
+"""One row for each type of block: its neutral contents, and what of the block they hold. Pure.
+
+A block of a type without a row is kept whole on an empty text and sent back as it came. A new type that deserves neutral
+contents is a new row in `BLOCK_TYPES`; a new tool of the service is a row in `SERVER_TOOLS`.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.providers.anthropic.assembly import Block
+
+PROVIDER: Final = "anthropic"
+
+Contents = Callable[[Block], list[Content]]
+"""A block → its contents."""
+
+Rebuild = Callable[[Sequence[Content]], Block]
+"""The contents of a block, in order → the fields of the block that they hold."""
+
+
+@dataclass(frozen=True)
+class BlockType:
+    """What is known of one type of block.
+
+    Attributes:
+        contents: makes the neutral contents; the first has the stamp.
+        rebuild: reads the block's fields from them, so that they are stored once.
+        answers: whether it is the result of a call that the service runs.
+    """
+
+    contents: Contents
+    rebuild: Rebuild
+    answers: bool = False
+
+
+def _carrier(_block: Block) -> list[Content]:
+    return [Content("text", text="")]
+
+
+def _nothing(_group: Sequence[Content]) -> Block:
+    return {}
+
+
+# Calls of the service's own tools
+
+
+def _code_call(block: Block) -> list[Content]:
+    code = Content("text", text=str(_input(block).get("code") or ""), additional_properties={"language": "python"})
+    return [Content.from_code_interpreter_tool_call(call_id=block.get("id"), inputs=[code])]
+
+
+def _code_fields(group: Sequence[Content]) -> Block:
+    (code,) = group[0].inputs or ()
+    return {"name": "code_execution", "input": {"code": code.text}}
+
+
+def _bash_call(block: Block) -> list[Content]:
+    command = str(_input(block).get("command") or "")
+    return [Content.from_shell_tool_call(call_id=block.get("id"), commands=[command])]
+
+
+def _bash_fields(group: Sequence[Content]) -> Block:
+    (command,) = group[0].commands or ()
+    return {"name": "bash_code_execution", "input": {"command": command}}
+
+
+def _search_call(block: Block) -> list[Content]:
+    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    return [Content.from_search_tool_call(call_id, tool_name=name, arguments=block.get("input"))]
+
+
+def _search_fields(group: Sequence[Content]) -> Block:
+    return {"name": group[0].tool_name, "input": group[0].arguments}
+
+
+def _hosted_call(block: Block) -> list[Content]:
+    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    said = json.dumps(block.get("input"), ensure_ascii=False)
+    call = Content.from_function_call(call_id, name, arguments=said, informational_only=True, hosted=True)
+    return [call]
+
+
+def _call_fields(group: Sequence[Content]) -> Block:
+    """Read the fields of a call of any function, the app's own among them."""
+    said = group[0].arguments
+    return {"name": group[0].name, "input": (json.loads(said) if said else {}) if isinstance(said, str) else said or {}}
+
+
+def _mcp_call(block: Block) -> list[Content]:
+    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    server = cast("str | None", block.get("server_name"))
+    return [Content.from_mcp_server_tool_call(call_id, name, server_name=server, arguments=block.get("input"))]
+
+
+def _mcp_fields(group: Sequence[Content]) -> Block:
+    return {"name": group[0].tool_name, "server_name": group[0].server_name, "input": group[0].arguments}
+
+
+SERVER_TOOLS: Final[dict[str, tuple[Contents, Rebuild]]] = {
+    "code_execution": (_code_call, _code_fields),
+    "bash_code_execution": (_bash_call, _bash_fields),
+    **dict.fromkeys(
+        ("web_search", "web_fetch", "tool_search_tool_regex", "tool_search_tool_bm25"), (_search_call, _search_fields)
+    ),
+}
+"""Name of a tool of the service → how its calls are told; others are calls of functions that are nobody's work."""
+
+
+def _server_call(block: Block) -> list[Content]:
+    contents, _ = SERVER_TOOLS.get(str(block.get("name")), (_hosted_call, _call_fields))
+    return contents(block)
+
+
+def _server_call_fields(group: Sequence[Content]) -> Block:
+    by_content = {
+        "code_interpreter_tool_call": _code_fields,
+        "shell_tool_call": _bash_fields,
+        "search_tool_call": _search_fields,
+    }
+    return by_content.get(group[0].type, _call_fields)(group)
+
+
+def _own_call(block: Block) -> list[Content]:
+    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    return [Content.from_function_call(call_id, name, arguments=block.get("input"))]
+
+
+# Results of the service's own tools
+
+
+def _code_result(block: Block) -> list[Content]:
+    told = _result(block)
+    if "error_code" in told:
+        outputs = [Content.from_error(message=str(told["error_code"]), error_code=str(told["error_code"]))]
+        return [Content.from_code_interpreter_tool_result(call_id=block.get("tool_use_id"), outputs=outputs)]
+    outputs = [Content.from_text(str(told["stdout"]))] if told.get("stdout") else []
+    if said := told.get("stderr"):
+        outputs.append(Content.from_error(message=str(said)) if told.get("return_code") else Content.from_text(str(said)))
+    result = Content.from_code_interpreter_tool_result(
+        call_id=block.get("tool_use_id"), outputs=[*outputs, *_files(told)], status="completed"
+    )
+    if told.get("return_code") is not None:
+        result.additional_properties["exit_code"] = told["return_code"]
+    return [result]
+
+
+def _bash_result(block: Block) -> list[Content]:
+    told = _result(block)
+    if "error_code" in told:
+        code = str(told["error_code"])
+        output = Content.from_shell_command_output(stderr=code, timed_out=code == "execution_time_exceeded")
+        return [Content.from_shell_tool_result(call_id=block.get("tool_use_id"), outputs=[output])]
+    output = Content.from_shell_command_output(
+        stdout=told.get("stdout"), stderr=told.get("stderr"), exit_code=told.get("return_code"), timed_out=False
+    )
+    return [Content.from_shell_tool_result(call_id=block.get("tool_use_id"), outputs=[output, *_files(told)])]
+
+
+def _bash_result_fields(group: Sequence[Content]) -> Block:
+    output, *files = cast("list[Content]", group[0].outputs)
+    content = {
+        "type": "bash_code_execution_result",
+        "stdout": output.stdout,
+        "stderr": output.stderr,
+        "return_code": output.exit_code,
+        "content": [{"type": "bash_code_execution_output", "file_id": file.file_id} for file in files],
+    }
+    return {"tool_use_id": group[0].call_id} | ({} if output.exit_code is None else {"content": content})
+
+
+def _search_result(block: Block) -> list[Content]:
+    found = block.get("content")
+    name = str(block["type"]).removesuffix("_tool_result")
+    said = cast("Block", found) if isinstance(found, dict) else {}
+    failed = "failed" if "error_code" in said else None
+    call_id = str(block.get("tool_use_id") or "")
+    return [Content.from_search_tool_result(call_id, tool_name=name, result=found, status=failed)]
+
+
+def _search_result_fields(group: Sequence[Content]) -> Block:
+    return {"tool_use_id": group[0].call_id, "content": group[0].result}
+
+
+def _mcp_result(block: Block) -> list[Content]:
+    found: Any = block.get("content")
+    said = cast("list[Block]", found) if isinstance(found, list) else [{"type": "text", "text": str(found or "")}]
+    output = [Content("text", text=str(one.get("text") or "")) for one in said if one.get("type") == "text"]
+    result = Content.from_mcp_server_tool_result(str(block.get("tool_use_id") or ""), output=output)
+    if block.get("is_error"):
+        result.additional_properties["error"] = "".join(str(one.text) for one in output) or True
+    return [result]
+
+
+def _mcp_result_fields(group: Sequence[Content]) -> Block:
+    output: Any = group[0].output
+    texts = [one.text for one in cast("list[Content]", output)] if isinstance(output, list) else []
+    found = [{"type": "text", "text": text} for text in texts]
+    return {
+        "tool_use_id": group[0].call_id,
+        "content": found,
+        "is_error": "error" in group[0].additional_properties,
+    }
+
+
+def _hosted_result(block: Block) -> list[Content]:
+    """Tell a result that has no neutral type as that of a function; the stamp is on a text before it.
+
+    The framework copies the properties of a call to its result, so a stamp on a function's result says nothing.
+    """
+    told = _result(block)
+    failed = told.get("error_message") or told.get("error_code")
+    said = told.get("content") or told.get("lines") or told.get("text") or json.dumps(block.get("content"))
+    text = "\n".join(map(str, cast("list[Any]", said))) if isinstance(said, list) else str(said)
+    result = Content.from_function_result(
+        str(block.get("tool_use_id") or ""), result=text, exception=str(failed) if failed else None
+    )
+    return [*_carrier(block), result]
+
+
+def _hosted_result_fields(group: Sequence[Content]) -> Block:
+    return {"tool_use_id": group[1].call_id}
+
+
+# What the model says
+
+
+def _thinking(block: Block) -> list[Content]:
+    sealed = cast("str | None", block.get("signature"))
+    return [Content.from_text_reasoning(text=str(block.get("thinking") or ""), protected_data=sealed)]
+
+
+def _thinking_fields(group: Sequence[Content]) -> Block:
+    return {"thinking": group[0].text or "", "signature": group[0].protected_data}
+
+
+def _redacted(block: Block) -> list[Content]:
+    return [Content.from_text_reasoning(text="", protected_data=cast("str | None", block.get("data")))]
+
+
+def _redacted_fields(group: Sequence[Content]) -> Block:
+    return {"data": group[0].protected_data}
+
+
+def _upload(block: Block) -> list[Content]:
+    return [_file(str(block.get("file_id") or ""))]
+
+
+def _upload_fields(group: Sequence[Content]) -> Block:
+    return {"file_id": group[0].file_id}
+
+
+_HOSTED_RESULT: Final = BlockType(_hosted_result, _hosted_result_fields, answers=True)
+_SEARCH_RESULT: Final = BlockType(_search_result, _search_result_fields, answers=True)
+
+BLOCK_TYPES: Final[dict[str, BlockType]] = {
+    "thinking": BlockType(_thinking, _thinking_fields),
+    "redacted_thinking": BlockType(_redacted, _redacted_fields),
+    "tool_use": BlockType(_own_call, _call_fields),
+    "server_tool_use": BlockType(_server_call, _server_call_fields),
+    "mcp_tool_use": BlockType(_mcp_call, _mcp_fields),
+    "code_execution_tool_result": BlockType(_code_result, lambda group: {"tool_use_id": group[0].call_id}, answers=True),
+    "bash_code_execution_tool_result": BlockType(_bash_result, _bash_result_fields, answers=True),
+    "text_editor_code_execution_tool_result": _HOSTED_RESULT,
+    "advisor_tool_result": _HOSTED_RESULT,
+    "web_search_tool_result": _SEARCH_RESULT,
+    "web_fetch_tool_result": _SEARCH_RESULT,
+    "tool_search_tool_result": _SEARCH_RESULT,
+    "mcp_tool_result": BlockType(_mcp_result, _mcp_result_fields, answers=True),
+    "container_upload": BlockType(_upload, _upload_fields),
+}
+"""Type of block → its row. Texts have rules of their own, in `texts`."""
+
+_UNKNOWN: Final = BlockType(_carrier, _nothing)
+
+
+def block_type(kind: Any) -> BlockType:
+    """Find the row of a type of block; one that is not known is kept whole. Guarantee: pure."""
+    return BLOCK_TYPES.get(str(kind), _UNKNOWN)
+
+
+def _input(block: Block) -> Block:
+    given: Any = block.get("input")
+    return cast("Block", given) if isinstance(given, dict) else {}
+
+
+def _result(block: Block) -> Block:
+    told: Any = block.get("content")
+    return cast("Block", told) if isinstance(told, dict) else {}
+
+
+def _files(told: Block) -> list[Content]:
+    found: Any = told.get("content")
+    files = cast("list[Any]", found) if isinstance(found, list) else []
+    ids = (cast("Block", one).get("file_id") for one in files if isinstance(one, dict))
+    return [_file(str(file_id)) for file_id in ids if file_id]
+
+
+def _file(file_id: str) -> Content:
+    return Content.from_hosted_file(file_id, additional_properties={"provider": PROVIDER})

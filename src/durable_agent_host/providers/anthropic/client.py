@@ -1,0 +1,151 @@
+"""The hosted copy of an agent's client for Anthropic, which keeps the provider's blocks.
+
+The user's client is not changed and no module is patched: the copy's class has a few overrides in front of the class that
+the client had. They read the stream's events (`stream_events`), and write messages as the service had written them (`request_messages`).
+"""
+# ruff: noqa: SLF001 - the overrides call what they override
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
+
+from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.providers.anthropic.assembly import whole_message
+from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
+from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
+from durable_agent_host.providers.anthropic.plain_contents import plain_messages
+from durable_agent_host.providers.anthropic.stream_events import BLOCKS, Reader, Said, Several, flattened, plain_block
+from durable_agent_host.stream.fold import Fold
+
+PAUSE: Final = "pause_turn"
+"""The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
+
+_READER: Final = "_durable_reader"
+
+
+def adapt_client(client: Any) -> Any:
+    """Copy a client of Anthropic so that it keeps the provider's blocks.
+
+    Guarantee: pure; the client given is not changed.
+
+    Args:
+        client: of the class `RawAnthropicClient` or one derived from it.
+
+    Returns:
+        A copy that shares its connections; the client itself when it is adapted already.
+    """
+    return client if isinstance(client, _KeepsBlocks) else copy_with(client, _KeepsBlocks)
+
+
+class _KeepsBlocks:
+    """The overrides; stands before the client's own class in the method resolution order."""
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
+        client: Any = super()
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = self.fold_call(updates).response().messages
+        return response
+
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
+        return Fold(updates, BLOCKS)
+
+    def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        return client._build_response_stream(flattened(aiter(stream)), **kwargs)
+
+    def _process_stream_event(self, event: Any, emitted_usage: Any = None, request_state: Any = None) -> Any:
+        reader = self._reader_of(request_state)
+        match event.type:
+            case "content_block_delta":
+                return reader.delta(event)
+            case "content_block_start":
+                return reader.start(event)
+            case "content_block_stop":
+                return reader.stop(event)
+            case "message_start" | "message_delta":
+                return self._message_event(reader, event, emitted_usage, request_state)
+            case "message_stop":
+                return Several([*reader.end(event), ChatResponseUpdate(raw_representation=Said(None, event))])
+            case _:
+                client: Any = super()
+                return client._process_stream_event(event, emitted_usage, request_state=request_state)
+
+    def _message_event(self, reader: Reader, event: Any, emitted_usage: Any, request_state: Any) -> Several:
+        client: Any = super()
+        update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
+        update.contents = [one for one in update.contents if one.type == "usage"]
+        update.raw_representation = Said(None, event)
+        _note_pause(update, event.message if event.type == "message_start" else event.delta)
+        if event.type == "message_start":
+            return Several([update, *reader.begin(event)])
+        return Several([*reader.end(event), update])
+
+    def _reader_of(self, request_state: Any) -> Reader:
+        """Give the reader of the stream to which a request's state belongs."""
+        reader = getattr(request_state, _READER, None)
+        if reader is None:
+            client: Any = super()
+
+            def parse(block: Any) -> list[Content]:
+                return client._parse_contents_from_anthropic([block], request_state=request_state, streaming=True)
+
+            reader = Reader(parse)
+            if request_state is not None:
+                setattr(request_state, _READER, reader)
+        return reader
+
+    def _process_message(self, message: Any, options: Mapping[str, Any], request_state: Any = None) -> Any:
+        client: Any = super()
+        response: ChatResponse[Any] = client._process_message(message, options, request_state=request_state)
+        names = {one.call_id: one for one in response.messages[0].contents if one.type == "function_call"}
+        said = plain_block(message)
+        contents: list[Content] = []
+        for part in whole_message(said.get("content") or [], said.get("container")):
+            item: Any = part.item
+            mine = names.get(item["blocks"][0].get("id")) if item["blocks"] else None
+            contents += complete_item([mine] if mine is not None else [], item)
+        response.messages[0].contents = contents
+        _note_pause(response, message)
+        return response
+
+    def _prepare_options(
+        self, messages: Sequence[Message], options: Mapping[str, Any], *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        client: Any = super()
+        prepared: dict[str, Any] = client._prepare_options(messages, options, *args, **kwargs)
+        known = container_of(content for message in messages for content in message.contents)
+        if known is not None and "container" not in prepared and _runs_code(prepared):
+            prepared["container"] = known["container_id"]
+        return prepared
+
+    def _prepare_messages_for_anthropic(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        client: Any = super()
+        prepared: list[dict[str, Any]] = client._prepare_messages_for_anthropic(messages)
+        if is_paused(messages) and prepared[-1] == _CONTINUE:
+            prepared.pop()
+        return accepted_messages(prepared)
+
+    def _prepare_message_groups_for_anthropic(self, message: Message) -> list[dict[str, Any]]:
+        client: Any = super()
+        return request_groups(message, lambda plain: plain_messages(plain, client._prepare_message_groups_for_anthropic))
+
+
+_CONTINUE: Final = {"role": "user", "content": "Continue"}
+"""What the framework appends where an answer of the assistant comes last."""
+
+
+def _note_pause(said: Any, message: Any) -> None:
+    if getattr(message, "stop_reason", None) == PAUSE:
+        said.finish_reason = PAUSE
+
+
+def _runs_code(prepared: Mapping[str, Any]) -> bool:
+    """Tell whether a request offers tools that may work in a container."""
+    tools: Any = prepared.get("tools") or ()
+    return any(isinstance(tool, Mapping) and str(tool.get("type")).startswith(_IN_CONTAINER) for tool in tools)
+
+
+_IN_CONTAINER: Final = ("code_execution", "web_fetch", "web_search")
+"""Types of tools begin so: code runs for itself, or to filter what was found."""

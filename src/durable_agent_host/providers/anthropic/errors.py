@@ -1,0 +1,114 @@
+"""Errors of Anthropic's SDK: how to fix them, and which of them a turn recovers from."""
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.providers.errors import explain_client_error, says_enough
+
+_ADVICE: Final[dict[str, str]] = {
+    "authentication_error": "check ANTHROPIC_API_KEY",
+    "permission_error": "check that the key may use this model",
+    "not_found_error": "check the model's name and the endpoint",
+    "request_too_large": "send less, or begin a new session",
+    "rate_limit_error": "wait and try again, or raise the quota",
+    "overloaded_error": "try again",
+    "api_error": "try again",
+    "timeout_error": "try again, or ask for a shorter answer",
+    "billing_error": "check the plan and the credit of the account",
+    "invalid_request_error": "check the request and the model's name",
+}
+"""Type of error → what to do. Source: the API's page on errors."""
+
+_CONTAINER_GONE: Final = re.compile(
+    r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)|(?:not find|expired|unknown) container",
+    re.IGNORECASE | re.DOTALL,
+)
+_CONTAINER_ID: Final = re.compile(r"container_\w+")
+_SIGNATURE_REFUSED: Final = re.compile(r"Invalid `?(?:signature|data)`? in `?(?:redacted_)?thinking`? block", re.IGNORECASE)
+
+
+def explain_error(error: BaseException) -> ProviderError | None:
+    """Say in a sentence why a model call failed, and what to do.
+
+    Guarantee: pure, but for dates, which are compared with the clock.
+
+    Args:
+        error: what the agent raised; its causes are searched for the SDK's error.
+
+    Returns:
+        The explanation; None when no chat client failed, or the cause is unknown.
+    """
+    cause = _sdk_error(error)
+    if cause is None:
+        return _cut_in_call(error) or explain_client_error(error)
+    if says_enough(error):
+        return explain_client_error(error)
+    kind, said = _told(cause)
+    known = advice_of(cause)
+    if not kind:
+        return explain_client_error(error)
+    status: Any = getattr(cause, "status_code", None)
+    in_stream = not isinstance(status, int) or status < 400  # noqa: PLR2004
+    how = "failed in the middle of its answer" if in_stream else f"refused the call with {status}"
+    retryable = known is not None and known.retryable
+    todo = _ADVICE.get(kind, "try again" if retryable else "check the request and the model's name")
+    return ProviderError(
+        f"the model's service {how}: {kind}: {said.rstrip('. ')} - {todo}",
+        retryable=retryable,
+        retry_after_seconds=known.retry_after_seconds if known is not None else None,
+    )
+
+
+def forgotten_by_service(error: BaseException) -> Forgotten | None:
+    """Tell what the service has lost, when it refused a request for that reason.
+
+    Guarantee: pure.
+
+    Args:
+        error: what the agent raised.
+
+    Returns:
+        ``container`` when the container is gone; ``reasoning`` when it refuses a signature; else None.
+    """
+    cause: Any = _sdk_error(error)
+    if getattr(cause, "status_code", None) not in {400, 404, 410}:
+        return None
+    _, said = _told(cause)
+    if _SIGNATURE_REFUSED.search(said):
+        return Forgotten("reasoning")
+    if _CONTAINER_GONE.search(said):
+        named = _CONTAINER_ID.search(said)
+        return Forgotten("container", named[0] if named else "")
+    return None
+
+
+def _cut_in_call(error: BaseException) -> ProviderError | None:
+    """Explain what the framework raises when an answer ends within the call of a tool."""
+    invalid = next((one for one in causes_of(error) if type(one).__name__ == "ResponseInvalidatedException"), None)
+    if invalid is None or "message_stop" in str(invalid) or advice_of(invalid) is not None:
+        return None
+    return ProviderError(
+        "the model's answer ended within the call of a tool, so the tool is not run: raise max_tokens, or ask for less",
+        retryable=False,
+    )
+
+
+def _sdk_error(error: BaseException) -> BaseException | None:
+    """Find the SDK's error among the causes, without loading the SDK: what is not loaded has not failed."""
+    sdk: Any = sys.modules.get("anthropic")
+    return next((one for one in causes_of(error) if isinstance(one, sdk.AnthropicError)), None) if sdk else None
+
+
+def _told(cause: BaseException) -> tuple[str, str]:
+    """Give the service's name for what went wrong, and its words."""
+    body: Any = getattr(cause, "body", None)
+    told: Any = cast("Mapping[str, Any]", body).get("error") if isinstance(body, Mapping) else None
+    if not isinstance(told, Mapping):
+        return "", str(getattr(cause, "message", "") or cause)
+    inner = cast("Mapping[str, Any]", told)
+    return str(inner.get("type") or ""), str(inner.get("message") or getattr(cause, "message", ""))

@@ -1,0 +1,95 @@
+"""Writes contents without a stamp: what a caller sent, what tools returned, and what another provider's model said. Pure.
+
+The framework's client writes most of them. It leaves out documents and files, drops prompt-caching marks, and takes the
+calls of another provider's own tools for the app's.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from agent_framework import Content, Message
+
+from durable_agent_host.providers.anthropic.assembly import Block
+
+CACHE_CONTROL: Final = "cache_control"
+"""Key in a content's properties: the mark that its block gets, as the service defines it."""
+
+Prepare = Callable[[Message], list[Block]]
+
+_FOREIGN: Final = frozenset({"mcp_server_tool_call", "mcp_server_tool_result"})
+"""Contents of other providers that the framework would write as blocks that the service refuses."""
+
+_DOCUMENTS: Final = {"application/pdf": "base64", "text/plain": "text"}
+
+
+def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
+    """Write a message of contents without stamps.
+
+    Guarantee: pure.
+
+    Args:
+        message: of the conversation.
+        prepare: the framework's way; called with contents that it can write.
+
+    Returns:
+        Messages with ``role`` and ``content``.
+    """
+    written: list[Block] = []
+    run: list[Content] = []
+
+    def write_run() -> None:
+        if run:
+            written.extend(prepare(_with(message, list(run))))
+            run.clear()
+
+    for content in _without_foreign_calls(message.contents):
+        mark: Any = content.additional_properties.get(CACHE_CONTROL)
+        block = _own_block(content)
+        if block is None and mark is None:
+            run.append(content)
+            continue
+        write_run()
+        groups = prepare(_with(message, [content])) if block is None else [{"role": "user", "content": [block]}]
+        if mark is not None and groups and groups[-1]["content"]:
+            groups[-1]["content"][-1][CACHE_CONTROL] = mark
+        written += groups
+    write_run()
+    return written
+
+
+def _own_block(content: Content) -> Block | None:
+    if content.type == "hosted_file":
+        kind = (content.media_type or "").partition("/")[0]
+        if kind == "image":
+            return {"type": "image", "source": {"type": "file", "file_id": content.file_id}}
+        if content.media_type in _DOCUMENTS:
+            return _document({"type": "file", "file_id": content.file_id}, content)
+        return {"type": "container_upload", "file_id": content.file_id}
+    if content.type == "data" and (form := _DOCUMENTS.get(content.media_type or "")) is not None:
+        data = str(content.uri).partition(",")[2]
+        return _document({"type": form, "media_type": content.media_type, "data": data}, content) if form == "base64" else None
+    if content.type == "uri" and content.media_type == "application/pdf":
+        return _document({"type": "url", "url": content.uri}, content)
+    return None
+
+
+def _document(source: Block, content: Content) -> Block:
+    name = content.name or content.additional_properties.get("filename")
+    return {"type": "document", "source": source} | ({"title": name} if isinstance(name, str) else {})
+
+
+def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
+    """Leave out calls of another provider's own tools, and their results: they are nobody's work here."""
+    hosted = {one.call_id for one in contents if one.type == "function_call" and one.informational_only}
+    return [
+        one
+        for one in contents
+        if one.type not in _FOREIGN and not (one.type in {"function_call", "function_result"} and one.call_id in hosted)
+    ]
+
+
+def _with(message: Message, contents: list[Content]) -> Message:
+    part = copy.copy(message)
+    part.contents = contents
+    return part

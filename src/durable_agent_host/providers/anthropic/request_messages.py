@@ -1,0 +1,155 @@
+"""The messages of a request: blocks as the service wrote them, in the roles and the order that it takes. Pure.
+
+Blocks with a stamp go back verbatim, in the assistant's message. Messages of one role that follow each other become one,
+as the service reads them; so the result of a call stands in the message of its call when a pause came between. Left out is
+what the service always refuses: texts without a word, reasoning without its signature, and calls of its own tools that
+have no result, unless they are of the answer that the model has not finished: code may wait for a tool of the app.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import Content, Message
+
+from durable_agent_host.providers.anthropic.assembly import Block
+from durable_agent_host.providers.anthropic.block_types import block_type
+from durable_agent_host.providers.anthropic.blocks import groups_of, sent_blocks, stamp_of
+
+Prepare = Callable[[Message], list[Block]]
+"""A message without stamps → the framework's messages of it."""
+
+PAUSED: Final = "anthropic.paused"
+"""Key in the properties of a message for one request: the model paused after it, and is to go on from there."""
+
+_HOSTED_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
+_RESULTS: Final = frozenset({"tool_result"})
+
+
+def request_groups(message: Message, prepare: Prepare) -> list[Block]:
+    """Write one message.
+
+    Guarantee: pure.
+
+    Args:
+        message: of the conversation.
+        prepare: writes what has no stamp.
+
+    Returns:
+        Messages with ``role`` and ``content``, as many as the roles of its blocks need.
+    """
+    written: list[Block] = []
+    plain: list[Content] = []
+
+    def write_plain() -> None:
+        if plain:
+            written.extend(prepare(_with_contents(message, list(plain))))
+            plain.clear()
+
+    for group in groups_of(message.contents):
+        if stamp_of(group[0]) is None:
+            plain.extend(group)
+        else:
+            write_plain()
+            written.append({"role": "assistant", "content": sent_blocks(group)})
+    write_plain()
+    return written
+
+
+def accepted_messages(messages: Iterable[Block]) -> list[Block]:
+    """Bring messages into the form that the service takes.
+
+    Guarantee: pure; the blocks are shared.
+
+    Args:
+        messages: in order, of any length; ``content`` is a text or a list of blocks.
+    """
+    joined: list[Block] = []
+    for message in messages:
+        blocks = _blocks(message["content"])
+        if joined and joined[-1]["role"] == message["role"]:
+            joined[-1]["content"] += blocks
+        elif blocks:
+            joined.append({"role": message["role"], "content": blocks})
+    begun = max((n for n, one in enumerate(joined) if _asks(one)), default=-1)
+    answered, called = _calls(joined)
+    kept: list[Block] = []
+    for number, message in enumerate(joined):
+        blocks = [one for one in message["content"] if not _is_refused(one)]
+        blocks = _paired(blocks, called, answered if number < begun else None)
+        if message["role"] == "user":
+            blocks = [*filter(_is_result, blocks), *(one for one in blocks if not _is_result(one))]
+        if not blocks:
+            continue
+        if kept and kept[-1]["role"] == message["role"]:
+            kept[-1] = {**message, "content": [*kept[-1]["content"], *blocks]}
+        else:
+            kept.append({**message, "content": blocks})
+    return kept
+
+
+def with_pause(messages: Sequence[Message]) -> list[Message]:
+    """Mark messages as those after which the model paused. Guarantee: pure.
+
+    Args:
+        messages: of the paused answer.
+    """
+    marked = [_with_contents(message, list(message.contents)) for message in messages]
+    for message in marked[-1:]:
+        message.additional_properties = {**message.additional_properties, PAUSED: True}
+    return marked
+
+
+def is_paused(messages: Sequence[Message]) -> bool:
+    """Tell whether a request asks the model to go on with its last message. Guarantee: pure."""
+    return bool(messages) and PAUSED in messages[-1].additional_properties
+
+
+def _blocks(content: Any) -> list[Block]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(cast("list[Block]", content))
+
+
+def _is_refused(block: Mapping[str, Any]) -> bool:
+    kind = block.get("type")
+    if kind == "text":
+        return not str(block.get("text") or "").strip()
+    return kind == "thinking" and not block.get("signature")
+
+
+def _is_result(block: Mapping[str, Any]) -> bool:
+    return block.get("type") in _RESULTS
+
+
+def _asks(message: Block) -> bool:
+    """Tell whether a message is a person's, and not only what tools returned."""
+    return message["role"] == "user" and not all(map(_is_result, message["content"]))
+
+
+def _calls(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
+    """Give the ids of the calls of the service's own tools: those with a result, and all of them."""
+    blocks = [block for message in messages for block in message["content"]]
+    answered = {block.get("tool_use_id") for block in blocks if _answers(block)}
+    return answered, {block.get("id") for block in blocks if block.get("type") in _HOSTED_CALLS}
+
+
+def _paired(blocks: list[Block], called: set[Any], answered: set[Any] | None) -> list[Block]:
+    """Leave out results without a call, and calls without a result where ``answered`` is known to be all of them."""
+    return [
+        block
+        for block in blocks
+        if not (_answers(block) and block.get("tool_use_id") not in called)
+        and not (answered is not None and block.get("type") in _HOSTED_CALLS and block.get("id") not in answered)
+    ]
+
+
+def _answers(block: Mapping[str, Any]) -> bool:
+    return block_type(block.get("type")).answers
+
+
+def _with_contents(message: Message, contents: list[Content]) -> Message:
+    return Message(
+        message.role,
+        contents,
+        author_name=message.author_name,
+        message_id=message.message_id,
+        additional_properties=dict(message.additional_properties or {}),
+    )

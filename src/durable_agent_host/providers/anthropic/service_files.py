@@ -1,0 +1,51 @@
+"""Files that code of the model has made, and their download by the Files API."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from agent_framework import Content
+
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.providers.anthropic.errors import explain_error
+
+_GONE: Final = frozenset({400, 403, 404, 410})
+
+
+def made_files(content: Content) -> Iterator[ServiceFile]:
+    """List the files in the outputs of a run of code. Guarantee: pure.
+
+    Args:
+        content: of any type.
+    """
+    outputs: Any = content.outputs
+    for output in outputs if isinstance(outputs, list) else ():
+        if isinstance(output, Content) and output.type == "hosted_file" and output.file_id:
+            yield ServiceFile(output.file_id, output.name, output.media_type)
+
+
+async def read_file(client: Any, file: ServiceFile) -> bytes:
+    """Download a file by the Files API.
+
+    Args:
+        client: the agent's chat client.
+        file: as it was listed.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        NotFoundError: the service does not have it, or does not give it out: what a caller uploaded is not given out.
+        ProviderError: the service failed.
+    """
+    from anthropic import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    try:
+        answer = await client.anthropic_client.beta.files.download(file.file_id)
+        return bytes(await answer.read())
+    except APIStatusError as error:
+        if error.status_code in _GONE:
+            raise NotFoundError(
+                f"the model's service does not give out the file {file.file_id!r} (any more): {error.message}"
+            ) from error
+        raise explain_error(error) or error from error

@@ -1,0 +1,193 @@
+"""What the hosted client says of each event of a stream, in the framework's updates. Needs the SDK's events by shape only.
+
+Nearly all events are deltas, so those that come often are taken apart here and not by the framework.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final, NamedTuple, cast
+
+from agent_framework import ChatResponseUpdate, Content
+
+from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.providers.anthropic.assembly import Assembly, Block, OpenBlock
+from durable_agent_host.providers.anthropic.block_types import block_type
+from durable_agent_host.providers.anthropic.blocks import complete_item
+from durable_agent_host.providers.anthropic.texts import annotations_of
+
+Parse = Callable[[Any], list[Content]]
+"""A block of the SDK → what the framework makes of it."""
+
+
+class Said(NamedTuple):
+    """What an update holds as its raw representation.
+
+    Attributes:
+        part: where in the output the update belongs, or None.
+        event: of the SDK, as it came.
+    """
+
+    part: ItemPart | None
+    event: Any
+
+
+class Several(ChatResponseUpdate):
+    """Stands for several updates of one event; `flattened` takes them apart."""
+
+    def __init__(self, updates: list[ChatResponseUpdate]) -> None:
+        super().__init__()
+        self.updates = updates
+
+
+async def flattened(updates: AsyncIterator[ChatResponseUpdate]) -> AsyncIterator[ChatResponseUpdate]:
+    """Yield updates, each of `Several` by itself."""
+    async for update in updates:
+        if isinstance(update, Several):
+            for one in update.updates:
+                yield one
+        else:
+            yield update
+
+
+class Reader:
+    """Reads the events of one stream.
+
+    Args:
+        parse: what the framework makes of a block; asked for calls of the app's tools alone.
+    """
+
+    def __init__(self, parse: Parse) -> None:
+        self._parse = parse
+        self._assembly = Assembly()
+        self._container: Block | None = None
+
+    def begin(self, event: Any) -> list[ChatResponseUpdate]:
+        """Read the blocks and the container that the message begins with.
+
+        Args:
+            event: ``message_start``.
+        """
+        self._container = _plain(container) if (container := getattr(event.message, "container", None)) else None
+        updates: list[ChatResponseUpdate] = []
+        for block in event.message.content:
+            updates.append(self._started(event, None, block))
+            updates += self._told(event, self._assembly.stop_all())
+        return updates
+
+    def start(self, event: Any) -> ChatResponseUpdate:
+        """Read ``content_block_start``."""
+        return self._started(event, event.index, event.content_block)
+
+    def delta(self, event: Any) -> ChatResponseUpdate:
+        """Read ``content_block_delta``."""
+        delta = event.delta
+        opened = self._assembly.of(event.index, delta.type)
+        kind = delta.type
+        if kind == "text_delta" and delta.__class__.__name__ == "BetaTextDelta":
+            text: Any = delta.text
+            if isinstance(text, str):
+                opened.pieces.setdefault("text", []).append(text)
+                return _update(Content("text", text=text, merge_mode="append"), Said(opened.part, event))
+        opened.add(_plain(delta))
+        content = _LIVE[kind](delta, opened) if kind in _LIVE else None
+        return _update(content, Said(opened.part, event))
+
+    def stop(self, event: Any) -> ChatResponseUpdate | None:
+        """Read ``content_block_stop``."""
+        part = self._assembly.stop(event.index)
+        return None if part is None else _update(None, Said(part, event))
+
+    def end(self, event: Any) -> list[ChatResponseUpdate]:
+        """Finish what is open, and say where code ran.
+
+        Args:
+            event: ``message_delta`` or ``message_stop``.
+        """
+        if (container := getattr(getattr(event, "delta", None), "container", None)) is not None:
+            self._container = _plain(container)
+        parts = self._assembly.stop_all()
+        if event.type == "message_stop":
+            parts += self._assembly.contain(self._container)
+        return self._told(event, parts)
+
+    def _started(self, event: Any, index: Any, block: Any) -> ChatResponseUpdate:
+        plain = _plain(block)
+        opened = self._assembly.start(index, plain)
+        if plain.get("type") == "tool_use":
+            contents = self._parse(block)
+        elif plain.get("type") == "text":
+            contents = [Content("text", text=str(plain.get("text") or ""), merge_mode="append")]
+        else:
+            contents = block_type(plain.get("type")).contents(plain)
+        for content in contents:
+            if content.type in _IN_PIECES:
+                content.merge_mode = "append"
+        return ChatResponseUpdate(contents=contents, raw_representation=Said(opened.part, event))
+
+    def _told(self, event: Any, parts: Iterable[ItemPart]) -> list[ChatResponseUpdate]:
+        return [_update(None, Said(part, event)) for part in parts]
+
+
+_IN_PIECES: Final = frozenset({"text", "text_reasoning", "function_call", "code_interpreter_tool_call"})
+
+
+def _update(content: Content | None, said: Said) -> ChatResponseUpdate:
+    return ChatResponseUpdate(contents=[] if content is None else [content], raw_representation=said)
+
+
+def _thinking(delta: Any, _opened: OpenBlock) -> Content:
+    return Content("text_reasoning", text=delta.thinking, merge_mode="append")
+
+
+def _signature(delta: Any, _opened: OpenBlock) -> Content:
+    return Content("text_reasoning", protected_data=delta.signature, merge_mode="append")
+
+
+def _input(delta: Any, opened: OpenBlock) -> Content | None:
+    if opened.block.get("type") != "tool_use":
+        return None
+    call_id = str(opened.block.get("id") or "")
+    return Content.from_function_call(call_id, "", arguments=delta.partial_json, merge_mode="append")
+
+
+def _citation(delta: Any, _opened: OpenBlock) -> Content:
+    notes = annotations_of(_plain(delta).get("citation"))
+    return Content("text", text="", annotations=notes, merge_mode="append")
+
+
+_LIVE: Final[dict[str, Callable[[Any, OpenBlock], Content | None]]] = {
+    "thinking_delta": _thinking,
+    "signature_delta": _signature,
+    "input_json_delta": _input,
+    "citations_delta": _citation,
+}
+"""Type of delta → what it says while it streams; texts have a way of their own."""
+
+
+def _plain(said: Any) -> Block:
+    """Write an object of the SDK as the service wrote it: what it left out stays out."""
+    if isinstance(said, dict):
+        return dict(cast("Block", said))
+    return cast("Block", said.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
+
+
+plain_block: Final = _plain
+
+
+def read_item(update: Any) -> ItemPart | None:
+    """Tell where in the output an update belongs; None for updates of other clients. Guarantee: pure."""
+    raw: Any = update.raw_representation
+    while isinstance(raw, ChatResponseUpdate) or type(raw).__name__ == "AgentResponseUpdate":
+        raw = raw.raw_representation
+    if type(raw) is Said:
+        return raw.part
+    return raw if type(raw) is ItemPart else None
+
+
+class _Blocks:
+    """Reads and completes blocks, for the fold."""
+
+    read_item = staticmethod(read_item)
+    complete_item = staticmethod(complete_item)
+
+
+BLOCKS: Final = _Blocks()

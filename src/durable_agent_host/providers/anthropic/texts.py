@@ -1,0 +1,101 @@
+"""Text blocks that follow each other, as one text with its citations, and back. Pure.
+
+The service begins a new block where a citation begins, in the middle of a sentence. One content has the whole text, so it
+reads as the model wrote it; the stamp says where it was cut, and each citation names the region that it is for.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final, cast
+
+from agent_framework import Annotation, Content
+
+from durable_agent_host.providers.anthropic.assembly import Block
+
+_NAMES: Final[dict[str, dict[str, str]]] = {
+    "web_search_result_location": {"title": "title", "url": "url", "cited_text": "snippet"},
+    "search_result_location": {"title": "title", "source": "url", "cited_text": "snippet"},
+}
+_OTHER_NAMES: Final = {"document_title": "title", "file_id": "file_id", "cited_text": "snippet"}
+"""Type of citation → its fields that a neutral annotation has, and how it calls them. The rest is kept beside them."""
+
+
+def text_of(blocks: Sequence[Block]) -> Content:
+    """Make one text of text blocks. Guarantee: pure."""
+    content = Content("text", text="".join(_said(block) for block in blocks))
+    notes = [
+        _annotation(cast("Block", note), start, end)
+        for block, (start, end) in zip(blocks, _regions(_lengths(blocks)), strict=True)
+        for note in cast("list[Any]", block.get("citations") or [])
+        if isinstance(note, dict)
+    ]
+    content.annotations = notes or None
+    return content
+
+
+def stamp_fields(blocks: Sequence[Block], content: Content) -> Block:
+    """Give what a text lacks of its blocks: where it was cut, or the blocks where they are not plain.
+
+    Guarantee: pure.
+
+    Args:
+        blocks: as the service wrote them.
+        content: as `text_of` made it of them.
+    """
+    cuts = {"cuts": _lengths(blocks)} if len(blocks) > 1 else {}
+    return cuts if blocks_of(content, cuts) == list(blocks) else {"blocks": list(blocks)}
+
+
+def blocks_of(content: Content, mark: Mapping[str, Any]) -> list[Block]:
+    """Cut a text into its blocks again, the inverse of `text_of`.
+
+    Guarantee: pure.
+
+    Args:
+        content: of type text.
+        mark: its stamp.
+    """
+    if (whole := mark.get("blocks")) is not None:
+        return cast("list[Block]", whole)
+    text = content.text or ""
+    blocks: list[Block] = []
+    notes = [_citation(cast("Mapping[str, Any]", note)) for note in content.annotations or ()]
+    for start, end in _regions(cast("list[int]", mark.get("cuts")) or [len(text)]):
+        cited = [note for region, note in notes if region == (start, end)]
+        blocks.append({"type": "text", "text": text[start:end]} | ({"citations": cited} if cited else {}))
+    return blocks
+
+
+def annotations_of(citation: Any) -> list[Annotation]:
+    """Make annotations of a citation that has just been streamed. Guarantee: pure."""
+    return [_annotation(cast("Block", citation), None, None)] if isinstance(citation, dict) else []
+
+
+def _said(block: Block) -> str:
+    return str(block.get("text") or "")
+
+
+def _lengths(blocks: Sequence[Block]) -> list[int]:
+    return [len(_said(block)) for block in blocks]
+
+
+def _regions(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    return list(pairwise(accumulate(lengths, initial=0)))
+
+
+def _annotation(citation: Block, start: int | None, end: int | None) -> Annotation:
+    names = _NAMES.get(str(citation.get("type")), _OTHER_NAMES)
+    neutral = {names[name]: value for name, value in citation.items() if name in names and isinstance(value, str)}
+    rest = {name: value for name, value in citation.items() if name not in names or not isinstance(value, str)}
+    made: dict[str, Any] = {"type": "citation", **neutral, "additional_properties": rest}
+    if start is not None:
+        made["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
+    return cast("Annotation", cast("object", made))
+
+
+def _citation(note: Mapping[str, Any]) -> tuple[tuple[Any, Any], Block]:
+    rest = cast("Block", note.get("additional_properties") or {})
+    names = {ours: theirs for theirs, ours in _NAMES.get(str(rest.get("type")), _OTHER_NAMES).items()}
+    region = cast("list[Block]", note.get("annotated_regions") or [{}])[0]
+    known = {names[name]: value for name, value in note.items() if name in names}
+    return (region.get("start_index"), region.get("end_index")), {**rest, **known}
