@@ -184,9 +184,9 @@ def test_turns_that_ran_are_not_imported(lab: AgentHost):
     assert ours["receipts"] == document["data"]["extensionData"]["durableAgentHost"]["receipts"]
 
 
-def test_commands_list_and_show(lab: AgentHost, capsys):
-    """The commands print sessions and conversations in plain lines."""
-    session = f"shown-{uuid4().hex[:8]}"
+def test_commands_list_and_show(lives, capsys):
+    """The commands print sessions and conversations in plain lines, of a host on which nobody has damaged a session."""
+    lab, session = lives().host, f"shown-{uuid4().hex[:8]}"
     lab.run("Ledger", {"message": 'charge with {"amount": 3}', "session_id": session})
     lab.run("Raising", {"message": "fail", "session_id": session})
     status, out, _ = command(lab, capsys, "list", "--limit", "1000")
