@@ -177,6 +177,29 @@ def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path
     assert texts(context(host, "Windowed", "w")["messages"]) == ["An answer.", "24", "An answer."]
 
 
+def test_a_cold_process_reads_the_first_and_the_newest_parts(lives, model, tmp_path):
+    """Where a strategy keeps the first question, what is between it and the newest messages is not needed."""
+    life = lives(APP)
+    model.plan({"text": "An answer."}, times=None)
+    for number in range(40):
+        assert life.host.run("Preserving", {"message": f"{number} " + "word " * 400, "session_id": "p"}).ok
+    before = [item for item in model.requests()[-1]["body"]["input"] if item["role"] == "user"]
+    refs = life.host.state("Preserving", "p")["data"]["extensionData"]["durableAgentHost"]["sealed"]["refs"]
+    life.host.kill()
+    [stored] = tmp_path.rglob("segments.sqlite")
+    with closing(sqlite3.connect(stored)) as file, file:
+        names = [name for name, *_ in refs]
+        assert len(names) > 4
+        gone = file.executemany("DELETE FROM pieces WHERE name = ?", [(name,) for name in names[1:-1]])
+        assert gone.rowcount == len(names) - 2
+    host = life.crash()
+    assert host.run("Preserving", {"message": "40", "session_id": "p"}).ok
+    sent = [item for item in model.requests()[-1]["body"]["input"] if item["role"] == "user"]
+    assert sent[0] == before[0]
+    assert [one["content"][0]["text"][:2] for one in sent] == ["0 ", "39", "40"]
+    assert texts(context(host, "Preserving", "p")["messages"])[0].startswith("0 word")
+
+
 def test_a_large_overlay_is_kept_outside_the_session(host, model):
     """A summary of many kilobytes leaves the entity small, and goes with the next turn."""
     model.plan({"text": "A summary " + "of much " * 4000}, times=None, user_text="1. [")

@@ -33,7 +33,7 @@ from durable_agent_host.errors import TurnError
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.newest_entries import entries_since
+from durable_agent_host.segments.newest_entries import entries_of_context
 from durable_agent_host.segments.record import Record
 from durable_agent_host.session.context import context_messages
 from durable_agent_host.session.elsewhere import kept_by
@@ -253,14 +253,13 @@ class AgentRuns:
         return [message]
 
     async def _stored_messages(self) -> list[Message]:
-        """Rehydrate what of the record is the context; segments before it are not read."""
+        """Rehydrate what of the record is the context; segments of which nothing is in it are not read."""
         if self.context is None:
             return replay_messages(self._checked(await self.record.entries()))
         overlay = self.context.before
-        if overlay is None:
-            return context_messages(self._checked(await self.record.entries()), None)
-        entries = self._checked(await entries_since(self.record, overlay.first_entry, overlay.has_entry))
-        return context_messages(entries, overlay, first_entry=self.record.session.message_count - len(entries))
+        entries = await entries_of_context(self.record, overlay)
+        self._checked([*entries.values()])
+        return context_messages(entries, overlay, count=self.record.session.message_count)
 
     def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""

@@ -5,7 +5,7 @@ from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, refuse_busy
 from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.keeper import Keeper, SessionName
-from durable_agent_host.segments.newest_entries import entries_since, stored_overlay
+from durable_agent_host.segments.newest_entries import entries_of_context, stored_overlay
 from durable_agent_host.session.context import StoredContext
 
 
@@ -22,7 +22,7 @@ class SessionContexts:
         self._keeper = keeper
 
     async def read(self, agent: str, session_id: str, *, made_by: str | None) -> StoredContext | None:
-        """Read what of a conversation is its context; what is before it is not read.
+        """Read what of a conversation is its context; what is not in it is not read.
 
         Args:
             agent: the agent's registered name.
@@ -42,8 +42,8 @@ class SessionContexts:
         record = self._keeper.record(session, SessionName(agent, session_id))
         overlay = decode_overlay(await stored_overlay(record))
         if overlay is None or made_by is None or not overlay.holds_for(made_by, session.message_count):
-            return StoredContext(session, None, await record.entries())
-        return StoredContext(session, overlay, await entries_since(record, overlay.first_entry, overlay.has_entry))
+            overlay = None
+        return StoredContext(session, overlay, await entries_of_context(record, overlay))
 
     async def reset(self, agent: str, session_id: str) -> bool | None:
         """Forget what compaction has decided about a conversation; the next turn decides anew.

@@ -29,8 +29,7 @@ def context_view(agent: str, session_id: str, context: StoredContext, *, made_by
         CorruptStateError: an entry cannot be read.
     """
     session, overlay, entries = context
-    first_entry = session.message_count - len(entries)
-    messages = context_messages(entries, overlay, first_entry=first_entry)
+    messages = context_messages(entries, overlay, count=session.message_count)
     names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
     pieces = overlay.pieces if overlay is not None else ()
     stand_ins = {name_of_stand_in(one.name): one for one in pieces if isinstance(one, StandIn)}
@@ -41,7 +40,7 @@ def context_view(agent: str, session_id: str, context: StoredContext, *, made_by
         if place is None:
             shown.append(_stand_in_view(stand_ins[name]))
             continue
-        entry = entries[place.entry - first_entry]
+        entry = entries[place.entry]
         message = cast("list[Mapping[str, Any]]", unpack_entry(entry)["messages"])[place.message]
         shown.append({"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")})
     return {

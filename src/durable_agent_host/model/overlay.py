@@ -76,15 +76,10 @@ class Overlay:
     entries: int
     turn_id: str = ""
 
-    @property
-    def first_entry(self) -> int:
-        """Number of the oldest entry of which something is in the context."""
-        return min([self.tail.entry, *(piece.first.entry for piece in self.pieces if isinstance(piece, Span))])
-
-    def has_entry(self, number: int) -> bool:
-        """Tell whether something of an entry is in the context."""
-        return number >= self.tail.entry or any(
-            isinstance(piece, Span) and piece.first.entry <= number <= piece.last.entry for piece in self.pieces
+    def has_any(self, first: int, end: int) -> bool:
+        """Tell whether something of the entries from one number up to, not including, another is in the context."""
+        return end > self.tail.entry or any(
+            isinstance(piece, Span) and piece.first.entry < end and first <= piece.last.entry for piece in self.pieces
         )
 
     @property

@@ -1,9 +1,10 @@
-"""What a context needs of a record: its overlay, and the newest entries as far back as the context goes."""
+"""What a context needs of a record: its overlay, and the entries of which something is in the context."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from durable_agent_host.codec.pieces import json_of_bytes
+from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.segments.record import Record
 
 
@@ -25,25 +26,28 @@ async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", json_of_bytes(data, "the session's overlay"))
 
 
-async def entries_since(record: Record, first: int, is_wanted: Callable[[int], bool]) -> tuple[Mapping[str, Any], ...]:
-    """Return the entries from a place on, oldest first; nothing before it is read.
+async def entries_of_context(record: Record, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
+    """Return the entries of the context, whole; segments of which nothing is in it are not read.
 
     Args:
         record: of the conversation.
-        first: place of the first one, from 0.
-        is_wanted: tells by the place whether an entry is needed whole; large contents of others are not read.
+        overlay: what the context is; None for all of the record.
+
+    Returns:
+        By their numbers in the conversation, from 0, oldest first.
 
     Raises:
         CorruptStateError: a piece is missing.
         LogError: the store does not answer.
     """
-    found: list[tuple[Mapping[str, Any], ...]] = []
-    async for chunk in record.newest_first():
-        entries: list[Mapping[str, Any]] = []
-        for place, entry in enumerate(chunk.entries, chunk.first):
-            if place >= first:
-                entries += await record.attached([entry], chunk.home) if is_wanted(place) else [entry]
-        found.append(tuple(entries))
-        if chunk.first <= first:
-            break
-    return tuple(entry for entries in reversed(found) for entry in entries)
+    if overlay is None:
+        return dict(enumerate(await record.entries()))
+    found: dict[int, Mapping[str, Any]] = {}
+    async for chunk in record.oldest_first(is_wanted=overlay.has_any):
+        wanted = {
+            number: entry
+            for number, entry in enumerate(chunk.entries, chunk.first)
+            if overlay.has_any(number, number + 1)
+        }
+        found |= zip(wanted, await record.attached(wanted.values(), chunk.home), strict=True)
+    return found

@@ -25,6 +25,9 @@ from durable_agent_host.stream.live_events import answer_text
 OpenSegments = Callable[[], SegmentStore]
 """Returns the process's piece store; the first call opens it."""
 
+IsWanted = Callable[[int, int], bool]
+"""Tells whether an entry is wanted from one number up to, not including, another."""
+
 ReadKept = Callable[[], Awaitable[Sequence[Message]]]
 """Reads the messages of a session that a history provider of the app keeps: in order, each once, with their names."""
 
@@ -112,20 +115,30 @@ class Record:
         async for first, ref in self.leaves(newest_first=True, before=before):
             yield await self.segment(first, ref)
 
-    async def oldest_first(self) -> AsyncIterator[Chunk]:
-        """Read the conversation from its beginning, one segment after the other, for callers that keep no more."""
-        async for first, ref in self.leaves():
+    async def oldest_first(self, *, is_wanted: IsWanted | None = None) -> AsyncIterator[Chunk]:
+        """Read the conversation from its beginning, one segment after the other, for callers that keep no more.
+
+        Args:
+            is_wanted: see `leaves`; None for all.
+        """
+        async for first, ref in self.leaves(is_wanted=is_wanted):
             yield await self.segment(first, ref)
         yield self.head()
 
     async def leaves(
-        self, *, newest_first: bool = False, before: int | None = None, skips_lost: bool = False
+        self,
+        *,
+        newest_first: bool = False,
+        before: int | None = None,
+        is_wanted: IsWanted | None = None,
+        skips_lost: bool = False,
     ) -> AsyncIterator[tuple[int, SegmentRef]]:
         """Walk the references to segments, through the indexes above them.
 
         Args:
             newest_first: from the end.
             before: leave out what begins at this place or later, from 0, and the indexes of nothing else.
+            is_wanted: leave out segments, and the indexes of segments, of which no entry is wanted; None for none.
             skips_lost: give the reference to an index that cannot be read itself, which is not to be had as a segment
                 either, and go on behind it.
 
@@ -140,6 +153,8 @@ class Record:
         while waiting:
             first, ref = waiting.pop() if newest_first else waiting.pop(0)
             if before is not None and (first > before or (first == before and ref.entries)):
+                continue
+            if is_wanted is not None and not is_wanted(first, first + ref.entries):
                 continue
             if not ref.depth:
                 yield first, ref

@@ -27,12 +27,12 @@ class StoredContext(NamedTuple):
     Attributes:
         session: its head.
         overlay: what the context is; None for all of the record.
-        entries: of the record, whole; those before the overlay's first entry are missing.
+        entries: of the record, whole, by their numbers from 0; those of which nothing is in the context are missing.
     """
 
     session: Session
     overlay: Overlay | None
-    entries: Sequence[Mapping[str, Any]]
+    entries: Mapping[int, Mapping[str, Any]]
 
 
 def name_of_place(place: Place, turn_id: Any) -> str:
@@ -59,16 +59,16 @@ def name_of_stand_in(name: str) -> str:
 
 
 def context_messages(
-    entries: Sequence[Mapping[str, Any]], overlay: Overlay | None, *, first_entry: int = 0
+    entries: Mapping[int, Mapping[str, Any]], overlay: Overlay | None, *, count: int
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
 
     Guarantee: pure.
 
     Args:
-        entries: of the record, oldest first; those before `Overlay.first_entry` may be missing.
+        entries: of the record, by their numbers from 0; those of which nothing is in the context may be missing.
         overlay: what the context is; None for all of the record.
-        first_entry: number of the first of the entries in the record.
+        count: how many entries the record has.
 
     Returns:
         New messages in order, without what `replay_messages` leaves out.
@@ -76,9 +76,9 @@ def context_messages(
     Raises:
         CorruptStateError: an entry cannot be read.
     """
-    failed = failed_turns(entries)
+    failed = failed_turns(entries.values())
     messages: list[Message] = []
-    end = Place(first_entry + len(entries), 0)
+    end = Place(count, 0)
     for piece in (*overlay.pieces, Span(overlay.tail, end)) if overlay is not None else (Span(Place(0, 0), end),):
         if isinstance(piece, StandIn):
             message = decode_message(piece.message)
@@ -86,7 +86,7 @@ def context_messages(
             messages.append(message)
             continue
         for number in range(piece.first.entry, min(piece.last.entry + 1, end.entry)):
-            entry = entries[number - first_entry]
+            entry = entries[number]
             if failed and entry.get("correlationId") in failed:
                 continue
             for place, message in _placed(number, entry):

@@ -49,17 +49,18 @@ def overlay(*pieces, tail):
     ],
 )
 def test_the_context_is_what_the_overlay_says(kept, texts):
-    """Pieces in their order, then the tail, with all that has come since; entries before it need not be there."""
-    messages = context_messages(ENTRIES, kept)
+    """Pieces in their order, then the tail, with all that has come since; other entries need not be there."""
+    entries = dict(enumerate(ENTRIES))
+    messages = context_messages(entries, kept, count=len(ENTRIES))
     assert [message.text for message in messages] == texts
-    first = kept.first_entry if kept else 0
-    again = context_messages(ENTRIES[first:], kept, first_entry=first)
+    wanted = {number: entry for number, entry in entries.items() if kept is None or kept.has_any(number, number + 1)}
+    again = context_messages(wanted, kept, count=len(ENTRIES))
     assert [message.text for message in again] == texts
 
 
 def test_a_message_is_known_by_its_place():
     """Each message has the name of its place, from which place and turn are read."""
-    name = context_messages(ENTRIES, overlay(tail=(3, 0)))[0].additional_properties[RECORD]
+    name = context_messages(dict(enumerate(ENTRIES)), overlay(tail=(3, 0)), count=len(ENTRIES))[0].additional_properties[RECORD]
     assert name == name_of_place(Place(3, 0), "b")
     assert (place_of_name(name), turn_of_name(name)) == (Place(3, 0), "b")
     assert place_of_name(name_of_place(Place(1, 2), "turn.with=signs")) == Place(1, 2)

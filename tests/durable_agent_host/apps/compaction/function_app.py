@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, SlidingWindowStrategy, SummarizationStrategy
+from agent_framework import Agent, SlidingWindowStrategy, SummarizationStrategy, TruncationStrategy
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -26,5 +26,9 @@ app = DurableAgentApp(
 app.add_agent(
     Agent(client, "Talk.", name="Summing", tools=[look_up], default_options=STATELESS),
     compaction=SummarizationStrategy(client=client, target_count=3, threshold=5),
+)
+app.add_agent(
+    Agent(client, "Talk.", name="Preserving", default_options=STATELESS),
+    compaction=TruncationStrategy(max_n=6, compact_to=3, preserve_first_user_group=True),
 )
 app.add_agent(Agent(client, "Talk.", name="Kept"))
