@@ -217,6 +217,7 @@ class _RunsJournaled:
 def _client_for_run(client: Any, run: AgentRun, mcp_servers: Sequence[Any]) -> Any:
     hosted = copy_with(client, _RunsJournaled)
     hosted.innermost_chat_middleware = ModelCalls(run)
+    hosted.turn_id = run.turn_id
     hosted.fold_call = run.produced.fold_call
     configuration: Any = client.function_invocation_configuration
     tells_reasons = bool(configuration and configuration.get("include_detailed_errors"))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers import anthropic, gemini, openai
+from durable_agent_host.providers import anthropic, azure_ai_agents, gemini, openai
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.providers.unseen import UnseenProvider
 
@@ -81,11 +81,18 @@ def _gemini() -> ModelProvider:
     return GEMINI
 
 
+def _azure_ai_agents() -> ModelProvider:
+    from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS  # noqa: PLC0415 - loaded when used
+
+    return AZURE_AI_AGENTS
+
+
 _OF_THIS_PACKAGE: Final[dict[tuple[str, str], Callable[[], ModelProvider]]] = {
     openai.RESPONSES_CLIENT: _responses,
     openai.CHAT_COMPLETIONS_CLIENT: _openai,
     anthropic.CLIENT: _anthropic,
     gemini.CLIENT: _gemini,
+    azure_ai_agents.CLIENT: _azure_ai_agents,
 }
 """Package and name of a client's class → its provider."""
 

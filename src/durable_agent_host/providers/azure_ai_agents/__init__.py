@@ -1,0 +1,27 @@
+"""The Azure AI Agents service (threads, runs, steps), through the SDK `azure-ai-agents` 1.1.
+
+`client` is the chat client that agents are given; `provider` implements the port. `call_kinds` and `messages` say what
+the service's blocks are as contents and back, `events` reads its streams, `requests` writes what is sent, `service`
+calls the SDK, `following` re-attaches to a run, `threads` reads whole threads to move them.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from durable_agent_host.providers.azure_ai_agents.client import AzureAIAgentsChatClient
+
+__all__ = ["AzureAIAgentsChatClient"]
+
+CLIENT: Final = ("durable_agent_host", "AzureAIAgentsChatClient")
+"""Package and name of the class of the service's chat clients."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load the client, and with it the SDK, when it is used."""
+    if name != "AzureAIAgentsChatClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from durable_agent_host.providers.azure_ai_agents.client import (  # noqa: PLC0415 - loaded when used
+        AzureAIAgentsChatClient,
+    )
+
+    return AzureAIAgentsChatClient

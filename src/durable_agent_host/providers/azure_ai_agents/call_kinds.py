@@ -1,0 +1,249 @@
+"""The calls in a run's steps as neutral contents, one row for each kind of tool. Pure.
+
+A call and its result are one block of the service: ``{"id": …, "type": "code_interpreter", "code_interpreter":
+{"input": …, "outputs": […]}}``. Its contents are a call and a result with the service's id of the call; a stamp on the
+call keeps what they do not carry, and of a step's first call the step itself. A kind without a row is a hosted
+function of that name, with its payload as arguments.
+
+Source: recorded streams of the service, and the classes ``RunStep…ToolCall`` of azure-ai-agents 1.1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from agent_framework import Content
+
+from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER, STAMPS, flattened, nested, packed, unpacked
+from durable_agent_host.providers.stamps import stamped_item
+
+Family = Literal["code", "search", "mcp", "function", "hosted"]
+
+USUAL_STEP: Final[Mapping[str, Any]] = {
+    "object": "thread.run.step",
+    "status": "completed",
+    **dict.fromkeys(("cancelled_at", "expires_at", "failed_at", "last_error")),
+}
+"""Fields of a step that nobody misses while they have these values."""
+
+
+@dataclass(frozen=True)
+class CallKind:
+    """How the calls of one kind are contents.
+
+    Attributes:
+        family: which contents stand for it.
+        payload: where its fields are; empty when beside the type.
+        argument: the field with what was asked; empty when there is none.
+        output: the field with what came of it.
+    """
+
+    family: Family
+    payload: str
+    argument: str
+    output: str
+
+
+_SEARCHES: Final = {
+    "file_search": ("", "results"),
+    "bing_grounding": ("requesturl", "response_metadata"),
+    "bing_custom_search": ("requesturl", "response_metadata"),
+    "azure_ai_search": ("input", "output"),
+    "sharepoint_grounding": ("input", "output"),
+    "fabric_dataagent": ("input", "output"),
+}
+_HOSTED: Final = {
+    "openapi": ("function", "arguments"),
+    "azure_function": ("azure_function", "arguments"),
+    "connected_agent": ("connected_agent", "arguments"),
+    "deep_research": ("deep_research", "input"),
+    "browser_automation": ("browser_automation", "input"),
+}
+CALL_KINDS: Final[Mapping[str, CallKind]] = {
+    "code_interpreter": CallKind("code", "code_interpreter", "input", "outputs"),
+    "function": CallKind("function", "function", "arguments", "output"),
+    "mcp": CallKind("mcp", "", "arguments", "output"),
+    **{kind: CallKind("search", kind, asked, output) for kind, (asked, output) in _SEARCHES.items()},
+    **{kind: CallKind("hosted", payload, asked, "output") for kind, (payload, asked) in _HOSTED.items()},
+}
+"""Type of a tool call → how it is contents."""
+
+
+def kind_of_call(call: Mapping[str, Any]) -> CallKind:
+    """Find the row of a call. Guarantee: pure.
+
+    Args:
+        call: of a step.
+    """
+    kind = str(call.get("type") or "")
+    return CALL_KINDS.get(kind) or CallKind("hosted", kind, "arguments", "output")
+
+
+def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
+    """Make the contents of a call as the service finished it, with its stamp. Guarantee: pure.
+
+    Args:
+        call: of a step.
+        step: without its calls; of the first one all fields, of the others the id.
+
+    Returns:
+        The call, and its result when there is one.
+    """
+    row = kind_of_call(call)
+    flat = flattened(call, row.payload)
+    contents = _PARSERS[row.family](flat, row)
+    item = flat | {"type": call.get("type") or ""}
+    if step:
+        item |= {"step": packed(step, USUAL_STEP)}
+    rebuilt = _rebuilt(contents, str(item["type"]), row)
+    STAMPS.put(contents, item, rebuilt)
+    if "type" not in call:
+        contents[0].additional_properties["untyped"] = True
+    return contents
+
+
+def build_call_for_agents(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give a call as the service wrote it, and its step. Guarantee: pure; the inverse of `parse_call_from_agents`.
+
+    Args:
+        contents: of the call, the first with its stamp.
+
+    Returns:
+        The call, and the step without its calls.
+    """
+    mark = STAMPS.of(contents[0]) or {}
+    row = kind_of_call(mark)
+    flat = stamped_item(mark, _rebuilt(contents, str(mark.get("type")), row))
+    step = flat.pop("step", None)
+    call = nested(flat, row.payload)
+    if contents[0].additional_properties.get("untyped"):
+        del call["type"]
+    return call, unpacked(step, USUAL_STEP) if step else {}
+
+
+def _field(row: CallKind, name: str) -> str:
+    return f"{row.payload}.{name}" if row.payload else name
+
+
+def _parse_code(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
+    call_id, code = flat.get("id"), flat.get(_field(row, row.argument))
+    script = Content.from_text(code if isinstance(code, str) else "", additional_properties={"language": "python"})
+    call = Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
+    outputs = flat.get(_field(row, row.output))
+    found = [parse_output_from_agents(one) for one in cast("list[Any]", outputs)] if isinstance(outputs, list) else []
+    return [call, Content("code_interpreter_tool_result", call_id=call_id, outputs=found)]
+
+
+def parse_output_from_agents(output: Any) -> Content:
+    """Make a content of one output of a code run. Guarantee: pure.
+
+    Args:
+        output: of the service.
+
+    Returns:
+        Logs as text, an image as the file that the service keeps; of anything else an empty text with all of it.
+    """
+    given: dict[str, Any] = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
+    if given.keys() == {"type", "logs"} and given["type"] == "logs" and isinstance(given["logs"], str):
+        return Content.from_text(given["logs"])
+    image: Any = given.get("image")
+    if given.keys() == {"type", "image"} and isinstance(image, dict) and cast("Any", image).keys() == {"file_id"}:
+        return hosted_file(str(image["file_id"]), kind="image")
+    told = str(given.get("logs") or "") if isinstance(given.get("logs"), str) else ""
+    return Content.from_text(told, additional_properties={PROVIDER: output})
+
+
+def hosted_file(file_id: str, **more: Any) -> Content:
+    """Make the content of a file that the service keeps. Guarantee: pure.
+
+    Args:
+        file_id: of the service.
+        more: what else is known of it.
+    """
+    return Content("hosted_file", file_id=file_id, additional_properties={"provider": PROVIDER, **more})
+
+
+def _build_output(content: Content) -> Any:
+    if PROVIDER in content.additional_properties:
+        return content.additional_properties[PROVIDER]
+    if content.type == "hosted_file":
+        return {"type": "image", "image": {"file_id": content.file_id}}
+    return {"type": "logs", "logs": content.text}
+
+
+def _parse_search(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
+    call_id, asked = flat.get("id"), flat.get(_field(row, row.argument)) if row.argument else None
+    arguments = {row.argument: asked} if asked is not None else {}
+    call = Content("search_tool_call", call_id=call_id, tool_name=str(flat.get("type")), arguments=arguments)
+    return [call, Content("search_tool_result", call_id=call_id, result=flat.get(_field(row, row.output)))]
+
+
+def _parse_mcp(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
+    call_id, output = flat.get("id"), flat.get(row.output)
+    call = Content(
+        "mcp_server_tool_call",
+        call_id=call_id,
+        tool_name=flat.get("name"),
+        server_name=flat.get("server_label"),
+        arguments=flat.get(row.argument),
+    )
+    if output is None:
+        return [call]
+    told = output if isinstance(output, str) else ""
+    return [call, Content("mcp_server_tool_result", call_id=call_id, output=[Content.from_text(told)])]
+
+
+def _parse_function(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
+    names = {"call_id": flat.get("id"), "name": flat.get(_field(row, "name"))}
+    return [Content("function_call", **names, arguments=flat.get(_field(row, row.argument)))]
+
+
+def _parse_hosted(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
+    call_id, kind = flat.get("id"), str(flat.get("type") or "tool")
+    call = Content("function_call", call_id=call_id, name=str(flat.get(_field(row, "name")) or kind))
+    call.hosted = call.informational_only = True
+    arguments = flat.get(_field(row, row.argument))
+    call.arguments = arguments if isinstance(arguments, str | dict) else None
+    output = flat.get(_field(row, row.output))
+    if output is None:
+        return [call]
+    told = output if isinstance(output, str) else ""
+    return [call, Content("function_result", call_id=call_id, result=told)]
+
+
+_PARSERS: Final = {
+    "code": _parse_code,
+    "search": _parse_search,
+    "mcp": _parse_mcp,
+    "function": _parse_function,
+    "hosted": _parse_hosted,
+}
+
+
+def _rebuilt(contents: Sequence[Content], kind: str, row: CallKind) -> dict[str, Any]:
+    """Give what the contents alone say of a call, flat."""
+    call, result = contents[0], contents[1] if len(contents) > 1 else None
+    told: dict[str, Any] = {"id": call.call_id, "type": kind}
+    match row.family:
+        case "code":
+            told[_field(row, row.argument)] = "".join(one.text or "" for one in call.inputs or ())
+            outputs = cast("Sequence[Content]", result.outputs or ()) if result is not None else ()
+            told[_field(row, row.output)] = [_build_output(one) for one in outputs]
+        case "search":
+            asked = cast("Mapping[str, Any]", call.arguments or {})
+            told |= {_field(row, name): value for name, value in asked.items()}
+            told[_field(row, row.output)] = result.result if result is not None else None
+        case "mcp":
+            told |= {"name": call.tool_name, "server_label": call.server_name, "arguments": call.arguments}
+            told["output"] = _text_of(result.output) if result is not None else None
+        case "function":
+            told |= {_field(row, "name"): call.name, _field(row, row.argument): call.arguments}
+        case "hosted":
+            told |= {_field(row, "name"): call.name} if call.name != kind else {}
+            told |= {_field(row, row.argument): call.arguments} if call.arguments is not None else {}
+            told |= {_field(row, row.output): result.result} if result is not None else {}
+    return told
+
+
+def _text_of(output: Any) -> str:
+    return "".join(one.text or "" for one in cast("Sequence[Content]", output or ()))

@@ -1,0 +1,151 @@
+"""A chat client of the framework for agents of the Azure AI Agents service.
+
+The service keeps the conversation in a thread, whose id is the conversation id. Used without this host it is a plain
+chat client; hosted, it is told the turn's id and a continuation token, and a crash repeats nothing (`run_calls`).
+"""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from agent_framework import (
+    BaseChatClient,
+    ChatMiddlewareLayer,
+    ChatResponse,
+    ChatResponseUpdate,
+    FunctionInvocationLayer,
+    Message,
+    ResponseStream,
+)
+from azure.ai.agents.aio import AgentsClient
+
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.providers.azure_ai_agents.events import complete_item, event_of
+from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
+from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
+from durable_agent_host.stream.fold import Fold
+
+
+class _Items:
+    """Reads and completes the service's blocks, for the fold."""
+
+    @staticmethod
+    def read_item(update: Any) -> Any:
+        event = event_of(update)
+        return event.part if event is not None else None
+
+    complete_item = staticmethod(complete_item)
+
+
+class RawAzureAIAgentsChatClient(BaseChatClient[Any]):
+    """`AzureAIAgentsChatClient` without the framework's layers."""
+
+    OTEL_PROVIDER_NAME: ClassVar[str] = "azure.ai.agents"
+    STORES_BY_DEFAULT: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        agent_id: str | None = None,
+        agent_name: str | None = None,
+        model: str | None = None,
+        endpoint: str | None = None,
+        credential: Any = None,
+        api_key: str | None = None,
+        agents_client: AgentsClient | None = None,
+        tool_resources: Mapping[str, Any] | None = None,
+        poll_seconds: float = 1.0,
+        **more: Any,
+    ) -> None:
+        super().__init__(**more)
+        endpoint = endpoint or os.environ.get("AZURE_AI_PROJECT_ENDPOINT")
+        if not (agent_id or (agent_name and model)):
+            raise RegistrationError("give agent_id, or agent_name and model for an agent to find or create by its name")
+        if agents_client is None and not (endpoint and (credential is not None or api_key)):
+            raise RegistrationError(
+                "give agents_client, or endpoint (or AZURE_AI_PROJECT_ENDPOINT) with credential or api_key"
+            )
+        self.sdk = agents_client or connect(str(endpoint), credential, api_key)
+        self.agent_id, self.agent_name, self.model = agent_id, agent_name, model
+        self.tool_resources = dict(tool_resources or {})
+        self.poll_seconds = poll_seconds
+        self.api_key = api_key
+        self.turn_id = ""
+        self._known: dict[str, Any] = {}
+
+    @property
+    def service(self) -> AgentsService:
+        """The service, over the SDK's client."""
+        return AgentsService(self.sdk)
+
+    def service_url(self) -> str:
+        """Return the endpoint."""
+        return str(getattr(getattr(self.sdk, "_config", None), "endpoint", ""))
+
+    def _inner_get_response(
+        self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **kwargs: Any
+    ) -> Awaitable[ChatResponse[Any]] | ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
+        del kwargs
+        streamed = ResponseStream(self._updates(messages, options), finalizer=self._finalize_response_updates)
+        return streamed if stream else streamed.get_final_response()
+
+    async def _updates(self, messages: Sequence[Message], options: Mapping[str, Any]) -> AsyncIterator[Any]:
+        validated = await self._validate_options(options)
+        call = RunCall(
+            service=self.service,
+            agent=await self._agent(validated),
+            messages=messages,
+            options=validated,
+            resources=self.tool_resources,
+            turn_id=self.turn_id,
+            poll_seconds=self.poll_seconds,
+        )
+        async for update in call.updates():
+            yield update
+
+    def _finalize_response_updates(
+        self, updates: Sequence[ChatResponseUpdate], *, response_format: Any | None = None
+    ) -> ChatResponse[Any]:
+        response = super()._finalize_response_updates(updates, response_format=response_format)
+        response.messages = self.fold_call(updates).response().messages
+        return response
+
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
+        return Fold(updates, _Items())
+
+    async def _agent(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read the agent once: its tools stay when the app adds its own."""
+        if not self._known:
+            self._known.update(await self._found_agent(options))
+        return self._known
+
+    async def _found_agent(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        if self.agent_id:
+            return await self.service.agent(self.agent_id)
+        name = cast("str", self.agent_name)
+        found = await self.service.find_agent(name)
+        if found is not None:
+            return found
+        said = options.get("instructions")
+        body = {"name": name, "model": self.model} | ({"instructions": said} if said else {})
+        return await self.service.create_agent(body)
+
+
+class AzureAIAgentsChatClient(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], RawAzureAIAgentsChatClient):
+    """Talks to one agent of the Azure AI Agents service, with all of its tools.
+
+    Keyword Args:
+        agent_id: of an agent that exists.
+        agent_name: instead of the id: of an agent that is found by its name, and created when there is none.
+        model: deployment for an agent that is created.
+        endpoint: of the project; by default ``AZURE_AI_PROJECT_ENDPOINT``.
+        credential: async token credential, as of azure-identity; or ``api_key``, sent as a header.
+        agents_client: the SDK's client, instead of endpoint and credential; the app closes it.
+        tool_resources: for every run: files, vector stores, headers of MCP servers.
+        poll_seconds: how long to wait before a run is looked at again, when there is no stream of it any more.
+        more: ``middleware``, ``function_invocation_configuration`` and others of the framework's chat clients.
+
+    Raises:
+        RegistrationError: nothing says which agent, or where it is.
+    """

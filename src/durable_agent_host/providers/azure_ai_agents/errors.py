@@ -1,0 +1,76 @@
+"""What has gone wrong with a run or a request, in a sentence, and whether to try again."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from agent_framework.exceptions import ChatClientException
+
+from durable_agent_host.agent.model_errors import causes_of
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import Forgotten
+
+_PASSING: Final = frozenset({"rate_limit_exceeded", "server_error"})
+_TODO: Final = {
+    "failed": "look at the code",
+    "expired": "a run that waits for tools or approvals expires after a while: ask again",
+    "cancelled": "somebody has cancelled it at the service: ask again",
+}
+
+
+class RunEndedError(ChatClientException):
+    """A run has ended without an answer.
+
+    Attributes:
+        status: ``failed``, ``expired`` or ``cancelled``.
+        code: of the service; empty when it gave none.
+        said: the service's own words, or empty.
+        run_id: of the run; empty when it had not begun.
+        has_acted: whether tools of the app have run for it, so that another run would run them again.
+    """
+
+    def __init__(self, status: str, error: Mapping[str, Any], run_id: str, *, has_acted: bool = False) -> None:
+        self.status, self.run_id, self.has_acted = status, run_id, has_acted
+        self.code = str(error.get("code") or "")
+        self.said = str(error.get("message") or "")
+        super().__init__(f"run {run_id} is {status}: {self.code or 'no code'}: {self.said or 'no message'}")
+
+    @property
+    def retryable(self) -> bool:
+        """Whether another run may succeed, and does nothing twice."""
+        return self.status == "failed" and self.code in _PASSING and not self.has_acted
+
+
+def explain_run(error: BaseException) -> ProviderError | None:
+    """Say why a run has ended without an answer. Guarantee: pure.
+
+    Args:
+        error: what the agent raised; its causes are looked at, too.
+
+    Returns:
+        The explanation; None when no run has ended so.
+    """
+    ended = next((one for one in causes_of(error) if isinstance(one, RunEndedError)), None)
+    if ended is None:
+        return None
+    why = ": ".join(part for part in (ended.code, ended.said.rstrip(". ")) if part) or "no reason was given"
+    todo = "try again" if ended.retryable else _TODO.get(ended.status, "ask again")
+    return ProviderError(f"the run {ended.run_id} is {ended.status}: {why} - {todo}", retryable=ended.retryable)
+
+
+def forgotten_by_service(error: BaseException) -> Forgotten | None:
+    """Tell that a thread is gone, or its run no longer takes the results of its calls. Guarantee: pure.
+
+    Args:
+        error: what the agent raised; its causes are looked at, too.
+    """
+    for cause in causes_of(error):
+        if isinstance(cause, RunEndedError) and cause.status == "expired":
+            return Forgotten("continuation")
+        if getattr(cause, "status_code", None) == 404 and "thread" in _words_of(cause).lower():  # noqa: PLR2004
+            return Forgotten("continuation")
+    return None
+
+
+def _words_of(error: BaseException) -> str:
+    inner: Any = getattr(error, "error", None)
+    return str(getattr(inner, "message", None) or getattr(error, "message", None) or cast("object", error))

@@ -1,0 +1,358 @@
+"""The events of a run as updates of the framework.
+
+A `RunReader` reads the events of one model call in order, live ones or those that `following` makes of a run's steps,
+and gives the same contents for both. What it must remember between events is little: which calls were told of, their
+blocks where the service finishes them in pieces, the last message until its step ends.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, FinishReason
+
+from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.providers.azure_ai_agents.call_kinds import (
+    USUAL_STEP,
+    kind_of_call,
+    parse_call_from_agents,
+)
+from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
+from durable_agent_host.providers.azure_ai_agents.messages import (
+    parse_annotations_from_agents,
+    parse_message_from_agents,
+)
+from durable_agent_host.providers.azure_ai_agents.packing import STAMPS, packed
+
+Json = Mapping[str, Any]
+
+ENDED_STEPS: Final = frozenset({"completed", "failed", "cancelled", "expired"})
+_FAILED_RUNS: Final = frozenset({"failed", "cancelled", "expired"})
+ENDS: Final = frozenset({"completed", "incomplete", "requires_action", *_FAILED_RUNS})
+"""Statuses in which a run waits for nothing that the service does."""
+
+_RUN, _STEP, _MESSAGE = "thread.run.", "thread.run.step.", "thread.message."
+_REASONS: Final = {"max_completion_tokens": "length", "max_prompt_tokens": "length", "content_filter": "content_filter"}
+
+
+@dataclass(frozen=True)
+class AgentsEvent:
+    """What an update of the client carries as its ``raw_representation``.
+
+    Attributes:
+        name: of the event.
+        data: as the service wrote it.
+        part: which item it belongs to, and the finished item where it has one.
+        finished: calls of hosted tools that it ends: id, and whether the call failed.
+    """
+
+    name: str
+    data: Any
+    part: ItemPart | None = None
+    finished: tuple[tuple[str, bool], ...] = ()
+
+
+def event_of(update: Any) -> AgentsEvent | None:
+    """Find the service's event in an update. Guarantee: pure.
+
+    Args:
+        update: of the chat client or of the agent.
+    """
+    event: Any = update.raw_representation
+    while type(event) in _UPDATES:
+        event = event.raw_representation
+    return event if type(event) is AgentsEvent else None
+
+
+_UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
+
+
+def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
+    """Make an item's contents from the block as the service finished it. Guarantee: pure.
+
+    Args:
+        contents: of the item, joined.
+        item: ``message`` or ``call``, and ``step``; or a ``step`` alone; None when it did not finish.
+    """
+    if item is None:
+        return contents
+    step = cast("Json", item.get("step") or {})
+    if "message" in item:
+        return parse_message_from_agents(item["message"], step)
+    if "call" in item:
+        return parse_call_from_agents(item["call"], step)
+    return [carrier_of(step)]
+
+
+def carrier_of(step: Json) -> Content:
+    """Make the content of a step that no other content stands for. Guarantee: pure.
+
+    Args:
+        step: of a run, as it ended.
+    """
+    carrier = Content.from_text("")
+    block = packed(step, USUAL_STEP)
+    kind = {"kind": block.pop("type")} if "type" in block else {}
+    STAMPS.put([carrier], {"type": "step", **kind, **block}, {})
+    return carrier
+
+
+@dataclass
+class RunReader:
+    """Reads the events of one model call.
+
+    Attributes:
+        thread_id: of the conversation.
+        run_id: known once the service has told it.
+        answered: calls whose results this model call brought; of their steps only what is new is told.
+        status: of the run, as last told.
+        has_spoken: whether it has told of a step's end or of a message.
+    """
+
+    thread_id: str
+    run_id: str = ""
+    answered: frozenset[str] = frozenset()
+    status: str = ""
+    _told: set[str] = field(default_factory=set[str])
+    _calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    _steps: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    _messages: dict[str, Json] = field(default_factory=dict[str, Json])
+
+    def read(self, name: str, data: Any) -> Iterator[ChatResponseUpdate]:
+        """Give the updates of an event.
+
+        Args:
+            name: of the event.
+            data: as the service wrote it.
+
+        Raises:
+            RunEndedError: it says that the run has failed.
+        """
+        if name == "error":
+            told: Json = cast("Json", data) if isinstance(data, Mapping) else {"message": str(data)}
+            inner: Any = told.get("error", told)
+            raise RunEndedError("failed", inner if isinstance(inner, Mapping) else {"message": str(inner)}, self.run_id)
+        if not isinstance(data, Mapping):
+            yield self._update(AgentsEvent(name, data))
+            return
+        event = cast("Json", data)
+        if name == f"{_STEP}delta":
+            yield from self._read_step_delta(name, event)
+        elif name.startswith(_STEP):
+            yield from self._read_step(name, event)
+        elif name.startswith(_RUN):
+            yield from self._read_run(name, event)
+        elif name == f"{_MESSAGE}delta":
+            yield from self._read_message_delta(name, event)
+        elif name.startswith(_MESSAGE):
+            yield from self._read_message(name, event)
+        else:
+            yield self._update(AgentsEvent(name, event))
+
+    def _update(self, event: AgentsEvent, *contents: Content, **more: Any) -> ChatResponseUpdate:
+        return ChatResponseUpdate(
+            role="assistant",
+            contents=list(contents),
+            conversation_id=self.thread_id,
+            response_id=self.run_id or None,
+            raw_representation=event,
+            **more,
+        )
+
+    def _read_message_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        message_id = str(event.get("id"))
+        self._told.add(message_id)
+        for part in cast("list[Json]", _within(event, "delta", "content") or ()):
+            text = _within(part, "text", "value")
+            if not isinstance(text, str):
+                continue  # the finished message has it
+            content = Content.from_text(text)
+            content.annotations = parse_annotations_from_agents(_within(part, "text", "annotations")) or None
+            place = ItemPart(message_id, str(part.get("index", 0)))
+            yield self._update(AgentsEvent(name, part, place), content)
+
+    def _read_message(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        message_id = str(event.get("id"))
+        if name not in {f"{_MESSAGE}completed", f"{_MESSAGE}incomplete"}:
+            yield self._update(AgentsEvent(name, event))
+            return
+        self._messages[message_id] = event
+        contents = [] if message_id in self._told else parse_message_from_agents(event)
+        self._told.add(message_id)
+        part = ItemPart(message_id, item={"id": message_id, "message": event})
+        yield self._update(AgentsEvent(name, event, part), *_unstamped(contents))
+
+    def _read_step_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        for call in cast("list[Json]", _within(event, "delta", "step_details", "tool_calls") or ()):
+            place = _place(event, call.get("index", 0))
+            if (finished := self._calls.get(place)) is not None:  # its output follows after its end
+                yield self._finish(name, place, _merged(finished, call))
+                continue
+            yield from self._read_call_delta(name, place, call)
+
+    def _read_call_delta(self, name: str, place: str, call: Json) -> Iterator[ChatResponseUpdate]:
+        row = kind_of_call(call)
+        payload = cast("Json", call.get(row.payload) or {}) if row.payload else call
+        if call.get("id"):
+            self._steps.setdefault(place, {})["id"] = call["id"]
+        call_id = self._steps.get(place, {}).get("id")
+        asked = payload.get(row.argument) if row.argument else None
+        content: Content | None = None
+        match row.family:
+            case "code":
+                script = Content.from_text(
+                    asked if isinstance(asked, str) else "", additional_properties={"language": "python"}
+                )
+                content = Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
+            case "function":
+                content = Content("function_call", call_id=call_id, name=payload.get("name"), arguments=asked or "")
+            case "search" if place not in self._told:
+                content = Content("search_tool_call", call_id=call_id, tool_name=str(call.get("type")), arguments={})
+            case _:
+                pass  # whether a call of a server waits for a person is not known yet
+        if content is None:
+            yield self._update(AgentsEvent(name, call))
+            return
+        self._told.add(place)
+        yield self._update(AgentsEvent(name, call, ItemPart(place)), content)
+
+    def _read_step(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        if event.get("status") not in ENDED_STEPS and name.removeprefix(_STEP) not in ENDED_STEPS:
+            yield self._update(AgentsEvent(name, event))
+            return
+        details = event.get("step_details")
+        step = {key: value for key, value in event.items() if key != "step_details"}
+        calls: Any = _within(details, "tool_calls")
+        message_id = _within(details, "message_creation", "message_id")
+        if isinstance(calls, list) and cast("list[Any]", calls) and _within(details, "type") == "tool_calls":
+            yield from self._read_calls(name, event, step, cast("list[Any]", calls))
+        elif message_id in self._messages:
+            item = {"id": message_id, "message": self._messages[message_id], "step": packed(step, USUAL_STEP)}
+            yield self._update(AgentsEvent(name, event, ItemPart(str(message_id), item=item)))
+        else:
+            item = {"id": event.get("id"), "step": event}
+            part = ItemPart(str(event.get("id")), item=item)
+            yield self._update(AgentsEvent(name, event, part), _unstamped([carrier_of(event)])[0])
+
+    def _read_calls(
+        self, name: str, event: Json, step: dict[str, Any], calls: list[Any]
+    ) -> Iterator[ChatResponseUpdate]:
+        """Tell of finished calls; functions were told of when they were asked for, so their step stands alone."""
+        ours = [call for call in calls if _within(call, "type") == "function"]
+        if ours:
+            details = {**event["step_details"], "tool_calls": [call for call in calls if call not in ours]}
+            rest = {**step, "step_details": details, "functions": [_within(call, "id") for call in ours]}
+            part = ItemPart(str(event.get("id")), item={"id": event.get("id"), "step": rest})
+            yield self._update(AgentsEvent(name, event, part), _unstamped([carrier_of(rest)])[0])
+            step = {"id": event.get("id")}
+        for index, call in enumerate(calls):
+            if call in ours:
+                continue
+            place = _place(event, index)
+            self._steps[place] = {**self._steps.get(place, {}), "step": step}
+            yield self._finish(name, place, dict(cast("Json", call)))
+            step = {"id": event.get("id")}
+
+    def _finish(self, name: str, place: str, call: dict[str, Any]) -> ChatResponseUpdate:
+        """Tell of a finished call, again when its output comes after it."""
+        first = place not in self._calls
+        self._calls[place] = call
+        step: dict[str, Any] = self._steps.get(place, {}).get("step") or {}
+        item = {"id": call.get("id"), "call": call, "step": step}
+        contents = _unstamped(parse_call_from_agents(call, step))
+        if place in self._told:
+            contents = contents[1:] if first and kind_of_call(call).family not in {"code", "function"} else []
+        elif not first:
+            contents = contents[1:]
+        self._told.add(place)
+        failed = step.get("status") in _FAILED_RUNS
+        finished = ((str(call.get("id") or ""), failed),)
+        return self._update(AgentsEvent(name, call, ItemPart(place, item=item), finished), *contents)
+
+    def _read_run(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
+        self.run_id = str(run.get("id") or self.run_id)
+        self.status = str(run.get("status") or name.removeprefix(_RUN))
+        event = AgentsEvent(name, run)
+        if self.status in _FAILED_RUNS:
+            raise RunEndedError(self.status, cast("Json", run.get("last_error") or {}), self.run_id)
+        if self.status == "requires_action":
+            yield from self._read_action(name, run)
+            return
+        if self.status not in ENDS:
+            token = {"thread_id": self.thread_id, "run_id": self.run_id}
+            yield self._update(event, continuation_token=cast("Any", token))
+            return
+        contents = _usage_of(run)
+        reason: FinishReason | str = "stop"
+        if self.status == "incomplete":
+            why = str(_within(run, "incomplete_details", "reason") or "unknown")
+            reason = _REASONS.get(why, why)
+            contents.append(Content.from_error(message=f"the run is incomplete: {why}", error_code=why))
+        yield self._update(event, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
+
+    def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
+        action = cast("Json", run.get("required_action") or {})
+        places = {entry.get("id"): place for place, entry in self._steps.items()}
+        for call in cast("list[Json]", _within(action, str(action.get("type")), "tool_calls") or ()):
+            call_id = str(call.get("id"))
+            if action.get("type") == "submit_tool_approval":
+                yield self._update(AgentsEvent(name, call), _approval_of(call))
+                continue
+            place = places.get(call_id, call_id)
+            item = {"id": call_id, "call": {**call, "run_id": self.run_id}, "step": {}}
+            contents = [] if place in self._told else _unstamped(parse_call_from_agents(call, {}))
+            yield self._update(AgentsEvent(name, call, ItemPart(place, item=item)), *contents)
+        more: Any = {"finish_reason": "tool_calls", "model": run.get("model")}
+        yield self._update(AgentsEvent(name, run), *_usage_of(run), **more)
+
+
+def _approval_of(call: Json) -> Content:
+    """Make the question whether a server's tool may run."""
+    server = call.get("server_label")
+    asked = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
+    asked.call_id, asked.name, asked.arguments = call.get("id"), call.get("name"), call.get("arguments")
+    return Content.from_function_approval_request(id=str(call.get("id") or ""), function_call=asked)
+
+
+def _usage_of(run: Json) -> list[Content]:
+    usage = run.get("usage")
+    if not isinstance(usage, Mapping):
+        return []
+    counted = cast("Json", usage)
+    names = {"input_token_count": "prompt_tokens", "output_token_count": "completion_tokens"}
+    details: dict[str, Any] = {ours: counted.get(theirs) for ours, theirs in names.items()}
+    details["total_token_count"] = counted.get("total_tokens")
+    return [Content.from_usage(cast("Any", {name: n for name, n in details.items() if isinstance(n, int)}))]
+
+
+def _place(event: Json, index: Any) -> str:
+    return f"{event.get('id')}:{index}"
+
+
+def _merged(call: Json, delta: Json) -> dict[str, Any]:
+    """Add to a finished call what is told of it afterwards."""
+    merged = dict(call)
+    for name, value in delta.items():
+        known = merged.get(name)
+        if name == "index" or value is None:
+            continue
+        merged[name] = _merged(cast("Json", known), cast("Json", value)) if isinstance(known, Mapping) else value
+    return merged
+
+
+def _unstamped(contents: list[Content]) -> list[Content]:
+    """Leave the stamps to the fold, which puts them on the finished contents."""
+    for content in contents:
+        content.additional_properties = {
+            name: value for name, value in content.additional_properties.items() if not name.startswith(_OURS)
+        }
+    return contents
+
+
+_OURS: Final = "durable_agent_host."
+
+
+def _within(value: Any, *names: str) -> Any:
+    for name in names:
+        value = cast("Json", value).get(name) if isinstance(value, Mapping) else None
+    return value

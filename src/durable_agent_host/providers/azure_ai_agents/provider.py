@@ -1,0 +1,98 @@
+"""The Azure AI Agents service behind the port."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from agent_framework import Content
+
+from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.errors import NotFoundError, ProviderError
+from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.providers.azure_ai_agents.errors import explain_run, forgotten_by_service
+from durable_agent_host.providers.azure_ai_agents.events import ENDS, complete_item, event_of
+from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.redaction import learn_secrets
+
+
+class AzureAIAgentsProvider(NeutralProvider):
+    """Agents whose conversation is a thread of the service."""
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client so that its runs are journaled: a run goes on at the service, whatever becomes of us."""
+        return client if isinstance(client, _RunsElsewhere) else copy_with(client, _RunsElsewhere)
+
+    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
+        """Replace nothing: no request is repeated or redirected anyway."""
+        learn_secrets([key for key in (client.api_key,) if isinstance(key, str)])
+        return {}
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Read it from the service's event."""
+        event = event_of(update)
+        return event.part if event is not None else None
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Make the contents of the block as the service finished it."""
+        return complete_item(contents, item)
+
+    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
+        """Name the calls that the step's end finishes."""
+        event = event_of(update)
+        return event.finished if event is not None else ()
+
+    def ended_early(self, updates: Iterable[Any], /) -> bool:
+        """Look for a run that has ended, or waits for the app."""
+        for update in updates:
+            event = event_of(update)
+            if event is None:
+                if getattr(update, "messages", None):  # of a call that was not streamed
+                    return False
+                continue
+            name = event.name.removeprefix("thread.run.")
+            if name != event.name and name in ENDS:
+                return False
+        return True
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List images and files that the code made or that a text cites."""
+        yield from super().service_files(content)
+        for note in content.annotations or ():
+            file_id = note.get("file_id")
+            if file_id:
+                kind = (note.get("additional_properties") or {}).get("text")
+                name = str(kind).rpartition("/")[2] if str(kind).startswith("sandbox:") else None
+                yield ServiceFile(file_id, name, None)
+        for output in content.outputs or () if isinstance(content.outputs, list) else ():
+            if isinstance(output, Content):
+                yield from super().service_files(output)
+
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+        """Download it."""
+        try:
+            return await client.service.read_file(file.file_id)
+        except Exception as error:
+            status = getattr(error, "status_code", None)
+            if status in {400, 403, 404}:
+                raise NotFoundError(f"the service does not give out the file {file.file_id!r}: {error}") from error
+            raise ProviderError(f"the file {file.file_id!r} cannot be read: {error}", retryable=True) from error
+
+    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+        """A thread that is gone, or a run that has expired while it waited for the app."""
+        return forgotten_by_service(error)
+
+    def explain(self, error: BaseException, /) -> ProviderError | None:
+        """Say how a run has ended; of other errors, what all clients have in common."""
+        return explain_run(error) or super().explain(error)
+
+
+class _RunsElsewhere:
+    """The override; stands before the client's own class in the method resolution order."""
+
+    def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
+        client: Any = super()
+        return client.get_response(messages, options={**(options or {}), "background": True}, **arguments)
+
+
+AZURE_AI_AGENTS: Final = AzureAIAgentsProvider()
+"""The Azure AI Agents service."""

@@ -1,0 +1,224 @@
+"""One model call: it begins a run, answers the calls of a run that waits, or re-attaches to a run.
+
+Theory of operation. What a crash must not do twice is told to the journal before it is done, as the call's continuation
+token: first the thread, then the run. The token comes with an update, and whoever reads the stream has stored it when
+the next update is asked for. With a token that names no run, the thread is searched for the turn's message and run
+before anything is posted. With one that names a run, the run is followed by its steps: it is never cancelled here, and
+never begun again unless it has failed for a passing reason before the app's tools did anything for it. Results are
+submitted again only while the run still waits for these very calls.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from agent_framework import ChatResponseUpdate, Message
+
+from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
+from durable_agent_host.providers.azure_ai_agents.events import ENDED_STEPS, ENDS, RunReader
+from durable_agent_host.providers.azure_ai_agents.requests import (
+    Answers,
+    answers_in,
+    approval_headers,
+    build_answers,
+    build_messages,
+    build_run,
+    files_to_upload,
+    metadata_of,
+)
+from durable_agent_host.providers.azure_ai_agents.service import AgentsService
+from durable_agent_host.providers.azure_ai_agents.words import system_words
+
+Json = dict[str, Any]
+Updates = AsyncGenerator[ChatResponseUpdate]
+
+_RUNS_LOOKED_AT: Final = 5
+
+
+@dataclass(frozen=True)
+class RunCall:
+    """A model call.
+
+    Attributes:
+        service: that runs the agent.
+        agent: as the service has it.
+        messages: of the request.
+        options: of the request.
+        resources: for tools, that the app gives to every run.
+        turn_id: of the turn; empty when nobody would look for it after a crash.
+        poll_seconds: how long to wait before a run is looked at again.
+    """
+
+    service: AgentsService
+    agent: Mapping[str, Any]
+    messages: Sequence[Message]
+    options: Mapping[str, Any]
+    resources: Mapping[str, Any]
+    turn_id: str
+    poll_seconds: float
+
+    async def updates(self) -> Updates:
+        """Give the updates of the call.
+
+        Raises:
+            RunEndedError: the run has failed.
+            HttpResponseError: the service refuses a request.
+        """
+        token = cast("Mapping[str, Any]", self.options.get("continuation_token") or {})
+        thread_id = str(token.get("thread_id") or self.options.get("conversation_id") or "")
+        answers = answers_in(self.messages) if self.options.get("conversation_id") else Answers()
+        doing = self._answer(thread_id, answers, token) if answers else self._begin(thread_id, token)
+        async with aclosing(doing) as updates:
+            async for update in updates:
+                yield update
+
+    async def _begin(self, thread_id: str, token: Mapping[str, Any]) -> Updates:
+        """Post what is new and begin a run, or re-attach to the run that was begun."""
+        if run_id := token.get("run_id"):
+            run = await self.service.run(thread_id, str(run_id))
+            if not _failed_in_passing(run):
+                async for update in self._follow(RunReader(thread_id), run):
+                    yield update
+                return
+        is_new = not thread_id
+        bodies = build_messages(self.messages, await self._uploaded())
+        metadata = metadata_of(self.turn_id, bodies)
+        if is_new:
+            thread_id = str((await self.service.create_thread({"metadata": metadata}))["id"])
+        if not token:
+            yield _begins(thread_id, {"thread_id": thread_id})
+        run = await self._run_of(thread_id, metadata) if token and metadata else None
+        if run is not None:
+            async for update in self._follow(RunReader(thread_id), run):
+                yield update
+            return
+        await self._post(thread_id, bodies, metadata, may_be_there=bool(token))
+        body = build_run(self.options, self.agent, self.resources, system_words(self.messages))
+        reader = RunReader(thread_id)
+        async with aclosing(self.service.begin_run(thread_id, body | {"metadata": metadata})) as events:
+            async for name, data in events:
+                for update in reader.read(name, data):
+                    yield update
+
+    async def _uploaded(self) -> dict[int, str]:
+        return {
+            id(content): await self.service.upload(*_file_of(content)) for content in files_to_upload(self.messages)
+        }
+
+    async def _post(self, thread_id: str, bodies: Sequence[Json], metadata: Json, *, may_be_there: bool) -> None:
+        """Post each message once: what is there is told apart by its number."""
+        for number, body in enumerate(bodies):
+            mark = {**metadata, "number": str(number)} if metadata else {}
+            if may_be_there and mark and await self.service.has_message(thread_id, mark):
+                continue
+            await self.service.post_message(thread_id, body | ({"metadata": mark} if mark else {}))
+
+    async def _run_of(self, thread_id: str, metadata: Mapping[str, str]) -> Json | None:
+        """Find the run that this call has begun, one that failed in passing aside."""
+        runs = await self.service.runs(thread_id, _RUNS_LOOKED_AT)
+        ours = (run for run in runs if metadata.items() <= cast("Json", run.get("metadata") or {}).items())
+        run = next(ours, None)
+        return None if run is None or _failed_in_passing(run) else run
+
+    async def _answer(self, thread_id: str, answers: Answers, token: Mapping[str, Any]) -> Updates:
+        """Answer the calls that a run waits for, unless that is done, and give what follows."""
+        run = await self._waiting_run(thread_id, answers, str(token.get("run_id") or ""))
+        reader = RunReader(thread_id, str(run["id"]), answered=answers.call_ids)
+        if not _waits_for(run, answers):
+            async for update in self._follow(reader, run):
+                yield update
+            return
+        if not token:
+            yield _begins(thread_id, {"thread_id": thread_id, "run_id": run["id"]})
+        asked = {str(call.get("id")): str(call.get("server_label")) for call in _required(run)}
+        headers = approval_headers(
+            [*cast("list[Any]", self.options.get("tools") or []), *cast("list[Any]", self.agent.get("tools") or [])],
+            {**self.resources, **cast("Json", self.options.get("tool_resources") or {})},
+        )
+        body = build_answers(answers, asked, headers)
+        async with aclosing(self.service.submit(thread_id, reader.run_id, body)) as events:
+            async for name, data in events:
+                for update in _having_acted(reader, name, data):
+                    yield update
+
+    async def _waiting_run(self, thread_id: str, answers: Answers, run_id: str) -> Json:
+        """Find the run whose calls are answered."""
+        if run_id:
+            return await self.service.run(thread_id, run_id)
+        runs = await self.service.runs(thread_id, _RUNS_LOOKED_AT)
+        found = next((run for run in runs if _waits_for(run, answers)), None)
+        if found is None and runs:
+            found = runs[0]
+        if found is None:
+            raise RunEndedError("expired", {"message": f"thread {thread_id} has no run that waits"}, "", has_acted=True)
+        return found
+
+    async def _follow(self, reader: RunReader, run: Json) -> Updates:
+        """Wait for a run to end, and give what its steps and messages say, as its stream would have."""
+        thread_id, run_id = reader.thread_id, str(run["id"])
+        for update in reader.read(f"thread.run.{run.get('status')}", run) if run.get("status") not in ENDS else ():
+            yield update
+        seconds = min(self.poll_seconds, 0.05)
+        while run.get("status") not in ENDS:
+            await asyncio.sleep(seconds)
+            seconds = min(seconds * 2, self.poll_seconds)
+            run = await self.service.run(thread_id, run_id)
+        for step in _new_steps(await self.service.steps(thread_id, run_id), reader.answered):
+            details = cast("Json", step.get("step_details") or {})
+            if message_id := cast("Json", details.get("message_creation") or {}).get("message_id"):
+                message = await self.service.message(thread_id, str(message_id))
+                for update in reader.read(f"thread.message.{message.get('status') or 'completed'}", message):
+                    yield update
+            for update in reader.read(f"thread.run.step.{step.get('status')}", step):
+                yield update
+        for update in _having_acted(reader, f"thread.run.{run.get('status')}", run):
+            yield update
+
+
+def _begins(thread_id: str, token: Json) -> ChatResponseUpdate:
+    """Make the update by which the journal learns of a thread or a run before anything is sent to it."""
+    return ChatResponseUpdate(role="assistant", conversation_id=thread_id, continuation_token=cast("Any", token))
+
+
+def _having_acted(reader: RunReader, name: str, data: Any) -> list[ChatResponseUpdate]:
+    try:
+        return list(reader.read(name, data))
+    except RunEndedError as error:
+        error.has_acted = bool(reader.answered)
+        raise
+
+
+def _failed_in_passing(run: Mapping[str, Any]) -> bool:
+    error = RunEndedError(str(run.get("status")), cast("Json", run.get("last_error") or {}), str(run.get("id")))
+    return error.retryable
+
+
+def _required(run: Mapping[str, Any]) -> list[Json]:
+    action = cast("Json", run.get("required_action") or {})
+    return cast("list[Json]", cast("Json", action.get(str(action.get("type"))) or {}).get("tool_calls") or [])
+
+
+def _waits_for(run: Mapping[str, Any], answers: Answers) -> bool:
+    asked = {str(call.get("id")) for call in _required(run)}
+    return run.get("status") == "requires_action" and bool(asked & answers.call_ids)
+
+
+def _new_steps(steps: Sequence[Json], answered: frozenset[str]) -> list[Json]:
+    """Leave out the steps before those whose calls were answered, which an earlier model call has told, and open ones."""
+    ids = [_call_ids(step) & answered for step in steps]
+    first = next((number for number, found in enumerate(ids) if found), 0) if answered else 0
+    return [step for step in steps[first:] if step.get("status") in ENDED_STEPS]
+
+
+def _call_ids(step: Mapping[str, Any]) -> frozenset[str]:
+    calls = cast("Json", step.get("step_details") or {}).get("tool_calls")
+    return frozenset(str(call.get("id")) for call in cast("list[Json]", calls or []))
+
+
+def _file_of(content: Any) -> tuple[str, bytes]:
+    import base64  # noqa: PLC0415 - only for files
+
+    name = content.name or content.additional_properties.get("filename") or "file"
+    return str(name), base64.b64decode(str(content.uri).partition(",")[2])

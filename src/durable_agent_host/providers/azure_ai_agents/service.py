@@ -1,0 +1,186 @@
+"""What the client asks of the service, each answer as the service wrote it; the only module that calls the SDK.
+
+No request is repeated and no redirect is followed here: the host decides on retries, and the conversation goes to the
+endpoint that the app configured and to no other.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from typing import Any, Final, cast
+
+from azure.ai.agents.aio import AgentsClient
+from azure.ai.agents.models import BaseAsyncAgentEventHandler, ListSortOrder
+from azure.core.credentials import AzureKeyCredential
+from azure.core.pipeline.policies import AzureKeyCredentialPolicy
+
+Json = dict[str, Any]
+
+_ONCE: Final[dict[str, Any]] = {"retry_total": 0, "permit_redirects": False}
+_RESULTS: Final = "step_details.tool_calls[*].file_search.results[*].content"
+
+
+def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -> AgentsClient:
+    """Make the SDK's client.
+
+    Args:
+        endpoint: of the project.
+        credential: an async token credential of azure-identity.
+        api_key: sent instead of a token, as a header.
+    """
+    if api_key is None:
+        return AgentsClient(endpoint, credential)
+    key = AzureKeyCredential(api_key)
+    policy = AzureKeyCredentialPolicy(key, "api-key")
+    return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy)
+
+
+class AgentsService:
+    """The service, over the SDK's client.
+
+    Args:
+        sdk: of the app, or made by `connect`.
+    """
+
+    def __init__(self, sdk: AgentsClient) -> None:
+        self.sdk = sdk
+
+    async def find_agent(self, name: str) -> Json | None:
+        """Find an agent by its name, the newest of several."""
+        async for agent in self.sdk.list_agents(limit=100, order=ListSortOrder.DESCENDING, **_ONCE):
+            if agent.name == name:
+                return agent.as_dict()
+        return None
+
+    async def create_agent(self, body: Json) -> Json:
+        """Create an agent."""
+        return (await self.sdk.create_agent(body, **_ONCE)).as_dict()
+
+    async def agent(self, agent_id: str) -> Json:
+        """Read an agent."""
+        return (await self.sdk.get_agent(agent_id, **_ONCE)).as_dict()
+
+    async def create_thread(self, body: Json) -> Json:
+        """Create a thread."""
+        return (await self.sdk.threads.create(body, **_ONCE)).as_dict()
+
+    async def thread(self, thread_id: str) -> Json:
+        """Read a thread."""
+        return (await self.sdk.threads.get(thread_id, **_ONCE)).as_dict()
+
+    async def threads(self) -> list[str]:
+        """List the ids of all threads, oldest first."""
+        return [one.id async for one in self.sdk.threads.list(limit=100, order=ListSortOrder.ASCENDING, **_ONCE)]
+
+    async def post_message(self, thread_id: str, body: Json) -> Json:
+        """Add a message to a thread."""
+        return (await self.sdk.messages.create(thread_id, body, **_ONCE)).as_dict()
+
+    async def message(self, thread_id: str, message_id: str) -> Json:
+        """Read a message."""
+        return (await self.sdk.messages.get(thread_id, message_id, **_ONCE)).as_dict()
+
+    async def messages(self, thread_id: str) -> list[Json]:
+        """Read all messages of a thread, oldest first."""
+        listed = self.sdk.messages.list(thread_id, limit=100, order=ListSortOrder.ASCENDING, **_ONCE)
+        return [one.as_dict() async for one in listed]
+
+    async def has_message(self, thread_id: str, metadata: Mapping[str, str]) -> bool:
+        """Tell whether a thread has a message with these metadata among its newest."""
+        async for one in self.sdk.messages.list(thread_id, limit=20, order=ListSortOrder.DESCENDING, **_ONCE):
+            if metadata.items() <= dict(one.metadata or {}).items():
+                return True
+            if one.role == "assistant":
+                return False
+        return False
+
+    async def run(self, thread_id: str, run_id: str) -> Json:
+        """Read a run."""
+        return (await self.sdk.runs.get(thread_id, run_id, **_ONCE)).as_dict()
+
+    async def runs(self, thread_id: str, most: int | None = None) -> list[Json]:
+        """Read the runs of a thread, newest first.
+
+        Args:
+            thread_id: of the thread.
+            most: how many; None for all.
+        """
+        found: list[Json] = []
+        async for one in self.sdk.runs.list(thread_id, limit=most or 100, order=ListSortOrder.DESCENDING, **_ONCE):
+            found.append(one.as_dict())
+            if len(found) == most:
+                break
+        return found
+
+    async def steps(self, thread_id: str, run_id: str) -> list[Json]:
+        """Read the steps of a run, oldest first, what was found in files included."""
+        listed = self.sdk.run_steps.list(
+            thread_id, run_id, include=[_RESULTS], limit=100, order=ListSortOrder.ASCENDING, **_ONCE
+        )
+        return [one.as_dict() async for one in listed]
+
+    async def cancel(self, thread_id: str, run_id: str) -> Json:
+        """Cancel a run."""
+        return (await self.sdk.runs.cancel(thread_id, run_id, **_ONCE)).as_dict()
+
+    async def begin_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
+        """Create a run and give its events: name, and data as the service wrote them."""
+        handler = _RawEvents()
+        asked: Any = self.sdk.runs.stream(
+            thread_id, {**body, "stream": True}, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE
+        )
+        await asked
+        async for event in _events(handler):
+            yield event
+
+    async def submit(self, thread_id: str, run_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
+        """Give a run the outputs of its calls, or approvals, and give the events that follow."""
+        handler = _RawEvents()
+        asked: Any = self.sdk.runs.submit_tool_outputs_stream(
+            thread_id, run_id, {**body, "stream": True}, event_handler=handler, stream=True, **_ONCE
+        )
+        await asked
+        async for event in _events(handler):
+            yield event
+
+    async def file(self, file_id: str) -> Json:
+        """Read what the service says of a file."""
+        return (await self.sdk.files.get(file_id, **_ONCE)).as_dict()
+
+    async def read_file(self, file_id: str) -> bytes:
+        """Download a file."""
+        pieces = await self.sdk.files.get_content(file_id, **_ONCE)
+        return b"".join([piece async for piece in pieces])
+
+    async def upload(self, name: str, data: bytes) -> str:
+        """Upload a file for messages, and give its id."""
+        body: Any = {"file": (name, data), "purpose": "assistants"}
+        return (await self.sdk.files.upload(body, **_ONCE)).id
+
+
+class _RawEvents(BaseAsyncAgentEventHandler[tuple[str, Any]]):
+    """Reads a stream without the SDK's models, which rename fields and leave out what they do not know."""
+
+    async def _process_event(self, event_data_str: str) -> tuple[str, Any]:
+        name, data = "", list[str]()
+        for line in event_data_str.splitlines():
+            field, _, value = line.partition(":")
+            if field == "event":
+                name = value.strip()
+            elif field == "data":
+                data.append(value.removeprefix(" "))
+        text = "\n".join(data)
+        try:
+            return name, json.loads(text) if text else None
+        except ValueError:
+            return name, text
+
+
+async def _events(handler: _RawEvents) -> AsyncGenerator[tuple[str, Any]]:
+    try:
+        async for name, data in handler:
+            if name:
+                yield name, data
+    finally:
+        close: Any = getattr(cast("AsyncIterable[bytes]", handler.response_iterator), "aclose", None)
+        if callable(close):
+            await cast("Any", close())
