@@ -58,7 +58,7 @@ class Lab:
     @asynccontextmanager
     async def agent(self):
         """Make a new client and a new agent, as a new process does."""
-        transport = _Mortal(self)
+        transport = Mortal(self)
         async with httpx2.AsyncClient(transport=transport) as http:
             sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
             client = OpenAIChatClient(model=self.model, async_client=sdk)
@@ -127,7 +127,7 @@ class Lab:
             said: list[Message] = []
             for text in texts:
                 message = Message("user", [text])
-                session, updates = await _live_turn(runner, session, said, message)
+                session, updates = await live_turn(runner, session, said, message)
                 said += [message, *fold_updates(updates, RESPONSES).messages]
 
     async def framework_turns(self, texts: Sequence[str]) -> None:
@@ -158,7 +158,7 @@ class Lab:
         return [entry["ended"] for entry in self.service.request_log.entries]
 
 
-class _Mortal(httpx2.ASGITransport):
+class Mortal(httpx2.ASGITransport):
     """The way to the practice model; a process that dies sends no more on it."""
 
     def __init__(self, lab: Lab) -> None:
@@ -174,7 +174,8 @@ class _Mortal(httpx2.ASGITransport):
         return await super().handle_async_request(request)
 
 
-async def _live_turn(runner, session, said, message):
+async def live_turn(runner, session, said, message):
+    """Run one turn of a process that keeps everything in memory; give its session and its updates."""
     from durable_agent_host.agent.history import DurableSession
 
     session = session or DurableSession(session_id="session-1")

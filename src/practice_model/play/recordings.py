@@ -66,7 +66,7 @@ class Recording:
 
 
 _ANY_ID = re.compile(
-    r'(?<=")(?:resp|msg|rs|fc|call|ci|ws|fs|mcpl?|mcpr|ig|ctc|sho?|apc|tsc|tso|cmo?)_[0-9A-Za-z]{20,}(?=")'
+    r'(?<=")(?:resp|msg|toolu|srvtoolu|mcptoolu|rs|fc|call|ci|ws|fs|mcpl?|mcpr|ig|ctc|sho?|apc|tsc|tso|cmo?)_[0-9A-Za-z]{20,}(?=")'
 )
 
 

@@ -1,8 +1,8 @@
 """Anthropic's Claude, through `agent_framework_anthropic` 1.0.0b261022: blocks are kept and sent back as they were.
 
 `provider` implements the port, `client` adapts the client that an agent brings. `assembly` puts a streamed message
-together, `block_types` has one row for each type of block, `blocks` turns blocks into contents and back, `request_messages`
-writes the request.
+together, `block_types` has one row for each type of block, `blocks` turns blocks into contents and back,
+`request_messages` writes the request.
 """
 
 from typing import Final

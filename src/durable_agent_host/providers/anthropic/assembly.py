@@ -6,8 +6,8 @@ are one text, cut where a citation begins. A finished block is told with its pla
 all blocks of that place so far; the sandbox, which the service names at the end, is told as ``container`` of the same
 item.
 
-Source: ``accumulate_event`` of anthropic 1.17 (``lib/streaming/_beta_messages.py``) says what each delta does. A delta of
-an unknown type adds to the field of its block that has the same name.
+Source: ``accumulate_event`` of anthropic 1.17 (``lib/streaming/_beta_messages.py``) says what each delta does. A delta
+of an unknown type adds to the field of its block that has the same name.
 """
 
 import json

@@ -1,11 +1,11 @@
 """One row for each type of block: its neutral contents, and what of the block they hold. Pure.
 
-A block of a type without a row is kept whole on an empty text and sent back as it came. A new type that deserves neutral
-contents is a new row in `BLOCK_TYPES`; a new tool of the service is a row in `SERVER_TOOLS`.
+A block of a type without a row is kept whole on an empty text and sent back as it came. A new type that deserves
+neutral contents is a new row in `BLOCK_TYPES`; a new tool of the service is a row in `SERVER_TOOLS`.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -54,8 +54,7 @@ def _code_call(block: Block) -> list[Content]:
 
 
 def _code_fields(group: Sequence[Content]) -> Block:
-    (code,) = group[0].inputs or ()
-    return {"name": "code_execution", "input": {"code": code.text}}
+    return {"name": "code_execution", "input": {"code": _only(group[0].inputs).text}}
 
 
 def _bash_call(block: Block) -> list[Content]:
@@ -64,8 +63,7 @@ def _bash_call(block: Block) -> list[Content]:
 
 
 def _bash_fields(group: Sequence[Content]) -> Block:
-    (command,) = group[0].commands or ()
-    return {"name": "bash_code_execution", "input": {"command": command}}
+    return {"name": "bash_code_execution", "input": {"command": _only(group[0].commands)}}
 
 
 def _search_call(block: Block) -> list[Content]:
@@ -139,7 +137,9 @@ def _code_result(block: Block) -> list[Content]:
         return [Content.from_code_interpreter_tool_result(call_id=block.get("tool_use_id"), outputs=outputs)]
     outputs = [Content.from_text(str(told["stdout"]))] if told.get("stdout") else []
     if said := told.get("stderr"):
-        outputs.append(Content.from_error(message=str(said)) if told.get("return_code") else Content.from_text(str(said)))
+        outputs.append(
+            Content.from_error(message=str(said)) if told.get("return_code") else Content.from_text(str(said))
+        )
     result = Content.from_code_interpreter_tool_result(
         call_id=block.get("tool_use_id"), outputs=[*outputs, *_files(told)], status="completed"
     )
@@ -262,7 +262,9 @@ BLOCK_TYPES: Final[dict[str, BlockType]] = {
     "tool_use": BlockType(_own_call, _call_fields),
     "server_tool_use": BlockType(_server_call, _server_call_fields),
     "mcp_tool_use": BlockType(_mcp_call, _mcp_fields),
-    "code_execution_tool_result": BlockType(_code_result, lambda group: {"tool_use_id": group[0].call_id}, answers=True),
+    "code_execution_tool_result": BlockType(
+        _code_result, lambda group: {"tool_use_id": group[0].call_id}, answers=True
+    ),
     "bash_code_execution_tool_result": BlockType(_bash_result, _bash_result_fields, answers=True),
     "text_editor_code_execution_tool_result": _HOSTED_RESULT,
     "advisor_tool_result": _HOSTED_RESULT,
@@ -280,6 +282,11 @@ _UNKNOWN: Final = BlockType(_carrier, _nothing)
 def block_type(kind: Any) -> BlockType:
     """Find the row of a type of block; one that is not known is kept whole. Guarantee: pure."""
     return BLOCK_TYPES.get(str(kind), _UNKNOWN)
+
+
+def _only(values: Any) -> Any:
+    (value,) = values
+    return value
 
 
 def _input(block: Block) -> Block:

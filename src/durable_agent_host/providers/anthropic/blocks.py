@@ -1,7 +1,7 @@
 """Blocks of a message in neutral contents, and back. Pure; needs no SDK.
 
-The first content of a block has a stamp, see `providers.stamps`. A container that no call names has an empty text with a
-stamp of its own, of the type ``container``, which is no block.
+The first content of a block has a stamp, see `providers.stamps`. A container that no call names has an empty text with
+a stamp of its own, of the type ``container``, which is no block.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +70,9 @@ def container_of(contents: Iterable[Content]) -> Mapping[str, Any] | None:
 def _contents_of(block: Block, streamed: Sequence[Content]) -> list[Content]:
     kind = str(block.get("type"))
     if kind == "tool_use" and streamed and streamed[0].type == "function_call":
-        group = list(streamed)  # the framework gives some tools another name, and the arguments are as they were written
+        group = list(
+            streamed
+        )  # the framework gives some tools another name, and the arguments are as they were written
     else:
         group = block_type(kind).contents(block)
     _STAMPS.put(group, {"type": kind, **block}, _rebuilt(kind, group))

@@ -1,7 +1,8 @@
 """The hosted copy of an agent's client for Anthropic, which keeps the provider's blocks.
 
-The user's client is not changed and no module is patched: the copy's class has a few overrides in front of the class that
-the client had. They read the stream's events (`stream_events`), and write messages as the service had written them (`request_messages`).
+The user's client is not changed and no module is patched: the copy's class has a few overrides in front of the class
+that the client had. They read the stream's events (`stream_events`), and write messages as the service had written them
+(`request_messages`).
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -13,8 +14,8 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.providers.anthropic.assembly import whole_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
-from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.plain_contents import plain_messages
+from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.stream_events import BLOCKS, Reader, Said, Several, flattened, plain_block
 from durable_agent_host.stream.fold import Fold
 
@@ -129,7 +130,9 @@ class _KeepsBlocks:
 
     def _prepare_message_groups_for_anthropic(self, message: Message) -> list[dict[str, Any]]:
         client: Any = super()
-        return request_groups(message, lambda plain: plain_messages(plain, client._prepare_message_groups_for_anthropic))
+        return request_groups(
+            message, lambda plain: plain_messages(plain, client._prepare_message_groups_for_anthropic)
+        )
 
 
 _CONTINUE: Final = {"role": "user", "content": "Continue"}
@@ -144,7 +147,7 @@ def _note_pause(said: Any, message: Any) -> None:
 def _runs_code(prepared: Mapping[str, Any]) -> bool:
     """Tell whether a request offers tools that may work in a container."""
     tools: Any = prepared.get("tools") or ()
-    return any(isinstance(tool, Mapping) and str(tool.get("type")).startswith(_IN_CONTAINER) for tool in tools)
+    return any(str(getattr(tool, "get", dict[str, Any]().get)("type")).startswith(_IN_CONTAINER) for tool in tools)
 
 
 _IN_CONTAINER: Final = ("code_execution", "web_fetch", "web_search")

@@ -25,11 +25,14 @@ _ADVICE: Final[dict[str, str]] = {
 """Type of error → what to do. Source: the API's page on errors."""
 
 _CONTAINER_GONE: Final = re.compile(
-    r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)|(?:not find|expired|unknown) container",
+    r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)"
+    r"|(?:not find|expired|unknown) container",
     re.IGNORECASE | re.DOTALL,
 )
 _CONTAINER_ID: Final = re.compile(r"container_\w+")
-_SIGNATURE_REFUSED: Final = re.compile(r"Invalid `?(?:signature|data)`? in `?(?:redacted_)?thinking`? block", re.IGNORECASE)
+_SIGNATURE_REFUSED: Final = re.compile(
+    r"Invalid `?(?:signature|data)`? in `?(?:redacted_)?thinking`? block", re.IGNORECASE
+)
 
 
 def explain_error(error: BaseException) -> ProviderError | None:

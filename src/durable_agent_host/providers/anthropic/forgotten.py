@@ -1,7 +1,8 @@
 """Leaves out of a transcript what the service can no longer use, and remembers it. Pure.
 
-A container is lost when it has expired; signatures are lost when the app gets another endpoint that cannot read them. Both
-are known once the service has refused them, and remembered with the session, so that the next turn is not refused again.
+A container is lost when it has expired; signatures are lost when the app gets another endpoint that cannot read them.
+Both are known once the service has refused them, and remembered with the session, so that the next turn is not refused
+again.
 """
 
 import copy

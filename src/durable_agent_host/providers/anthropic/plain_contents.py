@@ -1,4 +1,4 @@
-"""Writes contents without a stamp: what a caller sent, what tools returned, and what another provider's model said. Pure.
+"""Writes contents without a stamp: of callers, of tools, and of another provider's model. Pure.
 
 The framework's client writes most of them. It leaves out documents and files, drops prompt-caching marks, and takes the
 calls of another provider's own tools for the app's.
@@ -50,7 +50,8 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
             run.append(content)
             continue
         write_run()
-        groups = prepare(_with(message, [content])) if block is None else [{"role": "user", "content": [block]}]
+        own: list[Block] = [{"role": "user", "content": [block]}]
+        groups = prepare(_with(message, [content])) if block is None else own
         if mark is not None and groups and groups[-1]["content"]:
             groups[-1]["content"][-1][CACHE_CONTROL] = mark
         written += groups
@@ -68,7 +69,11 @@ def _own_block(content: Content) -> Block | None:
         return {"type": "container_upload", "file_id": content.file_id}
     if content.type == "data" and (form := _DOCUMENTS.get(content.media_type or "")) is not None:
         data = str(content.uri).partition(",")[2]
-        return _document({"type": form, "media_type": content.media_type, "data": data}, content) if form == "base64" else None
+        return (
+            _document({"type": form, "media_type": content.media_type, "data": data}, content)
+            if form == "base64"
+            else None
+        )
     if content.type == "uri" and content.media_type == "application/pdf":
         return _document({"type": "url", "url": content.uri}, content)
     return None

@@ -1,9 +1,10 @@
 """The messages of a request: blocks as the service wrote them, in the roles and the order that it takes. Pure.
 
-Blocks with a stamp go back verbatim, in the assistant's message. Messages of one role that follow each other become one,
-as the service reads them; so the result of a call stands in the message of its call when a pause came between. Left out is
-what the service always refuses: texts without a word, reasoning without its signature, and calls of its own tools that
-have no result, unless they are of the answer that the model has not finished: code may wait for a tool of the app.
+Blocks with a stamp go back verbatim, in the assistant's message. Messages of one role that follow each other become
+one, as the service reads them; so the result of a call stands in the message of its call when a pause came between.
+Left out is what the service always refuses: texts without a word, reasoning without its signature, and calls of its own
+tools that have no result, unless they are of the answer that the model has not finished: code may wait for a tool of
+the app.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

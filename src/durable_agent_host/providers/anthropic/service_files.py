@@ -1,7 +1,7 @@
 """Files that code of the model has made, and their download by the Files API."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import Content
 
@@ -19,7 +19,7 @@ def made_files(content: Content) -> Iterator[ServiceFile]:
         content: of any type.
     """
     outputs: Any = content.outputs
-    for output in outputs if isinstance(outputs, list) else ():
+    for output in cast("list[Any]", outputs) if isinstance(outputs, list) else ():
         if isinstance(output, Content) and output.type == "hosted_file" and output.file_id:
             yield ServiceFile(output.file_id, output.name, output.media_type)
 

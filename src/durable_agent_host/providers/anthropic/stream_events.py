@@ -1,4 +1,4 @@
-"""What the hosted client says of each event of a stream, in the framework's updates. Needs the SDK's events by shape only.
+"""What the hosted client says of each event of a stream, in the framework's updates. Knows the SDK by shape only.
 
 Nearly all events are deltas, so those that come often are taken apart here and not by the framework.
 """

@@ -1,7 +1,7 @@
 """Text blocks that follow each other, as one text with its citations, and back. Pure.
 
-The service begins a new block where a citation begins, in the middle of a sentence. One content has the whole text, so it
-reads as the model wrote it; the stamp says where it was cut, and each citation names the region that it is for.
+The service begins a new block where a citation begins, in the middle of a sentence. One content has the whole text, so
+it reads as the model wrote it; the stamp says where it was cut, and each citation names the region that it is for.
 """
 
 from collections.abc import Mapping, Sequence
