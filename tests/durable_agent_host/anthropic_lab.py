@@ -12,6 +12,7 @@ from agent_framework import Agent, Message
 from agent_framework_anthropic import AnthropicClient
 
 from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.codec.state import encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.providers.registry import provider_for
@@ -61,6 +62,12 @@ class AnthropicLab(Lab):
                 session, updates = await live_turn(runner, session, said, message)
                 said += [message, *fold_updates(updates, ANTHROPIC).messages]
 
+    async def expire_containers(self):
+        """Let the service lose all containers."""
+        transport = httpx2.ASGITransport(app=self.service.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://model") as http:
+            (await http.post("/practice/anthropic/containers/expire")).raise_for_status()
+
     @property
     def sent(self):
         """The messages of every request that the model got."""
@@ -74,6 +81,4 @@ class AnthropicLab(Lab):
 
 def stored(session) -> str:
     """The session as it is stored."""
-    from durable_agent_host.codec.state import encode_session
-
     return json.dumps(encode_session(session), ensure_ascii=False)

@@ -1,7 +1,7 @@
 """Anthropic's Messages API, with its files.
 
-Flow of a request: it is recorded in the request log, checked with `rules.anthropic_messages`, answered by the player in items of
-the Responses API, and written as a message and its events with `dialects.anthropic`.
+Flow of a request: it is recorded in the request log, checked with `rules.anthropic_messages`, answered by the player in
+items of the Responses API, and written as a message and its events with `dialects.anthropic`.
 """
 
 import asyncio
