@@ -70,7 +70,7 @@ class NeutralProvider:
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Leave out carriers of items, and hosted approvals that were answered."""
-        return without_carriers(_without_answered_approvals(messages))
+        return without_carriers(without_answered_approvals(messages))
 
     def carry(
         self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
@@ -112,8 +112,14 @@ def without_carriers(messages: Iterable[Message]) -> list[Message]:
     return _without(messages, is_carrier)
 
 
-def _without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
-    """The framework takes them as what is open in its session, and would answer them again."""
+def without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
+    """Leave out hosted approvals that were answered: the framework would take them as open, and answer them again.
+
+    Guarantee: pure; the messages given are not changed.
+
+    Args:
+        messages: a rehydrated conversation.
+    """
     contents = [content for message in messages for content in message.contents]
     answered = {content.id for content in contents if content.type == "function_approval_response"}
 

@@ -7,13 +7,15 @@ import pytest
 from agent_framework import Content, Message
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient
-from google.genai import types
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
-from durable_agent_host.providers.gemini.parts import PART, stored_part
+from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.providers.gemini.legacy import PART, stored_part
 from durable_agent_host.providers.gemini.provider import GEMINI
+from durable_agent_host.providers.gemini.reading import ResponseReader
+from durable_agent_host.providers.gemini.wire import request_words
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn.message_parts import read_message
@@ -29,13 +31,14 @@ def client():
 
 
 def parsed(*parts):
-    return client()._parse_parts([types.Part.model_validate(part) for part in parts])
+    """The contents that a response with these parts has."""
+    return ResponseReader(streaming=False).read({"candidates": [{"content": {"parts": list(parts)}}]})
 
 
 def sent(contents):
     """The parts that a client of a new process sends of contents."""
     _, said = client()._prepare_gemini_messages([Message("user", ["x"]), Message("assistant", contents)])
-    return [json.loads(part.model_dump_json(exclude_none=True, by_alias=True)) for part in said[1].parts]
+    return request_words(said)[1]["parts"]
 
 
 def stored(contents, role="assistant"):
@@ -49,12 +52,15 @@ def test_parts_come_back_from_a_store():
 
 
 def test_a_part_has_nothing_that_its_content_has():
-    """Arguments, answers, ids, and the signature of a function's call are stored once."""
-    call, answer, reasoning, look = parsed(CALL, ANSWER, LOOK)
-    assert call.additional_properties[PART] == {"tool_call": {"tool_type": "FILE_SEARCH"}, "thought_signature": SEAL}
-    assert answer.additional_properties[PART].keys() == {"tool_response", "thought_signature"}
-    assert "response" not in answer.additional_properties[PART]["tool_response"]
-    assert (PART in reasoning.additional_properties, PART in look.additional_properties) == (False, False)
+    """Arguments, answers, ids and scripts are stored once: the stamp has what the content lacks."""
+    call, answer, look = parsed(CALL, ANSWER, LOOK)
+    kept = [content.additional_properties[STAMP] for content in (call, answer, look)]
+    beside = {"beside": {"thoughtSignature": SEAL}}
+    assert kept == [
+        {"provider": "gemini", "type": "toolCall", "id": "t1", "toolType": "FILE_SEARCH", **beside},
+        {"provider": "gemini", "type": "toolResponse", "id": "t1", "toolType": "FILE_SEARCH", **beside},
+        {"provider": "gemini", "type": "functionCall", "id": "f1", **beside},
+    ]
 
 
 @pytest.mark.parametrize("damaged", ["x", {}, {"tool_response": 7}, {"tool_response": {"no": "field"}}, {"a": 1}, None])
@@ -67,10 +73,9 @@ def test_a_damaged_part_is_left_out(damaged):
 
 
 def test_a_part_of_a_call_is_not_taken_for_its_results():
-    """The framework copies the properties of a call to its result."""
-    (call,) = parsed(CALL)
-    result = Content.from_function_result("t1", result="x", additional_properties=call.additional_properties)
-    assert stored_part(result) is None
+    """The framework copies the properties of a call to its result, which then is no answer of a hosted tool."""
+    carried = {PART: {"tool_call": {"tool_type": "FILE_SEARCH"}, "thought_signature": SEAL}}
+    assert stored_part(Content.from_function_result("t1", result="x", additional_properties=carried)) is None
 
 
 def test_clients_of_others_are_left_as_they_are():

@@ -1,18 +1,25 @@
-"""The hosted copy of an agent's Gemini client, which keeps the provider's parts."""
+"""The hosted copy of an agent's Gemini client, which keeps the provider's parts.
+
+`reading` makes the contents of a response, `parts` writes them back; the framework's own reading of parts is not used.
+"""
 # ruff: noqa: SLF001 - the overrides call what they override
 
-import copy
-import json
-import logging
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, cast
 
-from agent_framework import Content
+from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.overriding import copy_with
-from durable_agent_host.providers.gemini.parts import PART, carried_part, stored_part
+from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.providers.gemini.legacy import stored_part
+from durable_agent_host.providers.gemini.parts import parts_of
+from durable_agent_host.providers.gemini.reading import ResponseReader
+from durable_agent_host.providers.gemini.wire import kept_part, with_words, words_of
+from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.stream.fold import Fold
 
-_LOGGER = logging.getLogger(__name__)
+_ITEMS: Final = NeutralProvider()
+"""Says that no update tells its item: contents are stamped when they are read."""
 
 
 def adapt_client(client: Any) -> Any:
@@ -28,63 +35,94 @@ def adapt_client(client: Any) -> Any:
     """
     if isinstance(client, _KeepsParts):
         return client
-    return copy_with(client, _KeepsParts)
+    hosted = copy_with(client, _KeepsParts)
+    hosted._genai_client = with_words(hosted._genai_client)
+    return hosted
 
 
 class _KeepsParts:
     """The overrides; stands before the client's own class in the method resolution order."""
 
-    def _parse_parts(self, parts: Sequence[Any], **kwargs: Any) -> list[Content]:
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()
-        contents: list[Content] = client._parse_parts(parts, **kwargs)
-        for content in contents:
-            if (part := content.raw_representation) is None:
-                continue
-            if carried := carried_part(content, part.model_dump(mode="json", exclude_none=True)):
-                content.additional_properties = content.additional_properties | {PART: carried}
-        return contents
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = self.fold_call(updates).response().messages
+        return response
 
-    def _convert_message_contents(self, message_contents: Sequence[Content], *args: Any) -> list[Any]:
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
+        return Fold(updates, _ITEMS)
+
+    def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        return client._build_response_stream(_read(stream), **kwargs)
+
+    def _process_generate_response(self, response: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        parsed = client._process_generate_response(response, **kwargs)
+        words = words_of(response)
+        reader = ResponseReader(streaming=False)
+        update = ChatResponseUpdate(role="assistant", contents=reader.read(words))
+        parsed.messages = Fold([update], _ITEMS).response().messages or parsed.messages
+        parsed.response_id = reader.response_id
+        _note(parsed, words)
+        return parsed
+
+    def _parse_parts(self, parts: Sequence[Any], **_: Any) -> list[Content]:
+        del parts  # the reader reads the service's own words
+        return []
+
+    def _convert_message_contents(self, message_contents: Sequence[Content], names: dict[str, str]) -> list[Any]:
         client: Any = super()
         # Streams end with an empty text; the recorded requests that were accepted leave it out, as the fold does.
-        said = [one for one in message_contents if one.type != "text" or one.text] or message_contents
-        return client._convert_message_contents([_with_part(content) for content in said], *args)
+        said = [one for one in message_contents if one.type != "text" or one.text or one.additional_properties]
+        parts: list[Any] = []
+        neutral: list[Content] = []
+        for content in said or message_contents:
+            if (kept := _kept(content)) is None:
+                neutral.append(content)
+                continue
+            if content.type == "function_call" and content.call_id and content.name:
+                names[content.call_id] = content.name
+            parts += client._convert_message_contents(neutral, names)
+            parts += [kept_part(part) for part in kept]
+            neutral = []
+        return parts + client._convert_message_contents(neutral, names)
 
     def _convert_function_result(self, content: Content, *args: Any) -> Any:
         client: Any = super()
-        return client._convert_function_result(_with_part(content), *args)
+        if content.type == "function_result" and (part := stored_part(content)) is not None:
+            return kept_part(part)
+        return client._convert_function_result(content, *args)
+
+    def _recall_thought_signature(self, _call_id: str) -> bytes | None:
+        return None  # what is sent follows from the conversation alone
 
 
-def _with_part(content: Content) -> Content:
-    """Give a content that has come from a store the part that it was read from, and an answer its own form.
-
-    The framework keeps the answer of a hosted tool as JSON text, sends the text, and the API takes an object.
-    """
-    live = content.raw_representation or _live_part(content)
-    if live is content.raw_representation and getattr(live, "tool_response", None) is None:
-        return content
-    whole = copy.copy(content)
-    whole.raw_representation = live
-    if getattr(live, "tool_response", None) is not None:
-        whole.result = _answer_object(content.result)
-    return whole
+def _kept(content: Content) -> list[dict[str, Any]] | None:
+    found = parts_of(content)
+    if found is None and (part := stored_part(content)) is not None:
+        return [part]
+    return found
 
 
-def _live_part(content: Content) -> Any:
-    if (part := stored_part(content)) is None:
-        return None
-    from google.genai.types import Part  # noqa: PLC0415 - only where the client is installed
-
+async def _read(stream: Any) -> AsyncIterator[Any]:
+    """Fill the updates of one stream."""
+    reader = ResponseReader(streaming=True)
     try:
-        return Part.model_validate_json(json.dumps(part))
-    except ValueError as error:
-        _LOGGER.warning("a stored part of call %s is no part of Gemini's, and is not sent: %s", content.call_id, error)
-        return None
+        async for update in stream:
+            words = words_of(update.raw_representation)
+            update.contents = [*reader.read(words), *update.contents]
+            update.response_id = reader.response_id
+            _note(update, words)
+            yield update
+    finally:
+        await stream.aclose()
 
 
-def _answer_object(answer: Any) -> Any:
-    try:
-        found = json.loads(answer) if isinstance(answer, str) else answer
-    except (ValueError, RecursionError):
-        return answer
-    return cast("Any", found) if isinstance(found, dict) else answer
+def _note(said: Any, words: dict[str, Any]) -> None:
+    if created := words.get("createTime"):
+        said.created_at = created
+    tier = cast("dict[str, Any]", words.get("usageMetadata") or {}).get("serviceTier")
+    if tier and said.finish_reason:
+        said.additional_properties = {**(said.additional_properties or {}), SERVICE_TIER: tier}

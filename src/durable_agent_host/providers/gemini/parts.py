@@ -1,66 +1,308 @@
-"""Reduces a Gemini part to what its neutral content cannot carry, and rebuilds it. Pure; needs no SDK.
+"""Parts of Gemini's contents as neutral contents, and back. Pure; needs no SDK.
 
-The framework's client sends the calls of hosted tools and their answers back from the part that it has parsed, which a
-store does not have: the signatures on them, and what kind of tool answered. Ids, arguments and answers are in the
-neutral content, and so is the signature of a function's call, which the reasoning before it carries.
-
-Source: ``_convert_message_contents`` and ``_parse_parts`` of agent-framework-gemini 1.0.0b261022.
+Theory of operation. `PART_TYPES` has a row for each kind of part: the content that stands for it, and the fields of the
+part that can be read from that content. What the content lacks (a thought signature, an outcome, a field that nobody
+knows) is kept on its stamp, so `parts_of` gives the part as the service wrote it. A part of unknown kind is stamped
+whole on an empty text. The result of a code run has the stamps on its outputs, because an image that the code has made
+is a part of its own. Texts have no stamps: streams cut them anywhere, so they are joined, and what was a part of its
+own, because it has a signature, is noted as a span of the text.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agent_framework import Content
+from agent_framework.exceptions import ContentError
 
-PART: Final = "durable_agent_host.part"
-"""Key in a content's ``additional_properties``: the part that it was read from, without what the content has."""
+from durable_agent_host.providers.stamps import Stamps, lacking_fields, stamped_item
 
-_KINDS: Final[dict[str, tuple[str, frozenset[str]]]] = {
-    "tool_call": ("function_call", frozenset({"id", "args"})),
-    "tool_response": ("function_result", frozenset({"id", "response"})),
-}
-"""Kind of part → the type of its content, and those of its fields that the content has."""
-_FUNCTION_CALL: Final = "function_call"
+Part = dict[str, Any]
+"""A part as JSON, with the API's names."""
+
+STAMPS: Final = Stamps("gemini")
+THOUGHT: Final = "durable_agent_host.thought"
+"""Key in the ``additional_properties`` of reasoning: the provider to which it goes back as a thought."""
+
+SPANS: Final = "durable_agent_host.spans"
+"""Key in the ``additional_properties`` of a text: number → where in it a part of its own begins and ends, and what
+stood beside the text there."""
+
+SAID_BESIDE: Final = "candidate"
+"""Type of the item that holds what a response says beside its parts; it is not sent back."""
+
+_WHOLE: Final = "part"
+_BESIDE: Final = "beside"
+_SIGNATURE: Final = "thoughtSignature"
+_RESERVED: Final = frozenset({"type", "provider", "without", _BESIDE})
+
+_TOOL_NAMES: Final = {"GOOGLE_SEARCH_WEB": "web_search", "GOOGLE_SEARCH_IMAGE": "image_search"}
+"""The service's type of a hosted tool → the neutral name, where it is not the same in lower case."""
+
+_OK: Final = "OUTCOME_OK"
+_FAILED: Final = frozenset({"OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"})
 
 
-def carried_part(content: Content, part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Reduce a part to what its content lacks.
+@dataclass(frozen=True)
+class _PartType:
+    """One kind of part.
 
-    Guarantee: pure.
+    Attributes:
+        shape: of its value in the part; None for a kind that is told in another way.
+        read: its value and the id of its call → the content.
+        rebuild: the content → the fields of the value that it has.
+        always_stamped: whether the content is stamped even when it has all of the part.
+    """
+
+    shape: type | None
+    read: Callable[[Part, str], Content]
+    rebuild: Callable[[Content], Part]
+    always_stamped: bool = True
+
+
+def content_of(part: Part, call_id: str = "", *, before: str = "", number: int = 0) -> Content:
+    """Make the content that stands for a part.
+
+    Guarantee: pure; `parts_of` gives the part back.
 
     Args:
-        content: what the framework made of the part.
-        part: as JSON, without what is null.
+        part: as the service wrote it.
+        call_id: of the call that it is or belongs to.
+        before: for a text, what of the same text came before.
+        number: for a text, how many parts of their own it has had.
 
     Returns:
-        The fields, or None when the client sends nothing of the part back, or the content has it all.
+        A stamped content, or one without a stamp when the content says it all; the result of a code run is the output
+        alone, to be put into a result. An empty text for a part of unknown kind.
     """
-    for kind, (content_type, known) in _KINDS.items():
-        if content.type == content_type and kind in part:
-            inner = {name: value for name, value in part[kind].items() if name not in known}
-            return {**part, kind: inner}
-    if content.type == _FUNCTION_CALL and _FUNCTION_CALL in part:
-        return {n: v for n, v in part.items() if n not in {_FUNCTION_CALL, "thought_signature"}} or None
-    return None
+    kind, inner, beside = _apart(part)
+    row = PART_TYPES.get(kind)
+    if row is not None:
+        try:
+            content = row.read(inner, call_id)
+            if kind == "text" and beside:
+                span = {"begin": len(before), "end": len(before) + len(part["text"]), _BESIDE: beside}
+                content.additional_properties = {SPANS: {str(number): span}}
+                return content
+        except (KeyError, TypeError, ValueError, AttributeError, ContentError):
+            pass
+        else:
+            _stamp(content, row, {"type": kind, **inner, **({_BESIDE: beside} if beside else {})}, call_id)
+            return content
+    carrier = Content("text", text="")
+    STAMPS.put([carrier], {"type": _WHOLE, _BESIDE: part}, {})
+    return carrier
 
 
-def stored_part(content: Content) -> dict[str, Any] | None:
-    """Give the part of a content that has come from a store.
+def _stamp(content: Content, row: _PartType, item: Part, call_id: str) -> None:
+    if content.type == "function_call":
+        item["id"] = call_id  # the answer has to name the call, also where the service gave it no id
+    if content.type == "text_reasoning" and (beside := item.get(_BESIDE)) and beside.keys() == {_SIGNATURE}:
+        content.protected_data = beside[_SIGNATURE]
+    rebuilt = row.rebuild(content)
+    if not row.always_stamped and not lacking_fields(item, rebuilt) and rebuilt.keys() <= item.keys():
+        return
+    if content.type == "text_reasoning" and _BESIDE not in item:
+        content.additional_properties = {THOUGHT: STAMPS.provider}
+        return
+    STAMPS.put([content], item, rebuilt)
 
-    Guarantee: pure.
+
+def _apart(part: Part) -> tuple[str, Part, Part]:
+    """Split a part into its kind, its value, and what stands beside that."""
+    kinds = [name for name, row in PART_TYPES.items() if isinstance(part.get(name), row.shape or ())]
+    if len(kinds) != 1:
+        return _WHOLE, {}, part
+    (kind,) = kinds
+    beside = {name: value for name, value in part.items() if name != kind}
+    if kind == "text":
+        inner: Part = {"text": part["text"]}
+        if part.get("thought") is True:
+            del beside["thought"]
+            return "thought", inner, beside
+        return kind, inner, beside
+    inner = part[kind]
+    return (_WHOLE, {}, part) if inner.keys() & _RESERVED else (kind, inner, beside)
+
+
+def parts_of(content: Content) -> list[Part] | None:
+    """Give the parts that a content stands for.
+
+    Guarantee: pure, the inverse of `content_of`.
 
     Args:
         content: of any type.
 
     Returns:
-        The part as JSON, with a place for what the client takes from the content; None when there is none, or it is of
-        another content: the framework copies the properties of a call to its result.
+        The parts as they are sent back; none for what is not sent. None when the content is of no part of Gemini's.
     """
-    found: Any = content.additional_properties.get(PART)
-    if not isinstance(found, dict):
+    if content.type == "code_interpreter_tool_result":
+        found: Any = content.outputs
+        outputs = cast("list[Content]", found) if isinstance(found, list) else []
+        return [part for one in outputs for part in parts_of(one) or ()] if any(map(STAMPS.of, outputs)) else None
+    if content.type == "text_reasoning" and content.additional_properties.get(THOUGHT) == STAMPS.provider:
+        return [{"text": content.text, "thought": True}] if content.text else []
+    if content.type == "text" and SPANS in content.additional_properties:
+        return _cut(content.text or "", content.additional_properties[SPANS])
+    mark = STAMPS.of(content)
+    if mark is None:
         return None
-    part = cast("dict[str, Any]", found)
-    kind = next((kind for kind in _KINDS if kind in part), None)
-    if kind is not None:
-        return part if content.type == _KINDS[kind][0] else None
-    return {**part, _FUNCTION_CALL: {}} if content.type == _FUNCTION_CALL else None
+    kind = mark["type"]
+    if kind == SAID_BESIDE:
+        return []
+    if kind == _WHOLE:
+        return [dict(mark[_BESIDE])]
+    if (row := PART_TYPES.get(kind)) is None:
+        return None
+    try:
+        item = stamped_item(mark, row.rebuild(content))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    del item["type"]
+    beside = item.pop(_BESIDE, {})
+    return [{**item, "thought": True, **beside}] if kind == "thought" else [{kind: item, **beside}]
+
+
+def _cut(text: str, spans: Mapping[str, Any]) -> list[Part]:
+    """Cut a text into its parts."""
+    parts: list[Part] = []
+    place = 0
+    for number in sorted(spans, key=int):
+        span = spans[number]
+        if text[place : span["begin"]]:
+            parts.append({"text": text[place : span["begin"]]})
+        parts.append({"text": text[span["begin"] : span["end"]], **span[_BESIDE]})
+        place = span["end"]
+    return [*parts, {"text": text[place:]}] if text[place:] else parts
+
+
+def code_result(call_id: str, outputs: list[Content]) -> Content:
+    """Make the result of a code run.
+
+    Guarantee: pure.
+
+    Args:
+        call_id: of the run.
+        outputs: made by `content_of`; one or more.
+    """
+    failed = any(one.type == "error" for one in outputs)
+    status = "failed" if failed else "completed"
+    return Content.from_code_interpreter_tool_result(call_id=call_id, outputs=outputs, status=status)
+
+
+def is_text(content: Content) -> bool:
+    """Tell a piece of the answer's text from a carrier. Guarantee: pure."""
+    return content.type == "text" and STAMPS.of(content) is None
+
+
+def said_beside(fields: Mapping[str, Any]) -> Content:
+    """Make the carrier of what a response says beside its parts. Guarantee: pure.
+
+    Args:
+        fields: with the API's names.
+    """
+    carrier = Content("text", text="")
+    STAMPS.put([carrier], {"type": SAID_BESIDE, **fields}, {})
+    return carrier
+
+
+def _read_thought(inner: Part, _call_id: str) -> Content:
+    return Content.from_text_reasoning(text=inner["text"])
+
+
+def _rebuild_thought(content: Content) -> Part:
+    sealed = {_BESIDE: {_SIGNATURE: content.protected_data}} if content.protected_data else {}
+    return {"text": content.text, **sealed}
+
+
+def _read_code(inner: Part, call_id: str) -> Content:
+    language = {"language": inner["language"].lower()} if "language" in inner else None
+    script = Content.from_text(inner["code"], additional_properties=language)
+    return Content.from_code_interpreter_tool_call(call_id=call_id, inputs=[script], status="completed")
+
+
+def _rebuild_code(content: Content) -> Part:
+    (script,) = cast("list[Content]", content.inputs)
+    language = script.additional_properties.get("language")
+    return {"code": script.text, **({"language": language.upper()} if language else {})}
+
+
+def _read_result(inner: Part, _call_id: str) -> Content:
+    text, outcome = inner.get("output") or "", inner.get("outcome")
+    if outcome in _FAILED:
+        return Content.from_error(message=text, error_code=outcome)
+    return Content.from_text(text)
+
+
+def _rebuild_result(content: Content) -> Part:
+    if content.type == "error":
+        return {"output": content.message, "outcome": content.error_code}
+    return {"output": content.text, "outcome": _OK}
+
+
+def _read_call(inner: Part, call_id: str) -> Content:
+    return Content.from_function_call(call_id, inner["name"], arguments=dict(inner.get("args") or {}))
+
+
+def _rebuild_call(content: Content) -> Part:
+    arguments: Any = content.arguments
+    args = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
+    return {"name": content.name, "args": args}
+
+
+def _tool_name(inner: Part) -> str:
+    kind = str(inner.get("toolType") or "tool")
+    return _TOOL_NAMES.get(kind, kind.lower())
+
+
+def _read_tool_call(inner: Part, call_id: str) -> Content:
+    arguments = dict(inner.get("args") or {})
+    return Content.from_search_tool_call(call_id, tool_name=_tool_name(inner), arguments=arguments, status="completed")
+
+
+def _rebuild_tool_call(content: Content) -> Part:
+    arguments: Any = content.arguments
+    return {"args": json.loads(arguments) if isinstance(arguments, str) else dict(arguments or {})}
+
+
+def _read_tool_result(inner: Part, call_id: str) -> Content:
+    result = inner.get("response")
+    return Content.from_search_tool_result(call_id, tool_name=_tool_name(inner), result=result, status="completed")
+
+
+def _rebuild_tool_result(content: Content) -> Part:
+    return {} if content.result is None else {"response": content.result}
+
+
+def _read_inline(inner: Part, _call_id: str) -> Content:
+    uri = f"data:{inner['mimeType']};base64,{inner['data']}"
+    return Content.from_uri(uri, media_type=inner["mimeType"], name=inner.get("displayName"))
+
+
+def _rebuild_inline(content: Content) -> Part:
+    data = str(content.uri).partition(";base64,")[2]
+    return {"mimeType": content.media_type, "data": data} | ({"displayName": content.name} if content.name else {})
+
+
+def _read_file(inner: Part, _call_id: str) -> Content:
+    return Content.from_uri(inner["fileUri"], media_type=inner.get("mimeType"), name=inner.get("displayName"))
+
+
+def _rebuild_file(content: Content) -> Part:
+    known = {"fileUri": content.uri, "mimeType": content.media_type, "displayName": content.name}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+PART_TYPES: Final[dict[str, _PartType]] = {
+    "text": _PartType(str, lambda inner, _: Content.from_text(inner["text"]), lambda one: {"text": one.text}, False),
+    "thought": _PartType(None, _read_thought, _rebuild_thought),
+    "executableCode": _PartType(dict, _read_code, _rebuild_code),
+    "codeExecutionResult": _PartType(dict, _read_result, _rebuild_result),
+    "functionCall": _PartType(dict, _read_call, _rebuild_call, False),
+    "toolCall": _PartType(dict, _read_tool_call, _rebuild_tool_call),
+    "toolResponse": _PartType(dict, _read_tool_result, _rebuild_tool_result),
+    "inlineData": _PartType(dict, _read_inline, _rebuild_inline),
+    "fileData": _PartType(dict, _read_file, _rebuild_file),
+}
+"""Name of a part's value → its row; ``thought`` is a text that is marked as one."""

@@ -1,12 +1,14 @@
 """Gemini behind the port: its client is adapted; all else is neutral."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from agent_framework import Message
 
-from durable_agent_host.errors import RequestError
+from durable_agent_host.errors import ProviderError, RequestError
 from durable_agent_host.providers.gemini.client import adapt_client
-from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.gemini.errors import explain_error
+from durable_agent_host.providers.neutral import NeutralProvider, without_answered_approvals
 
 
 class GeminiProvider(NeutralProvider):
@@ -16,10 +18,18 @@ class GeminiProvider(NeutralProvider):
         """Copy the client with overrides that keep its parts."""
         return adapt_client(client)
 
+    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
+        """Leave out hosted approvals that were answered; carriers of parts stay."""
+        return without_answered_approvals(messages)
+
     def check_message(self, message: Message, /) -> None:
         """Refuse ids of files, which the client leaves out."""
         if any(content.type == "hosted_file" for content in message.contents):
             raise RequestError("the agent's client sends no ids of files: send the file's bytes, or its URL at Gemini")
+
+    def explain(self, error: BaseException, /) -> ProviderError | None:
+        """Name the setting that may be wrong."""
+        return explain_error(error)
 
 
 GEMINI: Final = GeminiProvider()

@@ -1,0 +1,52 @@
+"""Errors of Google's SDK: how to fix them. They carry ``code`` where others carry ``status_code``."""
+
+import re
+import sys
+from typing import Any, Final
+
+from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.errors import explain_client_error, says_enough
+
+_ADVICE: Final = (
+    (400, re.compile(r"API[ _]key", re.IGNORECASE), "check GOOGLE_API_KEY"),
+    (400, re.compile(r"thought.?signature", re.IGNORECASE), "verify the session, or begin a new one"),
+    (400, re.compile(r"location is not supported"), "the service does not serve the place that the host runs in"),
+    (400, re.compile(r"token count"), "the conversation is too long: give the agent a compaction strategy"),
+    (401, re.compile(""), "check GOOGLE_API_KEY, or the Google Cloud credentials"),
+    (403, re.compile(""), "check that the key may use this model, and that files in the conversation still exist"),
+    (404, re.compile(""), "check GOOGLE_MODEL, and the endpoint"),
+    (429, re.compile(""), "wait and try again, or raise the quota"),
+)
+"""Status, words that the service uses, and what to do; the first row that fits."""
+
+
+def explain_error(error: BaseException) -> ProviderError | None:
+    """Say in a sentence why a model call failed, and what to do.
+
+    Guarantee: pure.
+
+    Args:
+        error: what the agent raised; its causes are searched for the SDK's error.
+
+    Returns:
+        The explanation; None when no chat client failed, or the cause is unknown.
+    """
+    cause = _sdk_error(error)
+    advice = None if cause is None else advice_of(cause)
+    if advice is None or advice.status is None or says_enough(error):
+        return explain_client_error(error)
+    words = advice.said.rstrip(". ") or "no reason was given"
+    default = "try again" if advice.retryable else "check the request and the model's name"
+    todo = next((todo for status, said, todo in _ADVICE if status == advice.status and said.search(words)), default)
+    return ProviderError(
+        f"the model's service refused the call with {advice.status}: {words} - {todo}",
+        retryable=advice.retryable,
+        retry_after_seconds=advice.retry_after_seconds,
+    )
+
+
+def _sdk_error(error: BaseException) -> BaseException | None:
+    """Find the SDK's error among the causes, without loading the SDK: what is not loaded has not failed."""
+    sdk: Any = sys.modules.get("google.genai.errors")
+    return next((one for one in causes_of(error) if isinstance(one, sdk.APIError)), None) if sdk else None

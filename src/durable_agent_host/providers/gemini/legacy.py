@@ -1,0 +1,55 @@
+"""Reads the parts that earlier versions have stored beside the contents of Gemini's hosted tools. Pure.
+
+They kept the SDK's form of a part, without what the content has, under `PART`; the answer of a hosted tool was a
+function's result. Signatures of functions' calls were on the reasoning before them, which the framework's client reads.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+PART: Final = "durable_agent_host.part"
+"""Key in a content's ``additional_properties``."""
+
+_KINDS: Final = {"tool_call": ("function_call", "toolCall"), "tool_response": ("function_result", "toolResponse")}
+"""Kind of part in the SDK's form → the type of its content, and the kind in the API's."""
+
+
+def stored_part(content: Content) -> dict[str, Any] | None:
+    """Give the part of a content that an earlier version has stored.
+
+    Guarantee: pure.
+
+    Args:
+        content: of any type.
+
+    Returns:
+        The part with the API's names; None when there is none, it has lost its shape, or it is of another content: the
+        framework copies the properties of a call to its result.
+    """
+    found: Any = content.additional_properties.get(PART)
+    if not isinstance(found, dict):
+        return None
+    part = cast("dict[str, Any]", found)
+    for kind, (content_type, name) in _KINDS.items():
+        inner: Any = part.get(kind)
+        if content.type == content_type and isinstance(inner, dict) and "tool_type" in inner:
+            said = {**_renamed(cast("dict[str, Any]", inner)), "id": content.call_id, **_held(content)}
+            return {name: said, **_renamed({key: value for key, value in part.items() if key != kind})}
+    return None
+
+
+def _held(content: Content) -> dict[str, Any]:
+    if content.type == "function_call":
+        return {"args": content.parse_arguments() or {}}
+    try:
+        answer: Any = json.loads(content.result) if isinstance(content.result, str) else content.result
+    except (ValueError, RecursionError):
+        answer = content.result
+    return {} if answer is None else {"response": answer}
+
+
+def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"".join([head, *map(str.capitalize, tail)]): v for n, v in fields.items() for head, *tail in [n.split("_")]}

@@ -1,0 +1,60 @@
+"""Why a response of Gemini has no answer: blocked prompts, and answers that the service has stopped. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from durable_agent_host.errors import ProviderError
+
+_FILTER: Final = "say it in another way, or change the agent's safety_settings", False
+_NEVER: Final = "say it in another way: no setting allows it", False
+_AGAIN: Final = "try again", True
+
+_STOPS: Final[dict[str, tuple[str, str, bool]]] = {
+    "SAFETY": ("its safety filters have stopped the answer", *_FILTER),
+    "IMAGE_SAFETY": ("its safety filters have stopped the image", *_FILTER),
+    "BLOCKLIST": ("the answer has words of a blocklist", *_NEVER),
+    "PROHIBITED_CONTENT": ("the answer may have prohibited content", *_NEVER),
+    "IMAGE_PROHIBITED_CONTENT": ("the image may have prohibited content", *_NEVER),
+    "SPII": ("the answer may have sensitive personal data", *_NEVER),
+    "LANGUAGE": ("it does not support the language", "use another language", False),
+    "RECITATION": ("the answer repeats material that may be protected", "ask for something more of its own", False),
+    "IMAGE_RECITATION": ("the image repeats material that may be protected", "ask for another image", False),
+    "NO_IMAGE": ("no image was made", *_AGAIN),
+    "IMAGE_OTHER": ("no image was made", *_AGAIN),
+    "OTHER": ("it gave no reason", *_AGAIN),
+    "MALFORMED_FUNCTION_CALL": ("the model wrote a function call that cannot be read", *_AGAIN),
+    "MALFORMED_RESPONSE": ("the model wrote an answer that cannot be read", *_AGAIN),
+    "UNEXPECTED_TOOL_CALL": ("the model called a tool that it was not given", *_AGAIN),
+    "TOO_MANY_TOOL_CALLS": ("the model called too many tools one after the other", "ask for less at once", False),
+    "MISSING_THOUGHT_SIGNATURE": ("the conversation lacks a thought signature", "begin a new session", False),
+}
+"""Reason of the service → what it means, what to do, and whether the same call can succeed later."""
+
+
+def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
+    """Refuse a response, or the chunk of one, with which the service has ended without an answer.
+
+    Guarantee: pure.
+
+    Args:
+        response: as the service wrote it.
+        candidate: its first candidate; may be empty.
+
+    Raises:
+        ProviderError: says why, with the service's own words.
+    """
+    feedback = cast("dict[str, Any]", response.get("promptFeedback") or {})
+    if (blocked := feedback.get("blockReason")) and not candidate:
+        _, todo, _ = _STOPS.get(str(blocked), ("", *_FILTER))
+        said = _words(feedback.get("blockReasonMessage"))
+        raise ProviderError(f"the model's service has blocked the prompt: {blocked}{said} - {todo}", retryable=False)
+    if (stop := _STOPS.get(reason := str(candidate.get("finishReason")))) is not None:
+        meaning, todo, retryable = stop
+        said = _words(candidate.get("finishMessage"))
+        raise ProviderError(
+            f"the model's service ended without an answer: {meaning} ({reason}){said} - {todo}", retryable=retryable
+        )
+
+
+def _words(said: Any) -> str:
+    return f": {str(said).rstrip('. ')}" if said else ""

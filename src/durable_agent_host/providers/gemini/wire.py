@@ -1,0 +1,168 @@
+"""The way to Google's SDK on which parts stay as they are written, in both directions.
+
+The SDK's types leave out what they do not know, of a response in silence and of a request with an error. The copy of
+the SDK's client here sends the parts of a conversation as JSON that the SDK does not read, and gives out each response
+together with its own words, in ``sdk_http_response.body``.
+"""
+
+# ruff: noqa: SLF001 - SDKs have no public way to see the words of a request or a response
+
+import copy
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import cache
+from typing import Any, cast
+
+from durable_agent_host.agent.overriding import copy_with
+
+_STAND_IN = "."
+
+
+def with_words(client: Any) -> Any:
+    """Copy a client of Google's SDK so that it keeps the words of requests and responses.
+
+    Guarantee: pure; the client given is not changed, and shares its connections with the copy.
+
+    Args:
+        client: of the class ``google.genai.Client``; others come back as they are.
+
+    Returns:
+        The copy.
+    """
+    if not type(client).__module__.startswith("google.genai"):
+        return client
+    hosted, there = copy_with(client, _Borrowed), copy_with(client.aio, _Borrowed)
+    hosted._aio, there._models = there, copy_with(there.models, _KeepsWords)
+    return hosted
+
+
+def words_of(response: Any) -> dict[str, Any]:
+    """Give a response, or the chunk of one, as the service wrote it.
+
+    Args:
+        response: of the SDK; one that came another way is written as the SDK has read it.
+    """
+    http: Any = getattr(response, "sdk_http_response", None)
+    body: Any = getattr(http, "body", None)
+    said = json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+
+
+def kept_part(words: Mapping[str, Any]) -> Any:
+    """Make a part of the SDK that is sent with exactly these words.
+
+    Args:
+        words: with the API's names; not read.
+    """
+    part = _kept_part_class().model_construct()
+    part.kept_words = dict(words)
+    return part
+
+
+def request_words(contents: Sequence[Any]) -> list[dict[str, Any]]:
+    """Write the contents of a request as JSON.
+
+    Args:
+        contents: of the SDK, with parts of any origin.
+    """
+    return [{"role": one.role, "parts": [_part_words(part) for part in one.parts or ()]} for one in contents]
+
+
+def _part_words(part: Any) -> dict[str, Any]:
+    if isinstance(part, _kept_part_class()):
+        return part.kept_words
+    return cast("dict[str, Any]", part.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+@cache
+def _kept_part_class() -> type[Any]:
+    from google.genai.types import Part  # noqa: PLC0415 - only where the client is installed
+    from pydantic import PrivateAttr  # noqa: PLC0415 - comes with it
+
+    class KeptPart(Part):
+        _kept: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+
+        @property
+        def kept_words(self) -> dict[str, Any]:
+            return self._kept
+
+        @kept_words.setter
+        def kept_words(self, words: dict[str, Any]) -> None:
+            self._kept = words
+
+    return KeptPart
+
+
+class _Borrowed:
+    """A copy shares the connections of its original and must not close them when it is collected."""
+
+    def __del__(self) -> None:
+        pass
+
+
+class _KeepsWords:
+    """Stands before the SDK's ``AsyncModels``."""
+
+    _api_client: Any
+
+    async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
+        call = _Call(self._api_client, contents)
+        models: Any = super(_KeepsWords, call.models(self))
+        stream = await models.generate_content_stream(model=model, contents=_STAND_IN, config=config)
+        return call.with_words(stream)
+
+    async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
+        call = _Call(self._api_client, contents)
+        models: Any = super(_KeepsWords, call.models(self))
+        return call.with_body(await models.generate_content(model=model, contents=_STAND_IN, config=config))
+
+
+class _Call:
+    """The SDK's API client as one call sees it: it changes the request and listens to the response."""
+
+    def __init__(self, api: Any, contents: Any) -> None:
+        self._api = api
+        self._contents = request_words(contents)
+        self._body: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    def models(self, models: Any) -> Any:
+        """Copy the SDK's models for this call."""
+        mine = copy.copy(models)
+        mine._api_client = self
+        return mine
+
+    async def async_request(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
+        """Send a request with the contents of the call."""
+        answer = await self._api.async_request(method, path, {**request, "contents": self._contents}, options)
+        self._body = answer.body
+        return answer
+
+    async def async_request_streamed(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
+        """Send a request with the contents of the call, and note each chunk."""
+        chunks = await self._api.async_request_streamed(method, path, {**request, "contents": self._contents}, options)
+        return self._noted(chunks)
+
+    async def _noted(self, chunks: Any) -> AsyncIterator[Any]:
+        try:
+            async for chunk in chunks:
+                self._body = chunk.body
+                yield chunk
+        finally:
+            await chunks.aclose()
+
+    async def with_words(self, stream: Any) -> AsyncIterator[Any]:
+        """Give out the chunks of a stream with their words."""
+        try:
+            async for chunk in stream:
+                yield self.with_body(chunk)
+        finally:
+            await stream.aclose()
+
+    def with_body(self, response: Any) -> Any:
+        """Put the words of a response into it."""
+        if response.sdk_http_response is not None:
+            response.sdk_http_response.body = self._body
+        return response
