@@ -126,7 +126,8 @@ def _cited(candidate: Mapping[str, Any], text: str) -> Iterator[tuple[Any, Annot
 def _source(chunk: Any) -> Json:
     """Take the source out of a chunk, whatever its kind is."""
     kinds = cast("Json", chunk).values() if isinstance(chunk, dict) else ()
-    return next((cast("Json", one) for one in kinds if isinstance(one, dict)), {})
+    found = (cast("Json", one) for one in kinds if isinstance(one, dict))
+    return next(found, Json())
 
 
 def _note(source: Json, segment: Json, text: str) -> Annotation:
