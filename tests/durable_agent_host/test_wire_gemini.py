@@ -1,0 +1,186 @@
+"""A rehydrated turn with Gemini is a live turn: the service gets back each part that it gave out, as it was."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from agent_framework import FunctionTool, tool
+from google.genai import types
+
+from tests.durable_agent_host.gemini_lab import GeminiLab, accepted_parts, plain
+from tests.kit import RECORDINGS
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* is not a valid:UserWarning")  # of Google's SDK, for new names
+
+FOLDER = RECORDINGS / "gemini" / "multiturn"
+SIGNED = "c2lnbmVk"
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"found {word}, größer 😀"
+
+
+def part(**fields):
+    """An item that the practice model writes as it is."""
+    return {"item": {"type": "part", "part": fields}}
+
+
+THINK = {"reasoning": "Let me see."}
+LOOK = {"calls": [{"name": "look_up", "arguments": {"word": "é", "n": 1.0, "deep": {"a": [1, None]}}}]}
+LOOKS = {"calls": [{"name": "look_up", "arguments": {"word": word}} for word in "abc"]}
+SAY = {"text": "It is so, and this is told in several pieces."}
+RUN = {"code": "print(1)\n# größer 😀", "logs": "1\n"}
+SEARCH = [
+    part(toolCall={"id": "t1", "toolType": "FILE_SEARCH", "args": {"q": "x"}}, thoughtSignature=SIGNED),
+    part(toolResponse={"id": "t1", "toolType": "FILE_SEARCH", "response": {"a": [1]}}, thoughtSignature=SIGNED),
+]
+FAILED = [
+    part(executableCode={"language": "PYTHON", "code": "1/0"}),
+    part(codeExecutionResult={"outcome": "OUTCOME_FAILED", "output": "ZeroDivisionError"}),
+]
+UNKNOWN = [
+    part(hologram={"depth": 3}, thoughtSignature=SIGNED),
+    part(text="known ", tone="calm"),
+    part(executableCode={"language": "RUST", "code": "fn", "seed": 7}, partMetadata={"a": 1}),
+    part(codeExecutionResult={"outcome": "OUTCOME_ODD", "weight": 1}),
+    part(inlineData={"mimeType": "image/png", "data": "YWJj"}, thoughtSignature=SIGNED),
+    part(fileData={"fileUri": "gs://a/b.pdf", "mimeType": "application/pdf"}),
+]
+SIGNED_TEXTS = [
+    part(text="One ", thoughtSignature=SIGNED),
+    part(text="two "),
+    part(text="", thoughtSignature=SIGNED),
+    part(text="", thoughtSignature=SIGNED + "Cg=="),
+    part(text="three", thoughtSignature=SIGNED),
+    part(text="a thought", thought=True, thoughtSignature=SIGNED),
+]
+
+SCENARIOS = {
+    "text": [[[SAY]], [[SAY]], [[SAY]]],
+    "thoughts": [[[THINK, SAY]], [[THINK, SAY]], [[THINK, SAY]]],
+    "a tool": [[[THINK, LOOK], [SAY]], [[SAY]], [[SAY]]],
+    "sequential tools": [[[THINK, LOOK], [THINK, LOOK], [THINK, SAY]], [[LOOK], [SAY]], [[SAY]]],
+    "parallel tools": [[[THINK, LOOKS], [THINK, SAY]], [[SAY]]],
+    "text before calls": [[[SAY, LOOK], [SAY]], [[SAY]]],
+    "code": [[[THINK, RUN, SAY]], [[SAY]], [[SAY]]],
+    "code with images and tools": [
+        [[RUN | {"image": True}, SAY, LOOK], [RUN, RUN, SAY]],
+        [[RUN, LOOK], [SAY]],
+        [[SAY]],
+    ],
+    "code that fails": [[[*FAILED, SAY]], [[SAY]]],
+    "hosted tools": [[[*SEARCH, SAY]], [[*SEARCH, LOOK], [SAY]], [[SAY]]],
+    "what nobody knows": [[UNKNOWN], [[*UNKNOWN, LOOK], [SAY]], [[SAY]]],
+    "signatures on texts": [[SIGNED_TEXTS], [[SAY]]],
+}
+MODELS = "gemini-3-practice", "gemini-2.5-practice"
+
+
+def lab_of(model):
+    """An agent that has a tool, runs code and tells its thoughts."""
+    hosted = types.Tool(code_execution=types.ToolCodeExecution())
+    return GeminiLab(model, tools=[look_up, hosted], options={"thinking_config": {"include_thoughts": True}})
+
+
+@pytest.fixture(params=MODELS)
+def lab(request):
+    """The agent with either kind of model: one that signs its parts and names its calls, and one that does not."""
+    return lab_of(request.param)
+
+
+def without_made_up_ids(contents):
+    """Leave the ids out that the client has made up for calls without one."""
+    return json.loads(
+        json.dumps(contents),
+        object_hook=lambda one: {n: v for n, v in one.items() if n != "id" or not str(v).startswith("tool-call-")},
+    )
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_each_request_has_the_parts_of_the_answers_before_it(lab: GeminiLab, name: str):
+    """A cold process sends what it sent before, then the parts of the answer as the service wrote them."""
+    for number, steps in enumerate(SCENARIOS[name]):
+        lab.plan(*({"items": step, "chunk_characters": 7} for step in steps), user_text=f"turn {number}")
+        outcome = await lab.cold_turn(f"turn {number}")
+        assert outcome.status == "completed", outcome.error
+    calls = lab.calls
+    assert len(calls) == len(lab.contents) == sum(map(len, SCENARIOS[name]))
+    for before, after in pairwise(calls):
+        sent, then = (without_made_up_ids(plain(one["body"]["contents"])) for one in (before, after))
+        assert then[: len(sent)] == sent
+        answer = {"role": "model", "parts": accepted_parts(plain(before["output"]))}
+        assert then[len(sent)] == answer
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_warm_and_cold_turns_send_the_same(lab: GeminiLab, name: str):
+    """A process that goes on and one that knows the session from its store ask for the same, made-up ids apart."""
+    texts = [f"turn {number}" for number in range(len(SCENARIOS[name]))]
+    bodies = []
+    for is_warm in (True, False):
+        other = lab_of(lab.model)
+        for text, steps in zip(texts, SCENARIOS[name], strict=True):
+            other.plan(*({"items": step, "chunk_characters": 7} for step in steps), user_text=text)
+        if is_warm:
+            await other.warm_turns(texts)
+        else:
+            for text in texts:
+                await other.cold_turn(text)
+        bodies.append([without_made_up_ids(plain(one["body"])) for one in other.calls])
+    assert bodies[0] == bodies[1]
+
+
+def recorded():
+    """The recorded conversations."""
+    return sorted(path.name for path in FOLDER.glob("*")) if FOLDER.is_dir() else ["none"]
+
+
+@pytest.mark.recordings
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the recordings")
+@pytest.mark.parametrize("name", recorded())
+async def test_a_recorded_conversation_is_sent_as_it_was_accepted(name: str):
+    """Each request of a recorded conversation is the one that the live service has accepted."""
+    turns = json.loads((FOLDER / name / "turns.json").read_text())["turns"]
+    accepted = [plain(json.loads((FOLDER / name / turn["request"]).read_text())) for turn in turns]
+    model = turns[0]["path"].partition("models/")[2].partition(":")[0]
+    lab = GeminiLab(model, tools_of(accepted), recordings=RECORDINGS)
+    lab.plan(*({"recording": f"multiturn/{name}/{turn['n']:02}"} for turn in turns))
+    for place, body in enumerate(accepted):
+        if "text" in body["contents"][-1]["parts"][0]:
+            outcome = await lab.cold_turn(body["contents"][-1]["parts"][0]["text"])
+            assert outcome.status == "completed", (place, outcome.error)
+    assert len(lab.contents) == len(accepted)
+    for ours, theirs in zip(lab.contents, accepted, strict=True):
+        assert with_numbered_ids(ours) == with_numbered_ids(theirs["contents"])
+
+
+def with_numbered_ids(contents):
+    """Write contents in one form: ids that a client has made up are numbered, calls without arguments have none."""
+    text = json.dumps(contents, sort_keys=True)
+    made_up = [part["functionCall"]["id"] for one in contents for part in one["parts"] if "functionCall" in part]
+    for number, name in enumerate(name for name in made_up if name.startswith("tool-call-")):
+        text = text.replace(f'"{name}"', f'"{number + 1}"')
+    return json.loads(text)
+
+
+def tools_of(bodies):
+    """Make the recorded tools; each call returns what was recorded for its arguments."""
+    parts = [part for body in bodies for one in body["contents"] for part in one["parts"]]
+    given = [part["functionResponse"] for part in parts if "functionResponse" in part]
+    answers = {one["id"]: one["response"] for one in given}
+    calls = [part["functionCall"] for part in parts if "functionCall" in part]
+    results = {(one["name"], json.dumps(one["args"], sort_keys=True)): answers[one["id"]] for one in calls}
+    offered = {}
+    for hosted in bodies[0].get("tools", []):
+        for declared in hosted.get("functionDeclarations", []):
+            offered[declared["name"]] = declared
+
+    def made(name):
+        def run(**arguments):
+            return json.dumps(results[name, json.dumps(arguments, sort_keys=True)])
+
+        return FunctionTool(name=name, description="", func=run, input_model={"type": "object", "properties": {}})
+
+    return [made(name) for name in offered]
