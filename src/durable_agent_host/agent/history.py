@@ -1,9 +1,12 @@
 """The stored conversation, given to an agent of the framework as its history."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
+
+_KEPT_BY: Final = "durable_agent_host.kept_by_service"
+"""Key in the session's state: the class of the provider whose service keeps the conversation."""
 
 
 class DurableSession(AgentSession):
@@ -26,6 +29,17 @@ class DurableSession(AgentSession):
     def forgotten(self, remembered: Mapping[str, Any]) -> None:
         """Remember it with the session."""
         self.state[TranscriptProvider.SOURCE_ID] = dict(remembered)
+
+    def note_service(self, provider: object) -> None:
+        """Remember with the session whose service keeps the conversation, where one does."""
+        self.state.pop(_KEPT_BY, None)
+        if self.service_session_id:
+            self.state[_KEPT_BY] = type(provider).__name__
+
+    def leave_other_service(self, provider: object) -> None:
+        """Go on from the transcript where the service of another provider keeps what was said until now."""
+        if self.service_session_id and self.state.get(_KEPT_BY, type(provider).__name__) != type(provider).__name__:
+            self.service_session_id = None
 
 
 class TranscriptProvider(HistoryProvider):

@@ -192,6 +192,7 @@ def _with_entries(runs: AgentRuns, response: AgentResponse[Any], status: Any) ->
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
     entries = (encode_request_entry(request), answer)
     usage = entries[1].get("usage")
+    runs.agent_session.note_service(runs.provider)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,

@@ -242,6 +242,7 @@ class AgentRuns:
             self.context.question = message
         session = self.agent_session
         self.losses.forget_in(session)
+        session.leave_other_service(self.provider)
         if session.service_session_id or self.hosted.restores(session):
             return [message]
         if self.hosted.has_own_history:

@@ -49,7 +49,7 @@ def _result(content: Stored) -> str:
 
 
 def _file(content: Stored) -> str:
-    more = cast("Stored", content.get("extensionData") or {}).get("durableAgentHost") or {}
+    more: Stored = cast("Any", content.get("extensionData") or {}).get("durableAgentHost") or {}
     names = (content.get("name"), more.get("name"), content.get("fileId"), content.get("file_id"))
     name = next((name for name in names if name), "without a name")
     return f"[file {name}]"

@@ -12,6 +12,7 @@ from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, i
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import connections, endings
 from durable_agent_host.providers.errors import explain_client_error
+from durable_agent_host.providers.foreign import Target, retold
 
 
 class NeutralProvider:
@@ -21,6 +22,14 @@ class NeutralProvider:
     def repair_rules(self) -> RepairRules:
         """What every service requires."""
         return RepairRules()
+
+    @property
+    def target(self) -> Target:
+        """What the client can be sent of a conversation that another provider began.
+
+        A provider that stamps contents names itself here.
+        """
+        return Target()
 
     def adapt(self, client: Any, /) -> Any:
         """Return the client as it is: it has no blocks of its own."""
@@ -64,9 +73,9 @@ class NeutralProvider:
         del message
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
-        """Leave out what only another provider's client can send."""
+        """Tell in words what only another provider's client can send."""
         del session_id
-        return self.as_history(messages)
+        return self.as_history(retold(messages, self.target))
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Leave out carriers of items, and hosted approvals that were answered."""

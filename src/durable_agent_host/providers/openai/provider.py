@@ -1,5 +1,6 @@
 """OpenAI behind the port: clients of the Responses API, Azure's and Foundry's among them, and of Chat Completions."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.providers.foreign import Target, retold
 from durable_agent_host.providers.neutral import NeutralProvider, without_carriers
 from durable_agent_host.providers.openai.approvals import as_history
 from durable_agent_host.providers.openai.call_ids import identify_calls
@@ -16,15 +18,26 @@ from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.errors import explain_error, forgotten_by_service
 from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import without_forgotten
-from durable_agent_host.providers.openai.item_types import repair_rules
-from durable_agent_host.providers.openai.items import has_compaction
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
+from durable_agent_host.providers.openai.items import PROVIDER, has_compaction
 from durable_agent_host.providers.openai.media import check_audio, check_chat
 from durable_agent_host.providers.openai.service_files import cited_files, read_file
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
 
+_TARGET: Final = Target(
+    PROVIDER,
+    unsent=frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent),
+    media=re.compile(r"(image|audio|application|text)/.*"),
+)
+
 
 class OpenAIProvider(ItemsOfResponses, NeutralProvider):
     """Clients that are not adapted: of Chat Completions, or inside of agents that the host does not see into."""
+
+    @property
+    def target(self) -> Target:
+        """Items of the API are the provider's own."""
+        return _TARGET
 
     def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
         """Name the item that an update finishes by its id, as the framework names hosted calls."""
@@ -70,7 +83,7 @@ class OpenAIProvider(ItemsOfResponses, NeutralProvider):
         return explain_error(error)
 
     def _whole(self, messages: Sequence[Message], session_id: str) -> list[Message]:
-        history = as_history(messages)
+        history = as_history(retold(messages, self.target))
         identify_calls(history, session_id=session_id)
         return history
 
