@@ -24,6 +24,13 @@ from durable_agent_host.providers.foreign_words import in_words, media_in
 ANY_CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 """Call ids of services that say nothing else of them."""
 
+TOOLS_OF_SERVICES: Final = frozenset(
+    f"{tool}_{what}"
+    for tool in ("code_interpreter_tool", "shell_tool", "search_tool", "mcp_server_tool", "image_generation_tool")
+    for what in ("call", "result")
+) | {"hosted_vector_store"}
+"""Contents of tools that services run, which most clients can send only as blocks of their own."""
+
 IMAGES: Final = re.compile(r"image/(png|jpeg|gif|webp)")
 """Media that every service with eyes takes."""
 

@@ -1,5 +1,6 @@
 """Anthropic behind the port: clients of the Messages API, those of Bedrock, Vertex and Foundry among them."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdat
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
-from durable_agent_host.providers.anthropic.block_types import block_type
+from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item, stamp_of
 from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
 from durable_agent_host.providers.anthropic.errors import explain_error, forgotten_by_service
@@ -16,11 +17,24 @@ from durable_agent_host.providers.anthropic.forgotten import without_forgotten
 from durable_agent_host.providers.anthropic.request_messages import with_pause
 from durable_agent_host.providers.anthropic.service_files import made_files, read_file
 from durable_agent_host.providers.anthropic.stream_events import Said, read_item
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
 from durable_agent_host.providers.neutral import NeutralProvider
+
+_TARGET: Final = Target(
+    PROVIDER,
+    unsent=TOOLS_OF_SERVICES,
+    call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
+)
 
 
 class AnthropicProvider(NeutralProvider):
     """Clients of Anthropic's Messages API, whose blocks are kept and sent back."""
+
+    @property
+    def target(self) -> Target:
+        """Blocks of the API are the provider's own."""
+        return _TARGET
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with overrides that keep its blocks."""

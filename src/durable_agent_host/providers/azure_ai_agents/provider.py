@@ -11,12 +11,19 @@ from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, forgotten_by_service
 from durable_agent_host.providers.azure_ai_agents.events import ENDS, complete_item, event_of
+from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.redaction import learn_secrets
 
 
 class AzureAIAgentsProvider(NeutralProvider):
     """Agents whose conversation is a thread of the service."""
+
+    @property
+    def target(self) -> Target:
+        """Steps of runs are the provider's own."""
+        return Target(PROVIDER, unsent=TOOLS_OF_SERVICES)
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that its runs are journaled: a run goes on at the service, whatever becomes of us."""

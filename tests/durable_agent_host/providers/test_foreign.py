@@ -1,0 +1,174 @@
+"""A conversation that another provider began, as the provider that goes on can be sent it."""
+
+import copy
+import re
+
+from agent_framework import Content, Message
+
+from durable_agent_host.model.provider_item import PART_OF, STAMP
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target, retold
+
+TARGET = Target("here", unsent=TOOLS_OF_SERVICES, call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"))
+PICTURE = Content.from_uri("data:image/png;base64,AA==", media_type="image/png")
+
+
+def there(content, provider="there"):
+    """Stamp a content as an item of a provider."""
+    changed = copy.copy(content)
+    changed.additional_properties = {
+        **content.additional_properties,
+        STAMP: {"provider": provider, "type": "t", "id": "i"},
+    }
+    return changed
+
+
+def plain(messages):
+    """Write messages so that they can be compared."""
+    return [(message.role, [content.to_dict() for content in message.contents]) for message in messages]
+
+
+def told(*messages, target=TARGET):
+    """Retell messages; neither changes what is given nor anything the second time."""
+    before = copy.deepcopy(plain(messages))
+    once = retold(messages, target)
+    assert plain(messages) == before
+    assert plain(retold(once, target)) == plain(once)
+    return once
+
+
+def said(messages):
+    """Give roles with texts, and the types of what is no text."""
+    return [
+        (one.role, [content.text if content.type == "text" else content.type for content in one.contents])
+        for one in messages
+    ]
+
+
+def test_own_blocks_stay_as_they_are():
+    """What the target itself has stamped is the same object."""
+    code = there(Content.from_code_interpreter_tool_call(call_id="c", inputs=[Content.from_text("1")]), "here")
+    result = Content.from_code_interpreter_tool_result(
+        call_id="c", outputs=[Content.from_text("1")], additional_properties={PART_OF: "i"}
+    )
+    reasoning = there(Content.from_text_reasoning(text="x", protected_data="sealed"), "here")
+    messages = [Message("user", ["go"]), Message("assistant", [reasoning, code, result])]
+    assert all(one is other for one, other in zip(told(*messages), messages, strict=True))
+
+
+def test_a_code_run_elsewhere_is_told_in_words_and_its_image_is_shown():
+    """Code and output become the assistant's words; an image that it made is shown as the user's, after the answer."""
+    python = Content.from_text("print(1)", additional_properties={"language": "python"})
+    code = there(Content.from_code_interpreter_tool_call(call_id="c", inputs=[python]))
+    outputs = [Content.from_text("1"), PICTURE, Content.from_hosted_file("f1", name="a.csv")]
+    result = Content.from_code_interpreter_tool_result(
+        call_id="c", outputs=outputs, additional_properties={PART_OF: "i"}
+    )
+    found = told(Message("user", ["go"]), Message("assistant", [code, result, there(Content.from_text("Done."))]))
+    assert said(found) == [
+        ("user", ["go"]),
+        (
+            "assistant",
+            ["I ran this code:\n```python\nprint(1)\n```", "It printed:\n1\n[image/png]\n[file a.csv]", "Done."],
+        ),
+        ("user", ["data"]),
+    ]
+    assert found[2].contents[0].uri == PICTURE.uri
+
+
+def test_nothing_comes_between_a_call_and_its_result():
+    """What has to be shown waits until the calls of the same message have their results."""
+    call = there(Content.from_function_call("call|1", "add", arguments="{}"))
+    result = Content.from_function_result("call|1", result="2", additional_properties=call.additional_properties)
+    found = told(
+        Message("user", ["go"]),
+        Message("assistant", [there(PICTURE), call]),
+        Message("tool", [result]),
+        Message("user", ["on"]),
+    )
+    assert [message.role for message in found] == ["user", "assistant", "tool", "user", "user"]
+    sent, answered = found[1].contents[0], found[2].contents[0]
+    assert sent.call_id == answered.call_id != "call|1"
+    assert TARGET.call_ids.fullmatch(sent.call_id)
+    assert not sent.additional_properties
+    assert not answered.additional_properties
+
+
+def test_calls_without_an_id_and_ids_that_come_again_stay_with_their_results():
+    """Each call of another provider gets an id of its own, and parallel results keep their order."""
+    pair = [
+        there(Content.from_function_call("", "add", arguments='{"a": 1}')),
+        there(Content.from_function_call("", "add", arguments='{"a": 2}')),
+    ]
+    results = [Content.from_function_result("", result="one"), Content.from_function_result("", result="two")]
+    turn = [Message("user", ["go"]), Message("assistant", pair), Message("tool", results)]
+    found = told(*turn, *turn)
+    calls = [content for message in found for content in message.contents if content.type == "function_call"]
+    answers = [content for message in found for content in message.contents if content.type == "function_result"]
+    assert len({call.call_id for call in calls}) == 4
+    assert [call.call_id for call in calls] == [answer.call_id for answer in answers]
+
+
+def test_reasoning_and_carriers_of_others_stay_out():
+    """Reasoning is sealed for its own service, and a carrier has nothing to read."""
+    reasoning = there(Content.from_text_reasoning(text="x", protected_data="sealed"))
+    found = told(
+        Message("user", ["go"]),
+        Message("assistant", [there(Content.from_text("")), reasoning, there(Content.from_text("Hi"))]),
+    )
+    assert said(found) == [("user", ["go"]), ("assistant", ["Hi"])]
+
+
+def test_searches_other_tools_and_citations_are_told():
+    """What was searched, found and cited is there to read, without what only its service can read."""
+    cited = Content.from_text("Tea.", annotations=[{"type": "citation", "title": "Tea", "url": "https://tea.example"}])
+    contents = [
+        there(Content.from_search_tool_call("s", tool_name="web_search", arguments={"query": "tea"})),
+        there(
+            Content.from_search_tool_result(
+                "s", tool_name="web_search", result=[{"title": "Tea", "encrypted_content": "xx"}]
+            )
+        ),
+        there(Content.from_mcp_server_tool_call("m", "find", server_name="docs", arguments='{"q": 1}')),
+        there(Content.from_mcp_server_tool_result("m", output=[Content.from_text("page")])),
+        there(Content.from_function_call("e", "editor", arguments='{"path": "a"}', informational_only=True)),
+        there(cited),
+    ]
+    found = told(
+        Message("user", ["go"]),
+        Message("assistant", contents),
+        Message("tool", [Content.from_function_result("e", result="ok")]),
+    )
+    assert said(found) == [
+        ("user", ["go"]),
+        (
+            "assistant",
+            [
+                'I searched by web_search with {"query": "tea"}',
+                'I found:\n[{"title": "Tea"}]',
+                'I called docs/find with {"q": 1}',
+                "It gave:\npage",
+                'I used editor with {"path": "a"}',
+                "Tea.\n\nSources: Tea (https://tea.example)",
+            ],
+        ),
+        ("assistant", ["It gave:\nok"]),
+    ]
+
+
+def test_files_and_media_that_the_target_does_not_take_are_named():
+    """A file that another service keeps, and a kind of media that the target refuses, are named to it."""
+    sound = Content.from_uri("data:audio/wav;base64,AA==", media_type="audio/wav")
+    question = Message("user", ["go", Content.from_hosted_file("file-1", name="a.pdf"), sound, PICTURE])
+    found = told(question, Message("assistant", [there(Content.from_text("Hi"))]))
+    assert said(found)[0] == ("user", ["go", "[file a.pdf, which is not at hand here]", "[audio/wav]", "data"])
+    own = Message("assistant", [there(Content.from_text("Hi"), "here")])
+    assert told(question, own)[0] is question
+
+
+def test_a_type_that_nobody_knows_is_not_lost():
+    """A content of a new type is told with its fields."""
+    found = told(
+        Message("user", ["go"]),
+        Message("assistant", [there(Content("oauth_consent_request", consent_link="https://a.example"))]),
+    )
+    assert "https://a.example" in found[1].contents[0].text
