@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from practice_model.dialects.responses.items import Json
 
-_EXPLICIT = re.compile(r"\b(?P<name>[\w-]+)\s+with\s+(?=\{)")
+_EXPLICIT = re.compile(r"(?<![\w-])(?P<name>[\w-]+)\s+with\s+(?=\{)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|(?<!\w)'((?:[^']|(?<=\w)'(?=\w))*)'(?!\w)|“([^”]*)”|‘([^’]*)’")  # noqa: RUF001
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 _SMALL_WORDS = frozenset({"get", "set", "the", "do", "run", "make", "find", "fetch", "lookup", "tool"})

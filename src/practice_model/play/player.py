@@ -17,6 +17,11 @@ from practice_model.play.recordings import Recordings
 REASONING_MODELS = "practice-reasoning"
 """Models whose name begins so think before they speak."""
 
+MOST_QUOTED = 16_384
+"""Characters of a text that an answer quotes whole; a model does not repeat megabytes either."""
+SHORTENED = 200
+"""Characters that it quotes of a longer one."""
+
 
 @dataclass
 class Player:
@@ -90,21 +95,29 @@ def wants_analysis(reading: Reading) -> bool:
 
 def tell_results(results: list[ToolResult], reading: Reading) -> str:
     """Return the answer after tool calls; it quotes every output."""
-    quoted = "; ".join(f"{result.name} returned {result.output!r}" for result in results)
-    return f"{quoted}. That answers {reading.user_text!r}, message {len(reading.user_texts)} of yours."
+    told = "; ".join(f"{result.name} returned {quoted(result.output)}" for result in results)
+    return f"{told}. That answers {quoted(reading.user_text)}, message {len(reading.user_texts)} of yours."
 
 
 def tell_history(reading: Reading) -> str:
     """Return a plain answer that quotes the conversation, so it shows a lost or reordered history."""
     said = reading.user_texts
-    lines = [f"You asked: {reading.user_text!r}.", f"I have seen {len(said)} message{'s' * (len(said) != 1)} from you."]
+    lines = [f"You asked: {quoted(reading.user_text)}."]
+    lines.append(f"I have seen {len(said)} message{'s' * (len(said) != 1)} from you.")
     if said[:-1]:
-        lines.append("Earlier you said: " + "; ".join(repr(text) for text in said[:-1]) + ".")
+        lines.append("Earlier you said: " + "; ".join(quoted(text) for text in said[:-1]) + ".")
     results = reading.results(reading.transcript)
     if results:
-        lines.append("The tools returned: " + "; ".join(f"{one.name} {one.output!r}" for one in results) + ".")
+        lines.append("The tools returned: " + "; ".join(f"{one.name} {quoted(one.output)}" for one in results) + ".")
     if reading.logs:
-        lines.append("The code printed: " + "; ".join(repr(log) for log in reading.logs) + ".")
+        lines.append("The code printed: " + "; ".join(quoted(log) for log in reading.logs) + ".")
     if reading.assistant_texts:
         lines.append(f"My last answer began: {reading.assistant_texts[-1][:80]!r}.")
     return " ".join(lines)
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotation marks; of one that is too long to be said again, its beginning and its length."""
+    if len(text) <= MOST_QUOTED:
+        return repr(text)
+    return f"{text[:SHORTENED]!r} and {len(text) - SHORTENED:,} more characters"
