@@ -168,9 +168,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._open_log = once(partial(open_turn_log, self.settings))
         self._stopper = TurnStopper(self._open_log)
         self._elsewhere = elsewhere = ExternalSessions(self._external)
-        self._keeper = Keeper(
-            once(partial(open_segment_store, self.settings)), seen=self.settings.max_receipts, elsewhere=elsewhere
-        )
+        open_store, grace = once(partial(open_segment_store, self.settings)), self.settings.piece_grace_seconds
+        self._keeper = Keeper(open_store, seen=self.settings.max_receipts, grace_seconds=grace, elsewhere=elsewhere)
         probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
         self._turns_of = partial(
             TurnClient,
@@ -328,7 +327,7 @@ class DurableAgentApp(AgentFunctionApp):
         """Bind what runs turns, and what deletes sessions and turns whose time is over."""
         app, times, stopper = cast("DFApp", self), _plan_times(self.settings), self._stopper
         register_turn_functions(app, self._runners, self._wakeups, stopper=stopper, times=times, keeper=self._keeper)
-        eraser = Eraser(self._open_log, self._keeper, self._elsewhere, grace_seconds=self.settings.piece_grace_seconds)
+        eraser = Eraser(self._open_log, self._keeper, self._elsewhere)
         register_upkeep(app, self.settings, self._keeper, eraser=eraser, ttls=self._ttls)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:

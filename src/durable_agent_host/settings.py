@@ -55,7 +55,7 @@ class Settings:
         session_ttl_seconds: how long a session is kept after its last use, where app and agent say nothing else.
             Seconds, default 0: for ever.
         piece_grace_seconds: how long a stored part of a conversation is kept that no session refers to: longer than a
-            fork, an import or a sweep takes. Seconds, default 3600.
+            fork or a sweep takes, and than the store may fail during an import. Seconds, default 3600.
         maintenance_schedule: when expired sessions, ended turns and unreferenced pieces are deleted, as a timer
             trigger takes it: six fields, or ``off``. Default every 15 minutes.
         stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly

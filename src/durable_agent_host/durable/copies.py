@@ -9,13 +9,13 @@ from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, whole_record
-from durable_agent_host.errors import TurnRejectedError
+from durable_agent_host.errors import StateError, TurnRejectedError
 from durable_agent_host.segments.exports import begun, export_document, one_part
 from durable_agent_host.segments.forks import make_fork
 from durable_agent_host.segments.imports import Imported, WholeWriter, read_document
 from durable_agent_host.segments.keeper import SessionName, holder_of
-from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.record_writer import RecordWriter
+from durable_agent_host.turn_log.crash_points import reach
 
 _TRIES: Final = 5
 
@@ -61,6 +61,8 @@ class SessionCopies:
     ) -> Imported:
         """Store an exported document as a new session; the head goes last.
 
+        Guarantee: idempotent, as long as nobody uses the session.
+
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
@@ -75,19 +77,22 @@ class SessionCopies:
         """
         now = await self._documents.read(agent, session_id)
         taken = TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
-
-        def open_store() -> SegmentStore:
-            if now not in (None, {}):
-                raise taken
-            return self._keeper.open_store()
-
         if self._elsewhere.has_owner(agent):
             return await self._import_elsewhere(SessionName(agent, session_id), body, now, taken, max_bytes=max_bytes)
-        writer = RecordWriter(open_store, uuid.uuid4().hex, holder=holder_of(agent, session_id), seen=self._keeper.seen)
-        imported = await read_document(body, writer, max_bytes=max_bytes)
-        if now not in (None, {}, imported.document):
-            raise taken
-        await self._documents.put(agent, session_id, imported.document, instead_of=now)
+        is_new = now in (None, {})
+        writer = RecordWriter(
+            self._keeper.open_store if is_new else None,
+            uuid.uuid4().hex if is_new else _home_of(now),
+            holder=holder_of(agent, session_id),
+            seen=self._keeper.seen,
+            grace_seconds=self._keeper.grace_seconds,
+        )
+        async with writer.holding():
+            imported = await read_document(body, writer, max_bytes=max_bytes)
+            if not is_new and now != imported.document:
+                raise taken
+            reach("import.before_head")
+            await self._documents.put(agent, session_id, imported.document, instead_of=now)
         return imported
 
     async def _import_elsewhere(
@@ -138,6 +143,7 @@ class SessionCopies:
                 await self._elsewhere.copy(name, record, new_id, at_turn=at_turn, is_before=is_before)
             holder = holder_of(agent, new_id)
             await fork.hold(self._keeper.open_store, holder)
+            reach("fork.after_hold")
             now = await self._documents.read(agent, session_id) if fork.homes or has_owner else state
             if now is None:  # it was deleted before its pieces were held
                 if await self._documents.read(agent, new_id) is None:
@@ -148,5 +154,14 @@ class SessionCopies:
                 break
         else:
             raise TurnRejectedError(f"session {session_id!r} changes all the time: ask again")
+        reach("fork.before_head")
         await self._documents.put(agent, new_id, encode_session(fork.session), instead_of=None)
         return fork.session.message_count
+
+
+def _home_of(state: Any) -> str:
+    """Name the home of a stored session; empty when it has none, or cannot be read."""
+    try:
+        return decode_session(state).sealed.home
+    except StateError:
+        return ""

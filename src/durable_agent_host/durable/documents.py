@@ -22,6 +22,7 @@ from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.pages import Page, read_page
 from durable_agent_host.segments.record import Record
 from durable_agent_host.session.repair import Change, mend_head, repair_document
+from durable_agent_host.turn_log.crash_points import reach
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
@@ -245,8 +246,11 @@ class SessionDocuments:
         refuse_busy(state)
         kept = await keep_original(record)
         await kept.hold(self.keeper.open_store, holder_of(agent, keep_as))
+        reach("repair.after_hold")
         await self.put(agent, keep_as, encode_session(kept.session), instead_of=None)
+        reach("repair.after_original")
         await fork.hold(self.keeper.open_store, holder_of(agent, session_id))
+        reach("repair.before_head")
         await self.put(agent, session_id, encode_session(fork.session), instead_of=state)
         return changes + more
 

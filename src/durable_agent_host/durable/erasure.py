@@ -166,16 +166,12 @@ class Eraser:
         open_log: returns the turn log of the process.
         keeper: has what sessions keep outside their entities.
         elsewhere: what history providers of the app keep.
-        grace_seconds: how long a fork may take, from its hold on a home until its head is there.
     """
 
-    def __init__(
-        self, open_log: Callable[[], TurnLog], keeper: Keeper, elsewhere: ExternalSessions, *, grace_seconds: float
-    ) -> None:
+    def __init__(self, open_log: Callable[[], TurnLog], keeper: Keeper, elsewhere: ExternalSessions) -> None:
         self._open_log = open_log
         self._keeper = keeper
         self._elsewhere = elsewhere
-        self._grace = grace_seconds
 
     async def erase(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> dict[str, Any]:
         """Erase a session, or what an attempt before has left of it.
@@ -217,7 +213,8 @@ class Eraser:
             with suppress(HistoryElsewhereError):  # a session expires here also where it lasts elsewhere
                 await self._elsewhere.clear(agent, session_id)
         store = self._keeper.open_store()
-        sweeper = Sweeper(store, Holders(client).read, grace_seconds=self._grace, unheld_seconds=self._grace)
+        grace = self._keeper.grace_seconds
+        sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=grace)
         erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
         await erasing.erase_turns(session)
         await erasing.erase_homes(session)

@@ -116,7 +116,6 @@ class Maintenance:
         self._ttls = ttls
         self._keeper = keeper
         self._turn_retention = timedelta(hours=settings.turn_retention_hours)
-        self._grace = settings.piece_grace_seconds
         self._unheld = _unheld_seconds(settings)
         self._token = ""
         self._homes: deque[str] = deque()
@@ -196,7 +195,8 @@ class Maintenance:
         """Delete pieces that nobody refers to."""
         del now
         store, swept, began = self._keeper.open_store(), Swept(), time.monotonic()
-        sweeper = Sweeper(store, Holders(client).read, grace_seconds=self._grace, unheld_seconds=self._unheld)
+        grace = self._keeper.grace_seconds
+        sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=self._unheld)
         if not self._homes:
             async for home in store.homes():
                 self._homes.append(home)

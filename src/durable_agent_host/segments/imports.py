@@ -58,7 +58,7 @@ class Writer(Protocol):
         """Take the next entry, whose large texts were given before."""
         ...
 
-    async def finish(self, agent_session: Mapping[str, Any] | None) -> Written:
+    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
         """Say what the head is to have."""
         ...
 
@@ -85,9 +85,10 @@ class WholeWriter:
         """Take an entry."""
         self._entries.append(attach(entry, self._pieces))
 
-    async def finish(self, agent_session: Mapping[str, Any] | None) -> Written:
-        """Give all of it."""
-        return Written(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session)
+    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
+        """Give all of it, but for the overlay: what keeps the messages elsewhere has no context of its own."""
+        del overlay
+        return Written(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
 
 
 async def read_document(body: AsyncIterator[bytes], writer: Writer, *, max_bytes: int) -> Imported:
@@ -112,9 +113,10 @@ async def read_document(body: AsyncIterator[bytes], writer: Writer, *, max_bytes
     rest = reader.close()
     await taking.take((), is_end=True)
     session = await asyncio.to_thread(session_to_import, rest)
-    written = await writer.finish(session.agent_session)
+    written = await writer.finish(session.agent_session, session.overlay)
     on_trust = taking.told() + session_on_trust(session)
     if not writer.has_written:
+        session = replace(session, overlay=written.overlay)
         document = document_of(rest, session, written.entries, written.receipts)
         return Imported(document, len(written.entries), on_trust)
     head = replace(
@@ -123,6 +125,7 @@ async def read_document(body: AsyncIterator[bytes], writer: Writer, *, max_bytes
         receipts=Receipts(written.receipts, decode_receipt),
         sealed=written.sealed,
         agent_session=written.agent_session,
+        overlay=written.overlay,
     )
     return Imported(encode_session(head), head.message_count, on_trust)
 

@@ -49,12 +49,16 @@ class Keeper:
     Args:
         open_store: returns the process's piece store, and opens it at the first call.
         seen: of how many sealed receipts a session's head keeps a mark.
+        grace_seconds: how long a hold on a home is honoured before a head names it.
         elsewhere: what history providers of the app keep.
     """
 
-    def __init__(self, open_store: OpenSegments, *, seen: int, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(
+        self, open_store: OpenSegments, *, seen: int, grace_seconds: float, elsewhere: Elsewhere | None = None
+    ) -> None:
         self.open_store = open_store
         self.seen = seen
+        self.grace_seconds = grace_seconds
         self._elsewhere = elsewhere
 
     def record(self, session: Session, name: SessionName | None = None) -> Record:
@@ -266,7 +270,7 @@ class NoKeeper(Keeper):
     """Keeps nothing outside: of conversations that are whole in themselves."""
 
     def __init__(self) -> None:
-        super().__init__(_no_pieces, seen=0)
+        super().__init__(_no_pieces, seen=0, grace_seconds=0.0)
 
     async def seal(
         self,

@@ -1,26 +1,33 @@
 """Writes a conversation while it is read from elsewhere: contents at once, segments when they are full, no head.
 
-What was written and is never named by a head is swept.
+What was written and is never named by a head is swept. Until a head names it, the hold on its home keeps it, which a
+sweep honours for the grace period: the hold is renewed while the conversation comes, however long that takes.
 """
 
+import asyncio
+import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.errors import LogError, LogUnavailableError
 from durable_agent_host.model.sealed import Sealed, SegmentRef
 from durable_agent_host.segments.record import OpenSegments
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
     KEPT_RECEIPTS,
+    OVERLAY_BYTES,
     SEGMENT_BYTES,
     add_segments,
     divide_turns,
     turn_mark,
 )
+from durable_agent_host.turn_log.crash_points import reach
 
 _TOGETHER_BYTES: Final = 1024 * 1024
 _WAITING_BYTES: Final = 2 * SEGMENT_BYTES
@@ -38,28 +45,34 @@ class Written:
         receipts: the newest, as they are stored.
         sealed: refers to all others.
         agent_session: the framework's session, unless `sealed` refers to it.
+        overlay: what of it is the context, unless `sealed` refers to it.
     """
 
     entries: tuple[Mapping[str, Any], ...]
     receipts: tuple[Mapping[str, Any], ...]
     sealed: Sealed
     agent_session: Mapping[str, Any] | None
+    overlay: Mapping[str, Any] | None
 
 
 class RecordWriter:
     """Writes one conversation into a home of its own. Not for several threads at once.
 
     Args:
-        open_store: returns the process's piece store; not called for a conversation that fits into its head.
+        open_store: returns the process's piece store; not called for a conversation that fits into its head. None for
+            a conversation that is only to be compared with what is stored.
         home: 32 hexadecimal digits that nothing else has.
         holder: names the session; holds the home before the first piece is there.
         seen: of how many sealed receipts a session's head keeps a mark.
+        grace_seconds: how long a hold without a head is honoured.
 
     Attributes:
         has_written: whether there are pieces.
     """
 
-    def __init__(self, open_store: OpenSegments, home: str, *, holder: str, seen: int) -> None:
+    def __init__(
+        self, open_store: OpenSegments | None, home: str, *, holder: str, seen: int, grace_seconds: float
+    ) -> None:
         self.has_written = False
         self._open_store = open_store
         self._home = home
@@ -72,6 +85,9 @@ class RecordWriter:
         self._has_sealed_receipts = False
         self._newest: deque[tuple[str, bytes]] = deque(maxlen=KEPT_RECEIPTS)
         self._seen: deque[str] = deque(maxlen=seen)
+        self._grace = grace_seconds
+        self._held_at = 0.0
+        self._has_lapsed = False
 
     def note_receipt(self, receipt: Mapping[str, Any]) -> None:
         """Take a receipt, to be stored with the entries of its turn when it comes before them.
@@ -112,29 +128,51 @@ class RecordWriter:
         if sum(self._sizes) > _WAITING_BYTES or len(self._waiting) > _WAITING_ENTRIES:
             await self._seal_full()
 
-    async def finish(self, agent_session: Mapping[str, Any] | None) -> Written:
+    @asynccontextmanager
+    async def holding(self) -> AsyncGenerator[None]:
+        """Renew the hold for as long as the context lasts, which is until the head is there."""
+        renewing = asyncio.ensure_future(self._keep_holding())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
         """Write what is left, and say what the head has.
 
         Args:
             agent_session: the framework's session as it serializes itself.
+            overlay: what of the conversation is its context, as it is stored.
 
         Raises:
-            LogError: the store does not answer.
+            LogError: the store does not answer, or did not for longer than the grace period.
         """
-        sealed = Sealed()
-        data = json_bytes_of(agent_session) if agent_session is not None else b""
-        if len(data) >= AGENT_SESSION_BYTES:
-            self._pieces[piece_name(data)] = data
-            sealed, agent_session = Sealed(agent_session=(piece_name(data), self._home)), None
+        agent_session, session_at = self._apart(agent_session, AGENT_SESSION_BYTES)
+        overlay, overlay_at = self._apart(overlay, OVERLAY_BYTES)
         receipts = [_receipt_of(one) for one in self._receipts.values()]
         if self._refs or sum(self._sizes) + sum(map(len, self._receipts.values())) > HEAD_BYTES:
             receipts = await self._seal_rest()
         await self._put()
+        sealed = Sealed()
         if self.has_written:
             seen = "".join(self._seen) if self._has_sealed_receipts else ""
-            stored = sealed.agent_session
-            sealed = Sealed(self._home, (self._home,), refs=self._refs, seen=seen, agent_session=stored)
-        return Written(tuple(self._waiting), tuple(receipts), sealed, agent_session)
+            sealed = Sealed(
+                self._home, (self._home,), refs=self._refs, seen=seen, agent_session=session_at, overlay=overlay_at
+            )
+            await self._hold()
+        return Written(tuple(self._waiting), tuple(receipts), sealed, agent_session, overlay)
+
+    def _apart(
+        self, value: Mapping[str, Any] | None, most_bytes: int
+    ) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
+        """Make a piece of what is too large for the head; gives what stays in it, and where the piece is."""
+        data = json_bytes_of(value) if value is not None else b""
+        if len(data) < most_bytes:
+            return value, None
+        name = piece_name(data)
+        self._pieces[name] = data
+        return None, (name, self._home)
 
     async def _seal_full(self) -> None:
         """Write full segments, and let the last one wait for what comes."""
@@ -173,14 +211,38 @@ class RecordWriter:
         return [_receipt_of(self._receipts[turn]) for turn in turns if turn in self._receipts]
 
     async def _put(self) -> None:
-        if not self._pieces:
-            return
-        store = self._open_store()
-        if not self.has_written:
-            await store.hold(self._home, self._holder)
-            self.has_written = True
-        await store.put(self._home, self._pieces)
+        if self._pieces and self._open_store is not None:
+            await self._hold()
+            reach("import.before_put")
+            await self._open_store().put(self._home, self._pieces)
+            reach("import.after_put")
+        self.has_written = self.has_written or bool(self._pieces)
         self._pieces = {}
+
+    async def _hold(self) -> None:
+        """Hold the home, or renew the hold.
+
+        Raises:
+            LogUnavailableError: a hold was not renewed in time, so a sweep may have deleted pieces.
+        """
+        if self._open_store is None:
+            return
+        began = time.time()
+        await self._open_store().hold(self._home, self._holder)
+        self._has_lapsed = self._has_lapsed or (self._held_at > 0 and time.time() - self._held_at >= self._grace)
+        self._held_at = began
+        if self._has_lapsed:
+            raise LogUnavailableError(
+                f"what was stored of the session could not be held for {self._grace:g} s, and may be deleted: import "
+                "it again, or raise DURABLE_AGENT_HOST_PIECE_GRACE_SECONDS"
+            )
+
+    async def _keep_holding(self) -> None:
+        while True:
+            await asyncio.sleep(self._grace / 4)
+            if self._held_at:
+                with suppress(LogError):  # the next one comes in time, or the import fails
+                    await self._hold()
 
 
 def _receipt_of(data: bytes) -> Mapping[str, Any]:

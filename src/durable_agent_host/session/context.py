@@ -58,9 +58,7 @@ def name_of_stand_in(name: str) -> str:
     return name if name.startswith(_STAND_IN) else _STAND_IN + name
 
 
-def context_messages(
-    entries: Mapping[int, Mapping[str, Any]], overlay: Overlay | None, *, count: int
-) -> list[Message]:
+def context_messages(entries: Mapping[int, Mapping[str, Any]], overlay: Overlay | None, *, count: int) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
 
     Guarantee: pure.

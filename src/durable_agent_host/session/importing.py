@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.detached import STORED, listing, stand_in
 from durable_agent_host.codec.document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
 from durable_agent_host.codec.extension import extension_of
-from durable_agent_host.codec.pieces import json_bytes_of
 from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import decode_receipt, decode_session, encode_session
@@ -15,7 +14,6 @@ from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import RequestError, StateError
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
-from durable_agent_host.session.sealing import OVERLAY_BYTES
 
 MOST_TOLD: Final = 100
 """How many messages of roles of the app an import names."""
@@ -115,7 +113,6 @@ def session_to_import(rest: Any) -> Session:
         requests={},
         erasing="",
         agent_session=without_workflow_state(session.agent_session),
-        overlay=session.overlay if len(json_bytes_of(session.overlay)) < OVERLAY_BYTES else None,
     )
 
 

@@ -30,6 +30,18 @@ it has deleted, or copied, the conversation, and the session is as it was."""
 SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call.after_append")
 """Passed by agents whose compaction strategies call a model."""
 
+COPY_POINTS: Final = (
+    "import.before_put",
+    "import.after_put",
+    "import.before_head",
+    "fork.after_hold",
+    "fork.before_head",
+    "repair.after_hold",
+    "repair.after_original",
+    "repair.before_head",
+)
+"""What imports, forks and repairs of long sessions pass; ``import.*_put`` each time that pieces are stored."""
+
 UPKEEP_POINTS: Final = (
     "erasure.after_mark",
     "erasure.between_turns",
@@ -40,7 +52,7 @@ UPKEEP_POINTS: Final = (
 )
 """What erasures and sweeps pass."""
 
-CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS + UPKEEP_POINTS
+CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS + COPY_POINTS + UPKEEP_POINTS
 
 _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
 

@@ -67,7 +67,7 @@ async def imported(store: SqliteSegmentStore, raw: bytes, home: str) -> Session:
         for place in range(0, len(raw), 100_000):
             yield raw[place : place + 100_000]
 
-    writer = RecordWriter(lambda: store, home, holder="@a@s", seen=200)
+    writer = RecordWriter(lambda: store, home, holder="@a@s", seen=200, grace_seconds=3600)
     return decode_session((await read_document(body(), writer, max_bytes=1 << 30)).document)
 
 

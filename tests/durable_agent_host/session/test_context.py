@@ -60,9 +60,8 @@ def test_the_context_is_what_the_overlay_says(kept, texts):
 
 def test_a_message_is_known_by_its_place():
     """Each message has the name of its place, from which place and turn are read."""
-    name = context_messages(dict(enumerate(ENTRIES)), overlay(tail=(3, 0)), count=len(ENTRIES))[
-        0
-    ].additional_properties[RECORD]
+    first, *_ = context_messages(dict(enumerate(ENTRIES)), overlay(tail=(3, 0)), count=len(ENTRIES))
+    name = first.additional_properties[RECORD]
     assert name == name_of_place(Place(3, 0), "b")
     assert (place_of_name(name), turn_of_name(name)) == (Place(3, 0), "b")
     assert place_of_name(name_of_place(Place(1, 2), "turn.with=signs")) == Place(1, 2)

@@ -1,0 +1,146 @@
+"""Imports that take longer than the grace period, and imports of what is there already."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from durable_agent_host.codec.state import decode_session
+from durable_agent_host.errors import LogError, LogUnavailableError
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.cache import PieceCache
+from durable_agent_host.segments.imports import Imported, read_document
+from durable_agent_host.segments.record import Record
+from durable_agent_host.segments.record_writer import RecordWriter
+from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.sweeping import Keeps, Sweeper
+
+HOME, HOLDER = "a" * 32, "@a@s"
+GRACE_SECONDS = 1.0
+ENTRIES = [
+    {
+        "$type": kind,
+        "correlationId": f"t{n}",
+        "createdAt": "",
+        "messages": [{"role": role, "contents": [{"$type": "text", "text": f"{role} {n} ".ljust(20_000, "x")}]}],
+    }
+    for n in range(100)
+    for kind, role in (("request", "user"), ("response", "assistant"))
+]
+OVERLAY = {
+    "madeBy": "m",
+    "entries": 200,
+    "turnId": "t99",
+    "tail": [198, 0],
+    "pieces": [[n, 0, n, 0] for n in range(900)],
+}
+DATA = {"extensionData": {"durableAgentHost": {"version": 1, "overlay": OVERLAY}}, "conversationHistory": ENTRIES}
+DOCUMENT = json.dumps({"schemaVersion": "1.1.0", "data": DATA}).encode()
+
+
+class Store(SqliteSegmentStore):
+    """A store that can lose its notes of holders for a while."""
+
+    is_failing = False
+
+    async def hold(self, home: str, holder: str) -> None:
+        """Note a holder, or fail."""
+        if self.is_failing:
+            raise LogError("the store does not answer")
+        await super().hold(home, holder)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    kept = Store(tmp_path / "segments.sqlite")
+    yield kept
+    asyncio.run(kept.close())
+
+
+async def pieces_of(store: Store) -> dict[str, float]:
+    """The names of all pieces, with their ages."""
+    return {piece.name: piece.age_seconds async for piece in store.pieces(HOME)}
+
+
+async def sweep(store: Store, session: Session | Keeps = Keeps.NOTHING) -> int:
+    """Sweep; returns how many pieces went."""
+
+    async def read(holder: str) -> Session | Keeps:
+        return session
+
+    return (await Sweeper(store, read, grace_seconds=GRACE_SECONDS, unheld_seconds=GRACE_SECONDS).sweep(HOME)).pieces
+
+
+async def imported(store: Store | None, body: AsyncIterator[bytes]) -> Imported:
+    """Import a document, as the host does, up to its head."""
+    opened = None if store is None else lambda: store
+    writer = RecordWriter(opened, HOME, holder=HOLDER, seen=200, grace_seconds=GRACE_SECONDS)
+    async with writer.holding():
+        return await read_document(body, writer, max_bytes=1 << 30)
+
+
+async def parts() -> AsyncIterator[bytes]:
+    """The whole document, in parts."""
+    for place in range(0, len(DOCUMENT), 100_000):
+        yield DOCUMENT[place : place + 100_000]
+
+
+async def test_a_sweep_takes_nothing_of_an_import_that_is_under_way(store: Store):
+    """However slowly its parts come, and however old what was stored first has become."""
+    swept: list[int] = []
+
+    async def slowly() -> AsyncIterator[bytes]:
+        half = len(DOCUMENT) // 2
+        yield DOCUMENT[:half]
+        while not (ages := (await pieces_of(store)).values()) or min(ages) < 2 * GRACE_SECONDS:
+            await asyncio.sleep(0.05)
+            swept.append(await sweep(store))
+        yield DOCUMENT[half:]
+
+    session = decode_session((await imported(store, slowly())).document)
+    assert (len(swept) > 2, set(swept)) == (True, {0})
+    record = Record(lambda: store, session, cache=PieceCache(0))
+    assert list(await record.entries()) == ENTRIES
+    before = await pieces_of(store)
+    await asyncio.sleep(GRACE_SECONDS)
+    assert await sweep(store, session) == 0
+    assert (await pieces_of(store)).keys() == before.keys()
+
+
+async def test_an_import_that_could_not_hold_what_it_stored_fails(store: Store):
+    """A sweep may have taken something of it, so no head is made, and the rest is swept."""
+
+    async def cut_off() -> AsyncIterator[bytes]:
+        half = len(DOCUMENT) // 2
+        yield DOCUMENT[:half]
+        store.is_failing = True
+        while not await sweep(store):
+            await asyncio.sleep(0.05)
+        store.is_failing = False
+        yield DOCUMENT[half:]
+
+    with pytest.raises(LogUnavailableError, match=r"for 1 s, and may be deleted: import it again"):
+        await imported(store, cut_off())
+    while await pieces_of(store):
+        await asyncio.sleep(0.05)
+        await sweep(store)
+
+
+async def test_an_import_is_compared_with_what_is_there_without_storing_it(store: Store):
+    """The same document gives the same head, and nothing is written a second time."""
+    first = await imported(store, parts())
+    before = await pieces_of(store)
+    second = await imported(None, parts())
+    assert second == first
+    assert (await pieces_of(store)).keys() == before.keys()
+
+
+async def test_an_import_keeps_a_large_overlay_in_a_piece(store: Store):
+    """What says what the model gets is in the conversation's home, not in its head, and is there to the letter."""
+    session = decode_session((await imported(store, parts())).document)
+    assert session.overlay is None
+    assert session.sealed.overlay is not None
+    name, home = session.sealed.overlay
+    assert json.loads((await store.get(home, {name}))[name]) == OVERLAY
