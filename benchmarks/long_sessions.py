@@ -11,8 +11,9 @@ in a process that knows the session, ``cold`` the median of first turns in new p
 turns of other sessions, in which a process loads what it needs for any (`turn_overhead.py` measures its first turn).
 ``model`` is what of ``warm`` the practice model took, from the arrival of its request to the last byte, and ``cpu`` the
 processor time of the app's process. For turn 1, each turn begins a session. An app that needs longer than ``--seconds``
-for its session, or fails a turn, is not followed further. Sessions of ``sent`` that are longer than ``--held`` are
-imported up to the turns that are measured: held turn by turn, their requests alone would have 50 GB at 10,000 turns.
+for its session, or fails a turn, is not followed further. Our sessions that are longer than ``--held`` are imported up
+to the turns that are measured, and their first turn, which reads all of them once, is not. Those of ``sent`` always are
+beyond 1,000 turns: their requests alone would have 50 GB at 10,000.
 
 ``head`` is what the entity holds. ``pieces`` are the bytes that were stored for good since the line before, divided by
 those of the messages that the turns added; ``disk`` is all that the process has written to files per turn, databases
@@ -47,6 +48,8 @@ from demo.processes import Process, StartFailedError  # noqa: E402
 
 COLD_TURNS = 3
 WARM_UP_TURNS = 10
+MOST_SENT = 1_000
+"""Turns of a session that sends all of them which are not imported."""
 MOST_AROUND = 20
 """Turns on either side of a length that are measured for it; half of the length where that is less."""
 TIDY_AFTER = 50
@@ -106,9 +109,11 @@ class LongSession:
         self.kind = kind
         self.data = folder / f"{kind.name}-{kind.app}"
         self._model = model
-        self._held = held if (kind.name, kind.app) == ("sent", "ours") else sys.maxsize
+        most = MOST_SENT if kind.name == "sent" else held
+        self._held = min(held, most) if kind.app == "ours" else sys.maxsize
         self.name = "long"
         self.turns = 0
+        self.added_turns = 0
         self.spent_seconds = 0.0
         self.process = self._start()
 
@@ -128,8 +133,7 @@ class LongSession:
             self._import(until)
         with connected(self.process.url) as host:
             while self.turns < until:
-                self.turns += 1
-                self._ask(host, self.name)
+                self._go_on(host)
                 if self.turns % TIDY_AFTER == 0:
                     self._forget_requests()
                 if time.perf_counter() > until_second:
@@ -137,10 +141,11 @@ class LongSession:
         self._forget_requests()
 
     def _import(self, turns: int) -> None:
-        self.name, self.turns = f"imported-{turns}", turns
+        self.name, self.turns = f"imported-{turns}", turns - 1
+        self.added_turns += self.turns
         with connected(self.process.url) as host:
             path = f"/api/agents/{self.kind.agent}/sessions/{self.name}/import"
-            status, body, _ = send(host, "POST", path, _document(turns))
+            status, body, _ = send(host, "POST", path, _document(self.turns))
         if status >= 400:
             raise StoppedError(f"the import was answered with {status}: {body[:200].decode(errors='replace')}")
 
@@ -154,12 +159,17 @@ class LongSession:
         measured, cpu, written = Measured(), self._cpu_seconds(), self._written_bytes()
         with connected(self.process.url) as host:
             for number in range(turns):
-                self.turns += 0 if begins else 1
-                measured.whole.append(self._ask(host, f"new-{number}" if begins else self.name))
+                measured.whole.append(self._ask(host, f"new-{number}") if begins else self._go_on(host))
                 measured.model.append(self._model_milliseconds())
         measured.cpu = (self._cpu_seconds() - cpu) * 1000 / turns
         measured.disk_bytes = (self._written_bytes() - written) / turns
         return measured
+
+    def _go_on(self, host: Any) -> float:
+        """Hold one more turn; returns its milliseconds."""
+        self.turns += 1
+        self.added_turns += 1
+        return self._ask(host, self.name)
 
     def _ask(self, host: Any, session: str) -> float:
         path = f"/api/agents/{self.kind.agent}/run?thread_id={session}"
@@ -175,8 +185,7 @@ class LongSession:
         with connected(self.process.url) as host:
             for number in range(WARM_UP_TURNS):
                 self._ask(host, f"other-{self.turns}-{number}")
-            self.turns += 0 if begins else 1
-            taken = self._ask(host, f"cold-{time.time_ns()}" if begins else self.name)
+            taken = self._ask(host, f"cold-{time.time_ns()}") if begins else self._go_on(host)
         self._forget_requests()
         return taken
 
@@ -286,11 +295,11 @@ class Line:
     def _pieces(self) -> str:
         """Give the bytes of pieces per byte of messages, since the line before."""
         session = self._session
-        stored, added = session.piece_bytes(), session.turns - self._counted
+        stored, added = session.piece_bytes(), session.added_turns - self._counted
         if not stored or not added:
             return ""
         ratio = (stored - self._stored) / (added * session.turn_bytes())
-        self._stored, self._counted = stored, session.turns
+        self._stored, self._counted = stored, session.added_turns
         return f"{ratio:.2f}"
 
 
@@ -316,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Time per turn of long sessions, next to upstream's.")
     parser.add_argument("--turns", type=int, default=1_000, help="the longest session (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=300.0, help="per session (default: %(default)s)")
-    parser.add_argument("--held", type=int, default=1_000, help="turns of 'sent' that are not imported")
+    parser.add_argument("--held", type=int, default=sys.maxsize, help="longer sessions are imported (default: none)")
     parser.add_argument("--only", choices=sorted({kind.name for kind in KINDS}), help="one kind of session")
     parser.add_argument("--app", choices=sorted({kind.app for kind in KINDS}), help="one app")
     options = parser.parse_args(arguments)

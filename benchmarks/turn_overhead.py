@@ -59,9 +59,9 @@ def send(connection: http.client.HTTPConnection, method: str, path: str, body: s
     return answer.status, content, (time.perf_counter() - began) * 1000
 
 
-def connected(url: str) -> AbstractContextManager[http.client.HTTPConnection]:
+def connected(url: str, timeout_seconds: float = 60) -> AbstractContextManager[http.client.HTTPConnection]:
     """Open a connection that stays open as long as the context."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=timeout_seconds)
     connection.connect()
     return closing(connection)
 
