@@ -8,12 +8,13 @@ and a tool that was running is reported in doubt. Each must have a kill of its o
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from practice_model.dialects.gemini.contents import read_request
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.clients import Asked, Stream
 from tests.durable_agent_host.crash.scenarios import Case
@@ -22,6 +23,7 @@ from tests.durable_agent_host.crash.site import Effect, Site
 MAY_RUN_AGAIN = frozenset({"again", "linger", "brood"})
 IN_DOUBT = "outcome of this call is not known"
 _ID = re.compile(r"\b(call|fc|msg|resp|rs|af-call)([_-])[0-9a-f-]{16,}")
+_SIGNATURE = re.compile(r'(?<="thoughtSignature": )"[^"]*"')
 _LEFT_OUT = frozenset({"createdAt", "turn_id"})
 
 
@@ -101,7 +103,7 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
     """
     before = answered.get(entry["body"].get("previous_response_id") or "")
     mark, rounds, kind = (before.mark, before.round, "") if before else ("", 0, "")
-    for item in entry["body"]["input"]:
+    for item in _items(entry["body"]):
         last, kind = kind, item.get("type") or "message"
         if kind == "message" and item["role"] == "user":
             content = item["content"]
@@ -112,6 +114,13 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
     return ModelCall(
         mark, rounds, began, entry["ended"], entry["milliseconds_streaming"], int(entry["headers"]["x-process"])
     )
+
+
+def _items(body: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """Read what a request tells, as input items."""
+    if "contents" not in body:
+        return body["input"]
+    return list(read_request("", body, stream=True).transcript)
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ def read_told(case: Case) -> Told:
     def number(found: re.Match[str]) -> str:
         return ids.setdefault(found[0], f"{found[1]}-{len(ids)}")
 
-    text = _ID.sub(number, json.dumps(bare)).replace(case.tag, "TAG")
+    text = _ID.sub(number, _SIGNATURE.sub('"signed"', json.dumps(bare))).replace(case.tag, "TAG")
     answers = [(one.status, _how(one.answer), one.answer.get("response") or "") for one in case.asked]
     messages = json.loads(text)
     return Told(messages, answers, [_text_of(messages, turn) for turn in range(len(order))])

@@ -199,4 +199,5 @@ SCENARIOS = {
     "look": Scenario((_SEQUENCE,), _looked_at),
     "large": Scenario(((say(LONG_ANSWER + LARGE),), (call("note"), say(ANSWER + LARGE))), _retried_twice),
     "kept": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Kept"),
+    "gemini": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Gemini"),
 }

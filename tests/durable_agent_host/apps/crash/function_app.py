@@ -10,7 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
+from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient
+from google import genai
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
@@ -85,15 +87,20 @@ def brood(line: str) -> str:
 
 
 TOOLS = [note, again, careful, pay, linger, brood]
+PROCESS = {"x-process": str(os.getpid())}
+"""Header by which the model's log tells the lives of the host apart."""
+URL = os.environ["OPENAI_BASE_URL"]
 client = OpenAIChatClient(
-    model=os.environ["OPENAI_MODEL"],
-    api_key=os.environ["OPENAI_API_KEY"],
-    base_url=os.environ["OPENAI_BASE_URL"],
-    default_headers={"x-process": str(os.getpid())},  # so that the model's log tells the lives of the host apart
+    model=os.environ["OPENAI_MODEL"], api_key=os.environ["OPENAI_API_KEY"], base_url=URL, default_headers=PROCESS
 )
+google = genai.Client(
+    api_key="practice", http_options={"base_url": URL.removesuffix("v1") + "gemini", "headers": PROCESS}
+)
+gemini = GeminiChatClient(model="gemini-3-practice", client=google)
 app = DurableAgentApp(
     agents=[
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
         Agent(client, "Work with the tools; the service keeps the conversation.", name="Kept", tools=TOOLS),
+        Agent(gemini, "Work with the tools.", name="Gemini", tools=TOOLS),
     ]
 )
