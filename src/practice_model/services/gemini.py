@@ -25,7 +25,7 @@ from practice_model.play.answer import Answer
 from practice_model.play.gemini_recordings import load_recordings
 from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
-from practice_model.rules import gemini as rules
+from practice_model.rules import gemini_contents as rules
 
 
 def gemini_routes(shared: Shared) -> list[Route]:
