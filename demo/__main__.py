@@ -19,6 +19,7 @@ from typing import Any
 from demo.checks import check_continued, check_replayed, check_stored
 from demo.conversations import CONVERSATIONS, RECORDED, Conversation
 from demo.processes import Process, StartFailedError, get_json, post, post_json
+from demo.providers import OPENAI, PROVIDERS
 from demo.streamed_turn import show_stream
 
 KILLED = "  (SIGKILL: the host process is killed and started again on the same data)\n"
@@ -31,10 +32,12 @@ class Demo:
     Args:
         recordings: folder of recorded traffic, or None for the built-in conversations.
         port: the host's, 0 for a free one.
+        provider: by whose wire the model is asked; a key of `PROVIDERS`.
     """
 
     recordings: Path | None
     port: int
+    provider: str = OPENAI
     data: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="durable-agent-demo-"))
     rows: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     losses: list[str] = field(default_factory=list[str])
@@ -47,10 +50,11 @@ class Demo:
         self.start_host()
 
     def start_host(self) -> None:
-        """Start the embedded host with this project's function app and the demo's data."""
-        settings = {"OPENAI_API_KEY": "practice", "OPENAI_BASE_URL": self.model.url, "OPENAI_MODEL": "practice"}
-        arguments = ["start", "--app", ".", "--port", str(self.port), "--data", self.data]
-        self.host = Process.start("functions_host", arguments, settings, without=("AZURE_OPENAI_ENDPOINT",))
+        """Start the embedded host with the provider's function app and the demo's data."""
+        held_by = PROVIDERS[self.provider]
+        arguments = ["start", "--app", held_by.app, "--port", str(self.port), "--data", self.data]
+        settings = held_by.environment(self.model.url.removesuffix("/v1"))
+        self.host = Process.start("functions_host", arguments, settings, without=held_by.without)
 
     def stop(self) -> None:
         """Stop both processes."""
@@ -101,7 +105,7 @@ class Demo:
             return session_id, body
         session = get_json(f"{self.host.url}/api/agents/{agent}/sessions/{session_id}")
         requests = self.requests()
-        self.losses += check_stored(session, requests[seen:])
+        self.losses += check_stored(session, requests[seen:], has_own_ids=self.provider != OPENAI)
         self.losses += check_replayed(agent, requests[:seen], requests[seen:])
         self.losses += check_continued(agent, requests[seen:], is_first=not query)
         self.add_row(agent, session["turns"][-1]["stats"], milliseconds)
@@ -152,16 +156,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="./scripts/demo", description="Durable conversations, with a host that dies.")
     parser.add_argument("--recordings", type=Path, metavar="DIR", help="play recorded provider traffic of this folder")
+    parser.add_argument(
+        "--provider", choices=list(PROVIDERS), default=OPENAI, help=f"whose API to ask by (default: {OPENAI})"
+    )
     parser.add_argument("--serve", action="store_true", help="leave model and host running afterwards")
     parser.add_argument("--port", type=int, default=0, help="of the host (default: a free one)")
     options = parser.parse_args(arguments)
-    demo = Demo(options.recordings and options.recordings.resolve(), options.port)
+    if options.recordings and options.provider != OPENAI:
+        parser.error(f"--recordings plays traffic of {OPENAI}: leave --provider out")
+    demo = Demo(options.recordings and options.recordings.resolve(), options.port, options.provider)
     signal.signal(signal.SIGTERM, _end)
     try:
         demo.start()
         print(f"practice model {demo.model.url}   host {demo.host.url}   data {demo.data}\n")
         for conversation in (CONVERSATIONS[:1] + RECORDED) if options.recordings else CONVERSATIONS:
-            demo.hold(conversation)
+            if conversation.agent in PROVIDERS[demo.provider].agents:
+                demo.hold(conversation)
         demo.stream()
         demo.print_table()
         for loss in demo.losses:

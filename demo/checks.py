@@ -1,17 +1,19 @@
 """The demo's checks: what the model sent, compared with what was stored and replayed. Pure."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 Item = Mapping[str, Any]
 
 
-def check_stored(session: Mapping[str, Any], turn: list[dict[str, Any]]) -> list[str]:
+def check_stored(session: Mapping[str, Any], turn: list[dict[str, Any]], *, has_own_ids: bool = False) -> list[str]:
     """Compare the last turn's stored messages with the items that the model sent.
 
     Args:
         session: as the route returns it.
         turn: requests of this turn, with the items of their responses.
+        has_own_ids: whether the wire has ids and seals of its own in the place of the items'.
 
     Returns:
         What was lost, one sentence each; may be empty.
@@ -22,39 +24,73 @@ def check_stored(session: Mapping[str, Any], turn: list[dict[str, Any]]) -> list
     output: list[dict[str, Any]] = [
         item for request in turn for item in cast("list[dict[str, Any]]", request["output"] or [])
     ]
-    return [
-        *_check_code(contents, [item for item in output if item["type"] == "code_interpreter_call"]),
-        *_check_text(contents, [item for item in output if item["type"] == "message"]),
-        *_check_calls(contents, [item for item in output if item["type"] == "function_call"]),
-        *_check_reasoning(contents, [item for item in output if item["type"] == "reasoning"]),
+    code = [item for item in output if item["type"] == "code_interpreter_call"]
+    calls = [item for item in output if item["type"] == "function_call"]
+    losses = [
+        *_check_code(contents, code),
+        *_check_text(contents, [item for item in output if item["type"] == "message"], has_own_ids=has_own_ids),
+        *_check_calls(contents, calls),
     ]
+    if has_own_ids:
+        return losses
+    reasoning = [item for item in output if item["type"] == "reasoning"]
+    return [*losses, *_check_ids(contents, code, calls), *_check_reasoning(contents, reasoning)]
 
 
 def _check_code(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
-    calls = [content["content"] for content in contents if content["$type"] == "codeInterpreterToolCall"]
-    results = [content["content"] for content in contents if content["$type"] == "codeInterpreterToolResult"]
+    calls = [content["content"] for content in contents if content["$type"] in _CODE_CALLS]
+    results = {
+        content["content"]["call_id"]: content["content"] for content in contents if content["$type"] in _CODE_RESULTS
+    }
     losses: list[str] = []
-    if [call["call_id"] for call in calls] != [item["id"] for item in items]:
+    if len(calls) != len(items):
         losses.append(f"{len(items)} code calls were made, and {len(calls)} contents are stored")
-    for call, result, item in zip(calls, results, items, strict=False):
-        if "".join(part["text"] for part in call["inputs"]) != item["code"]:
+    for call, item in zip(calls, items, strict=False):
+        parts = call.get("commands") or [part["text"] for part in call.get("inputs", [])]
+        if item["code"] not in "".join(parts):
             losses.append(f"the script of {item['id']} is not the one that ran")
-        outputs = cast("list[dict[str, Any]]", item.get("outputs") or [])
-        stored = [part.get("text", part.get("uri")) for part in result["outputs"]]
-        if stored != [output.get("logs", output.get("url")) for output in outputs]:
-            losses.append(f"the outputs of {item['id']} are not what it printed")
-        if call.get("additional_properties", {}).get("container_id") != item["container_id"]:
-            losses.append(f"the container of {item['id']} is not stored")
+        stored = [text for part in results.get(call["call_id"], {}).get("outputs", []) for text in _said(part)]
+        given = [output.get("logs", output.get("url")) for output in cast("list[Item]", item.get("outputs") or [])]
+        if not all(any(str(one) in text for text in stored) for one in given):
+            losses.append(f"the outputs of {item['id']} are not what it printed: {stored}")
     return losses
 
 
-def _check_text(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
+_CODE_CALLS = {"codeInterpreterToolCall", "shellToolCall"}
+_CODE_RESULTS = {"codeInterpreterToolResult", "shellToolResult"}
+
+
+def _said(part: Mapping[str, Any]) -> list[str]:
+    return [str(part[name]) for name in ("text", "uri", "stdout", "stderr", "message") if part.get(name)]
+
+
+def _check_ids(contents: list[dict[str, Any]], code: list[Item], calls: list[Item]) -> list[str]:
+    """Check the ids that the next request needs, where the wire has the items' own."""
+    losses: list[str] = []
+    stored = [content["content"] for content in contents if content["$type"] == "codeInterpreterToolCall"]
+    if [call["call_id"] for call in stored] != [item["id"] for item in code]:
+        losses.append("the ids of the code calls are not stored")
+    for call, item in zip(stored, code, strict=False):
+        if call.get("additional_properties", {}).get("container_id") != item["container_id"]:
+            losses.append(f"the container of {item['id']} is not stored")
+    kept = [
+        (content["callId"], _ours(content).get("additional_properties", {}).get("fc_id"))
+        for content in contents
+        if content["$type"] == "functionCall"
+    ]
+    given = [(item["call_id"], item["id"]) for item in calls]
+    return losses if kept == given else [*losses, f"the calls have the ids {given}, and {kept} are stored"]
+
+
+def _check_text(contents: list[dict[str, Any]], items: list[dict[str, Any]], *, has_own_ids: bool) -> list[str]:
     parts = [part for item in items for part in item["content"] if part["type"] == "output_text"]
     stored = [content for content in contents if content["$type"] == "text"]
     losses: list[str] = []
     said = "".join(part["text"] for part in parts)
     if "".join(content["text"] for content in stored) != said:
         losses.append("the stored text is not what the model said")
+    if has_own_ids:
+        return losses
     given = [citation for part in parts for citation in part["annotations"]]
     kept = [citation for content in stored for citation in _ours(content).get("annotations", [])]
     regions = [region for citation in kept for region in citation.get("annotated_regions", [])]
@@ -69,11 +105,11 @@ def _check_text(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> 
 
 def _check_calls(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
     stored = [
-        (content["callId"], content["name"], _ours(content).get("additional_properties", {}).get("fc_id"))
+        (content["name"], content["arguments"])
         for content in contents
-        if content["$type"] == "functionCall"
+        if content["$type"] == "functionCall" and not _ours(content).get("informational_only")
     ]
-    given = [(item["call_id"], item["name"], item["id"]) for item in items]
+    given = [(item["name"], json.loads(item["arguments"])) for item in items]
     return [] if stored == given else [f"the calls {given} were made, and {stored} are stored"]
 
 
@@ -101,16 +137,27 @@ def check_replayed(agent: str, before: list[dict[str, Any]], turn: list[dict[str
     Returns:
         What was lost, one sentence each; empty when the model's service keeps the conversation.
     """
-    if not turn or turn[0]["body"].get("store") is not False:
+    if not turn or not _is_whole(turn[0]["body"]):
         return []
-    replayed = cast("list[Item]", turn[0]["body"]["input"])
-    earlier = [request["body"]["input"] for request in before if request["body"].get("store") is False]
-    sent = cast("list[Item]", earlier[-1]) if earlier and len(replayed) > 1 else []
+    replayed = conversation_of(turn[0]["body"])
+    earlier = [conversation_of(request["body"]) for request in before if _is_whole(request["body"])]
+    sent = earlier[-1] if earlier and len(replayed) > 1 else []
     return [
         f"{agent}: item {n} of the conversation was {old}, and is replayed as {new}"
         for n, (old, new) in enumerate(zip(sent, replayed, strict=False))
         if old != new
     ]
+
+
+def conversation_of(body: Item) -> list[Any]:
+    """Give the conversation in a request, as each of the wires names it."""
+    said = next((body[name] for name in ("input", "messages", "contents") if name in body), [])
+    return cast("list[Any]", said if isinstance(said, list) else [said])
+
+
+def _is_whole(body: Item) -> bool:
+    """Tell whether a request has the whole conversation, and not only what is new."""
+    return "input" not in body or body.get("store") is False
 
 
 def check_continued(agent: str, turn: list[dict[str, Any]], *, is_first: bool) -> list[str]:
@@ -127,6 +174,6 @@ def check_continued(agent: str, turn: list[dict[str, Any]], *, is_first: bool) -
     if is_first or not turn:
         return []
     body = turn[0]["body"]
-    if body.get("previous_response_id") or len(body["input"]) > 1:
+    if body.get("previous_response_id") or len(conversation_of(body)) > 1:
         return []
     return [f"{agent}: the turn began without the conversation before it"]

@@ -82,11 +82,11 @@ class Store:
         reasoning_id: str | None = None
         for place, item in enumerate(output):
             item_id = str(item.get("id") or "")
+            self.know_encrypted([item.get("encrypted_content")])
             if kind_of(item) == "reasoning":
                 follower = output[place + 1] if place + 1 < len(output) else None
                 self.issued[item_id] = IssuedItem(item, stored, follower=follower)
                 reasoning_id = item_id
-                self.know_encrypted([item.get("encrypted_content")])
             else:
                 self.issued[item_id] = IssuedItem(item, stored, reasoning_id=reasoning_id)
 

@@ -178,7 +178,7 @@ def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
     if mark is None:
         return group
     row = item_type(mark["type"])
-    if row.needs_answer and mark.get(GONE):
+    if (row.needs_answer or row.is_sealed) and mark.get(GONE):
         return []
     if row.is_id_optional:
         first = copy.copy(group[0])

@@ -1,0 +1,107 @@
+"""Turns of one session with a client of each provider, against the practice model in this process."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from agent_framework import Agent, Message
+
+from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
+from durable_agent_host.session.transcript import replay_messages
+from practice_model.play.plans import Plan
+from practice_model.rules.requests import Rules
+from practice_model.server import PracticeModel
+
+
+@dataclass(frozen=True)
+class ClientKind:
+    """How to make a client of one provider.
+
+    Attributes:
+        make: from a transport to the practice model, httpx2's, and the application behind it.
+        options: of the agent.
+    """
+
+    make: Callable[[httpx2.AsyncClient, Any], Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _responses(http: httpx2.AsyncClient, _app: Any) -> Any:
+    import openai
+    from agent_framework_openai import OpenAIChatClient
+
+    sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
+    return OpenAIChatClient(model="practice-reasoning", async_client=sdk)
+
+
+KINDS: dict[str, ClientKind] = {
+    "openai": ClientKind(_responses, {"store": False}),
+}
+"""Name in commands and tables → how to make the client."""
+
+
+@dataclass
+class ProviderLab:
+    """A practice model, and one session that any client goes on with.
+
+    Attributes:
+        tools: of the agent.
+    """
+
+    tools: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        self.service = PracticeModel(rules=Rules.strict(), seed="providers")
+        self.session = Session()
+        self.turns = 0
+
+    def plan(self, *steps: Mapping[str, Any]) -> None:
+        """Script the next model calls."""
+        self.service.plans.append(Plan.parse({"steps": list(steps)}))
+
+    @asynccontextmanager
+    async def agent(self, kind: str) -> AsyncIterator[Agent]:
+        """Make a new client and a new agent, as a new process does."""
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self.service.app)) as http:
+            client = KINDS[kind].make(http, self.service.app)
+            yield Agent(
+                client, "Be brief.", name="Lab", tools=list(self.tools), default_options=dict(KINDS[kind].options)
+            )
+
+    async def cold_turn(self, kind: str, text: str) -> TurnOutcome:
+        """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""
+        session = decode_session(json.loads(json.dumps(encode_session(self.session))))
+        async with self.agent(kind) as agent:
+            runner = AgentRunner("Lab", agent, provider_for)
+            outcome = await runner.run(session, TurnRequest("Lab", "session-1", f"turn-{self.turns}", text))
+        self.turns += 1
+        self.session, _ = commit_outcome(self.session, outcome, window=ReceiptWindow(keep=1))
+        return outcome
+
+    @property
+    def messages(self) -> list[Message]:
+        """The stored conversation."""
+        return replay_messages(decode_session(json.loads(self.document)).entries)
+
+    @property
+    def document(self) -> str:
+        """The stored session."""
+        return json.dumps(encode_session(self.session), ensure_ascii=False)
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The body of every request that the model got."""
+        return [entry["body"] for entry in self.service.request_log.entries]
+
+    @property
+    def refusals(self) -> list[Any]:
+        """The errors with which the model refused requests."""
+        return [entry["error"] for entry in self.service.request_log.entries if entry["ended"] == "refused"]

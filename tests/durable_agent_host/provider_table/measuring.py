@@ -1,0 +1,127 @@
+"""Measures what becomes of one value on a provider's wire: with the framework alone, and with this host.
+
+A probe puts a mark into one field of one block. The model gives the block, the process ends, and the next turn is run
+by another process. The mark is looked for in the contents that the stream gives, in what is stored, and in the request
+of the next turn.
+"""
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_framework import AgentSession, Content
+
+from durable_agent_host.model.provider_item import PART_OF, STAMP
+from tests.durable_agent_host.provider_lab import ProviderLab
+
+MARK = "canary7f3a"
+"""The value that is looked for."""
+
+_QUESTIONS = "Begin", "Go on"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One value of a provider's wire.
+
+    Attributes:
+        block: what the provider calls the block.
+        value: which of its values has the mark.
+        steps: of the practice model's plan, each the items of one model call; the last one ends the turn.
+    """
+
+    block: str
+    value: str
+    steps: tuple[tuple[Mapping[str, Any], ...], ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where the mark was.
+
+    Attributes:
+        streamed: in the contents that a stream gives.
+        stored: in what is stored.
+        replayed: in the next request; None when there was none, or the model refused it.
+    """
+
+    streamed: bool
+    stored: bool
+    replayed: bool | None
+
+
+def probe(block: str, value: str, *items: Mapping[str, Any], ends: bool = False) -> Probe:
+    """Make a probe of items that come with an answer in one model call; with ``ends``, the items are the answer."""
+    said: tuple[Mapping[str, Any], ...] = () if ends else ({"text": "Done."},)
+    return Probe(block, value, ((*({"item": item} for item in items), *said),))
+
+
+def called(block: str, value: str) -> Probe:
+    """Make a probe of the arguments of a call of the app's tool, with blanks as no program writes them."""
+    call = {"calls": [{"name": "note", "arguments": f'{{"text":  "{MARK}"}}'}]}
+    return Probe(block, value, ((call,), ({"text": "Done."},)))
+
+
+def note(text: str) -> str:
+    """Take a note."""
+    return f"noted {len(text)} characters"
+
+
+def _lab(one: Probe) -> ProviderLab:
+    lab = ProviderLab(tools=[note])
+    lab.plan(*({"items": list(items)} for items in one.steps))
+    return lab
+
+
+def _has_mark(value: Any) -> bool:
+    return MARK in json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _replayed(lab: ProviderLab, before: int) -> bool | None:
+    sent = lab.bodies[before:]
+    return _has_mark(sent[-1]) if sent and not lab.refusals else None
+
+
+async def with_framework(kind: str, one: Probe) -> Found:
+    """Run both turns with the framework alone; its session goes through JSON."""
+    lab = _lab(one)
+    async with lab.agent(kind) as agent:
+        session = AgentSession(session_id="session-1")
+        stream = agent.run(_QUESTIONS[0], stream=True, session=session)
+        contents = _neutral([content async for update in stream for content in update.contents])
+        await stream.get_final_response()
+    stored = json.dumps(session.to_dict(), default=str)
+    before = len(lab.bodies)
+    async with lab.agent(kind) as agent:
+        session = AgentSession.from_dict(json.loads(stored))
+        try:
+            await agent.run(_QUESTIONS[1], stream=True, session=session).get_final_response()
+        except Exception:  # noqa: BLE001 - a request that cannot be sent replays nothing
+            return Found(_has_mark(contents), MARK in stored, None)
+    return Found(_has_mark(contents), MARK in stored, _replayed(lab, before))
+
+
+async def with_host(kind: str, one: Probe) -> Found:
+    """Run both turns with this host, each in a process that has nothing but the stored session."""
+    lab = _lab(one)
+    await lab.cold_turn(kind, _QUESTIONS[0])
+    contents = _neutral(content for message in lab.messages for content in message.contents)
+    before = len(lab.bodies)
+    outcome = await lab.cold_turn(kind, _QUESTIONS[1])
+    replayed = _replayed(lab, before) if outcome.status == "completed" else None
+    return Found(_has_mark(contents), MARK in lab.document, replayed)
+
+
+def _neutral(contents: Iterable[Content]) -> list[Any]:
+    """Write contents without what only the provider's own code reads."""
+    written: list[Any] = []
+    for content in contents:
+        plain = copy.copy(content)
+        plain.raw_representation = None
+        plain.additional_properties = {
+            name: value for name, value in content.additional_properties.items() if name not in {STAMP, PART_OF}
+        }
+        written.append(plain.to_dict())
+    return written

@@ -1,0 +1,32 @@
+"""The table of what is kept says what is measured now."""
+
+from pathlib import Path
+
+import pytest
+
+from durable_agent_host.providers.registry import provider_for
+from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
+from tests.durable_agent_host.provider_table.table import PROVIDERS, write_table
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "providers.md"
+
+
+@pytest.mark.timeout(600)
+async def test_the_page_says_what_is_measured():
+    """`scripts/provider-table` writes the page again, when something has changed."""
+    assert PAGE.read_text(encoding="utf-8") == await write_table()
+
+
+def test_nothing_is_left_out_of_the_table():
+    """Each client that the labs can make has its probes, and each block of them a row."""
+    assert PROVIDERS.keys() == KINDS.keys()
+    for name, (_, probes) in PROVIDERS.items():
+        rows = [(one.block, one.value) for one in probes]
+        assert len(rows) == len(set(rows)) > 0, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_provider_with_blocks_of_its_own_names_them(kind):
+    """What a provider has stamped is its own when the conversation goes on: its name is in its stamps."""
+    async with ProviderLab().agent(kind) as agent:
+        assert provider_for(agent.client).target.provider
