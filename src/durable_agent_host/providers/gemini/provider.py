@@ -1,18 +1,28 @@
 """Gemini behind the port: its client is adapted; all else is neutral."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from agent_framework import Message
 
 from durable_agent_host.errors import ProviderError, RequestError
+from durable_agent_host.providers.foreign import Target
 from durable_agent_host.providers.gemini.client import adapt_client
 from durable_agent_host.providers.gemini.errors import explain_error
+from durable_agent_host.providers.gemini.parts import STAMPS
 from durable_agent_host.providers.neutral import NeutralProvider, without_answered_approvals
+
+_TARGET: Final = Target(STAMPS.provider, media=re.compile(r"(image|audio|video|application|text)/.*"))
 
 
 class GeminiProvider(NeutralProvider):
     """Clients of Google's Gemini, whose parts are kept and sent back."""
+
+    @property
+    def target(self) -> Target:
+        """Parts of the API are the provider's own; its client writes code runs of others as such parts."""
+        return _TARGET
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with overrides that keep its parts."""
