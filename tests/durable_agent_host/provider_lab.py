@@ -42,8 +42,27 @@ def _responses(http: httpx2.AsyncClient, _app: Any) -> Any:
     return OpenAIChatClient(model="practice-reasoning", async_client=sdk)
 
 
+def _anthropic(http: httpx2.AsyncClient, _app: Any) -> Any:
+    import anthropic
+    from agent_framework_anthropic import AnthropicClient
+
+    sdk = anthropic.AsyncAnthropic(api_key="k", base_url="http://model/anthropic", http_client=http, max_retries=0)
+    return AnthropicClient(model="practice-reasoning", anthropic_client=sdk)
+
+
+def _gemini(_http: httpx2.AsyncClient, app: Any) -> Any:
+    import httpx
+    from agent_framework_gemini import GeminiChatClient
+    from google import genai
+
+    options = {"base_url": "http://model/gemini", "async_client_args": {"transport": httpx.ASGITransport(app=app)}}
+    return GeminiChatClient(model="gemini-3-practice", client=genai.Client(api_key="k", http_options=options))
+
+
 KINDS: dict[str, ClientKind] = {
-    "openai": ClientKind(_responses, {"store": False}),
+    "openai": ClientKind(_responses, {"store": False, "include": ["code_interpreter_call.outputs"]}),
+    "anthropic": ClientKind(_anthropic, {"max_tokens": 1000}),
+    "gemini": ClientKind(_gemini),
 }
 """Name in commands and tables → how to make the client."""
 

@@ -1,0 +1,60 @@
+"""A session that one provider began goes on with another, and comes back."""
+
+import json
+from itertools import permutations
+
+import pytest
+
+from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: found on page 7"
+
+
+CALLS = [{"name": "look_up", "arguments": {"word": word}} for word in ("amber", "birch")]
+STEPS = (
+    ({"reasoning": "Weigh it up."}, {"code": "print('cedar')", "logs": "cedar-out\n", "image": True}, {"calls": CALLS}),
+    ({"text": "Dogwood is the answer."},),
+)
+KEPT = "amber", "birch", "found on page 7", "print('cedar')", "cedar-out", "Dogwood is the answer."
+"""What the next model has to read of that turn."""
+
+
+def begun(kind):
+    """Make a session with a turn of a provider: reasoning, code with an image, parallel calls and an answer."""
+    lab = ProviderLab(tools=[look_up])
+    lab.plan(*({"items": list(items)} for items in STEPS))
+    return lab
+
+
+async def turn(lab, kind, text):
+    """Run a turn; the model refuses nothing."""
+    outcome = await lab.cold_turn(kind, text)
+    assert (outcome.status, lab.refusals) == ("completed", [])
+    return json.dumps(lab.bodies[-1], ensure_ascii=False)
+
+
+@pytest.mark.parametrize(("first", "second"), [*permutations(KINDS, 2)])
+async def test_a_conversation_goes_on_with_another_provider_and_comes_back(first, second):
+    """The second reads what was said, run and returned; the first then finds its own blocks, word for word."""
+    lab = begun(first)
+    await turn(lab, first, "Begin")
+    before = lab.document
+    own = lab.bodies[-1]
+    said = await turn(lab, second, "Go on elsewhere")
+    for words in KEPT:
+        assert json.dumps(words, ensure_ascii=False)[1:-1] in said, words
+    assert _entries(before) == _entries(lab.document)[: len(_entries(before))]
+    back = await turn(lab, first, "And here again")
+    assert "Go on elsewhere" in back
+    assert _conversation(json.loads(back))[: len(_conversation(own))] == _conversation(own)
+
+
+def _entries(document):
+    return json.loads(document)["data"]["conversationHistory"]
+
+
+def _conversation(body):
+    return next(body[name] for name in ("input", "messages", "contents") if name in body)
