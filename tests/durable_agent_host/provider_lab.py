@@ -28,10 +28,12 @@ class ClientKind:
     Attributes:
         make: from a transport to the practice model, httpx2's, and the application behind it.
         options: of the agent.
+        hosted_tools: of the client, that the agent has, too.
     """
 
     make: Callable[[httpx2.AsyncClient, Any], Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+    hosted_tools: Callable[[Any], list[Any]] = lambda _client: []
 
 
 def _responses(http: httpx2.AsyncClient, _app: Any) -> Any:
@@ -61,7 +63,7 @@ def _gemini(_http: httpx2.AsyncClient, app: Any) -> Any:
 
 KINDS: dict[str, ClientKind] = {
     "openai": ClientKind(_responses, {"store": False, "include": ["code_interpreter_call.outputs"]}),
-    "anthropic": ClientKind(_anthropic, {"max_tokens": 1000}),
+    "anthropic": ClientKind(_anthropic, {"max_tokens": 1000}, lambda client: [client.get_code_interpreter_tool()]),
     "gemini": ClientKind(_gemini),
 }
 """Name in commands and tables → how to make the client."""
@@ -90,10 +92,10 @@ class ProviderLab:
     async def agent(self, kind: str) -> AsyncIterator[Agent]:
         """Make a new client and a new agent, as a new process does."""
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self.service.app)) as http:
-            client = KINDS[kind].make(http, self.service.app)
-            yield Agent(
-                client, "Be brief.", name="Lab", tools=list(self.tools), default_options=dict(KINDS[kind].options)
-            )
+            made_by = KINDS[kind]
+            client = made_by.make(http, self.service.app)
+            tools = [*self.tools, *made_by.hosted_tools(client)]
+            yield Agent(client, "Be brief.", name="Lab", tools=tools, default_options=dict(made_by.options))
 
     async def cold_turn(self, kind: str, text: str) -> TurnOutcome:
         """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""

@@ -90,8 +90,9 @@ async def with_framework(kind: str, one: Probe) -> Found:
     async with lab.agent(kind) as agent:
         session = AgentSession(session_id="session-1")
         stream = agent.run(_QUESTIONS[0], stream=True, session=session)
-        contents = _neutral([content async for update in stream for content in update.contents])
-        await stream.get_final_response()
+        contents = [content async for update in stream for content in update.contents]
+        answer = await stream.get_final_response()
+    streamed = _has_mark(_neutral([*contents, *(one for said in answer.messages for one in said.contents)]))
     stored = json.dumps(session.to_dict(), default=str)
     before = len(lab.bodies)
     async with lab.agent(kind) as agent:
@@ -99,8 +100,8 @@ async def with_framework(kind: str, one: Probe) -> Found:
         try:
             await agent.run(_QUESTIONS[1], stream=True, session=session).get_final_response()
         except Exception:  # noqa: BLE001 - a request that cannot be sent replays nothing
-            return Found(_has_mark(contents), MARK in stored, None)
-    return Found(_has_mark(contents), MARK in stored, _replayed(lab, before))
+            return Found(streamed, MARK in stored, None)
+    return Found(streamed, MARK in stored, _replayed(lab, before))
 
 
 async def with_host(kind: str, one: Probe) -> Found:

@@ -2,25 +2,28 @@
 
 from collections.abc import Sequence
 
-from tests.durable_agent_host.provider_table import openai_probes
+from tests.durable_agent_host.provider_table import anthropic_probes, gemini_probes, openai_probes
 from tests.durable_agent_host.provider_table.measuring import Found, Probe, with_framework, with_host
 
 PROVIDERS: dict[str, tuple[str, Sequence[Probe]]] = {
     "openai": ("OpenAI Responses", openai_probes.PROBES),
+    "anthropic": ("Anthropic Messages", anthropic_probes.PROBES),
+    "gemini": ("Gemini", gemini_probes.PROBES),
 }
 """Name of the client → title, and what is measured."""
 
-_HEAD = "\n\n".join(
-    (
-        "# What is kept, by provider",
-        "Made by `scripts/provider-table`; a test holds it. Each row puts a mark into one value of a block as the "
-        "provider's service writes it, streams it through the framework's own client, ends the process, and runs the "
-        "next turn in another one. *Streamed*: the mark is in the neutral contents. *Stored*: it is in what is stored. "
-        '*Replayed*: it is in the next request; "refused" means that the request could not be sent, or that the '
-        "service refuses it by its rules, as the practice model knows them.",
-        "The framework alone is an agent with its `AgentSession`, written as JSON and read again.",
-    )
-)
+_HEAD = """# What is kept, by provider
+
+Made by `scripts/provider-table`; a test holds it. Each row puts a mark into one value of a block as the provider's
+service writes it, streams it through the framework's own client, ends the process, and runs the next turn in another.
+
+- *Streamed*: the mark is in the neutral contents.
+- *Stored*: it is in what is stored.
+- *Replayed*: it is in the next request; "refused" means that the request could not be sent, or that the service refuses
+  it by its rules, as the practice model knows them.
+
+The framework alone is an agent with its `AgentSession`, written as JSON and read again.
+"""
 
 _WORDS = {True: "yes", False: "no", None: "refused"}
 
