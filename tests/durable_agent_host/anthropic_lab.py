@@ -1,7 +1,6 @@
 """Turns of a client for Anthropic against the practice model in this process, run live or from JSON state."""
 
 import asyncio
-import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from agent_framework import Agent, Message
 from agent_framework_anthropic import AnthropicClient
 
 from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.codec.state import encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.providers.registry import provider_for
@@ -62,6 +60,11 @@ class AnthropicLab(Lab):
                 session, updates = await live_turn(runner, session, said, message)
                 said += [message, *fold_updates(updates, ANTHROPIC).messages]
 
+    @staticmethod
+    def bare_client():
+        """Make a client that asks nobody."""
+        return AnthropicClient(model="m", anthropic_client=anthropic.AsyncAnthropic(api_key="k"))
+
     async def expire_containers(self):
         """Let the service lose all containers."""
         transport = httpx2.ASGITransport(app=self.service.app)
@@ -77,8 +80,3 @@ class AnthropicLab(Lab):
     def refusals(self):
         """What the service has refused."""
         return [entry["error"] for entry in self.service.request_log.entries if entry["ended"] == "refused"]
-
-
-def stored(session) -> str:
-    """The session as it is stored."""
-    return json.dumps(encode_session(session), ensure_ascii=False)

@@ -1,0 +1,160 @@
+"""Recorded traffic of Anthropic: every block is stored and comes back, and accepted requests are what ours are."""
+
+import json
+import os
+
+import pytest
+from agent_framework import ChatResponse, FunctionTool, Message
+
+from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
+from durable_agent_host.providers.anthropic.client import adapt_client
+from durable_agent_host.providers.anthropic.provider import ANTHROPIC
+from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, whole_updates
+from tests.durable_agent_host.anthropic_lab import AnthropicLab
+from tests.durable_agent_host.anthropic_streams import FOLDER, blocks_of, played, recorded_streams
+from tests.kit import RECORDINGS
+
+pytestmark = pytest.mark.recordings
+
+NO_FIT = {
+    "code-exec-other-provider-history": "the first turn is another provider's",
+    "in-flight-server-tool-accepted": "one turn, with a history that the caller made up",
+    "programmatic-tool-calling": "requests were not recorded",
+    "code-exec-files-thinking": "the first request uploads a file, and the second has it in its message",
+}
+"""Recorded conversation → why the host cannot take it from its first turn."""
+
+LEFT_OUT = {"caller", "citations", "is_error", "authorization_token"}
+"""Fields that recorded clients have left out, and the service has given out: ours sends them."""
+
+
+def names():
+    return sorted(recorded_streams()) if FOLDER.is_dir() else ["none"]
+
+
+def conversations():
+    if not FOLDER.is_dir():
+        return ["none"]
+    return sorted(folder.name for folder in (FOLDER / "multiturn").iterdir() if folder.name not in NO_FIT)
+
+
+def needs_recordings():
+    if not FOLDER.is_dir():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
+    """What is sent back after the store is what the service had streamed, block by block."""
+    needs_recordings()
+    events = recorded_streams()[name]
+    folded = Fold(played(events), ANTHROPIC).response()
+    wire = json.loads(json.dumps(encode_model_response(ChatResponse(messages=folded.messages))))
+    messages = ANTHROPIC.replay(decode_model_response(wire).messages, session_id="s")
+    sent = adapt_client(AnthropicLab.bare_client())._prepare_messages_for_anthropic(
+        [Message("user", ["hi"]), *messages]
+    )
+    back = [block for message in sent if message["role"] == "assistant" for block in message["content"]]
+    known = {block.get("id") for block in blocks_of(events)}
+    wanted = [
+        block
+        for block in blocks_of(events)
+        if not (block["type"] == "text" and not block["text"].strip())
+        and not (block.get("tool_use_id") and block["tool_use_id"] not in known)  # of a call in another message
+    ]
+    assert back == wanted
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_recorded_stream_folds_alike_however_it_is_cut(name):
+    """Folded in parts, twice, or from what was folded: the same response."""
+    needs_recordings()
+    updates = played(recorded_streams()[name])
+    whole = stored(fold_updates(updates, ANTHROPIC))
+    for size in (1, 3, 17):
+        parts = [updates[start : start + size] for start in range(0, len(updates), size)]
+        pieces = [piece for part in parts for piece in fold_part(part, ANTHROPIC)]
+        assert stored(fold_updates(pieces, ANTHROPIC)) == whole
+        assert stored(fold_updates(fold_part(pieces, ANTHROPIC), ANTHROPIC)) == whole
+    assert stored(fold_updates(whole_updates(fold_updates(updates, ANTHROPIC)), ANTHROPIC)) == whole
+
+
+def stored(response):
+    return json.dumps(encode_model_response(ChatResponse(messages=response.messages)), sort_keys=True)
+
+
+@pytest.mark.parametrize("name", conversations())
+async def test_a_cold_process_sends_what_the_service_has_accepted(name):
+    """Each recorded turn, played and stored; the next request has the messages of the recorded one."""
+    needs_recordings()
+    folder = FOLDER / "multiturn" / name
+    requests = [json.loads(path.read_text()) for path in sorted(folder.glob("*.request.json"))]
+    results = iter([block for body in requests for block in results_of(body["messages"][-1])])
+    told = {block["tool_use_id"]: text_of(block["content"]) for block in results}
+    mine = AnthropicLab(
+        recordings_folder=RECORDINGS,
+        tools=[*functions(requests[0], told), *hosted(requests[0])],
+        options={"thinking": requests[0]["thinking"]} if "thinking" in requests[0] else {},
+    )
+    for path in sorted([*folder.glob("*.events.jsonl"), *folder.glob("*.response.json")]):
+        mine.plan({"recording": f"multiturn/{name}/{path.name.split('.')[0]}"})
+    for body in requests:
+        asked = body["messages"][-1]
+        if asked["role"] == "user" and not results_of(asked):
+            outcome = await mine.cold_turn(text_of(asked["content"]))
+            assert outcome.error is None
+    assert mine.refusals == []
+    assert [plain(messages) for messages in mine.sent] == [plain(body["messages"]) for body in requests]
+    assert [body.get("container") for body in mine.bodies] == [body.get("container") for body in requests]
+
+
+def functions(body, told):
+    """The function tools of a request, which answer as recorded."""
+
+    def answering(name):
+        answers = iter(told.values())
+        return lambda **_: next(answers)
+
+    return [
+        FunctionTool(
+            name=tool["name"],
+            description=tool.get("description", ""),
+            func=answering(tool["name"]),
+            input_model=tool["input_schema"],
+            approval_mode="never_require",
+        )
+        for tool in body.get("tools", [])
+        if "input_schema" in tool
+    ]
+
+
+def hosted(body):
+    servers = [
+        {"type": "mcp", "server_label": one["name"], "server_url": one["url"]} for one in body.get("mcp_servers", [])
+    ]
+    return [tool for tool in body.get("tools", []) if "input_schema" not in tool] + servers
+
+
+def results_of(message):
+    content = message["content"]
+    return [block for block in content if isinstance(block, dict) and block["type"] == "tool_result"]
+
+
+def text_of(content):
+    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+
+
+def plain(messages):
+    """Messages in one form: contents as blocks, without what recorded clients have left out."""
+    return [{"role": one["role"], "content": [plain_block(block) for block in one["content"]]} for one in messages]
+
+
+def plain_block(block):
+    kept = {name: value for name, value in block.items() if name not in LEFT_OUT and value is not None}
+    if block["type"] == "tool_result":
+        kept["content"] = text_of(block["content"])
+    if isinstance(kept.get("content"), list):
+        kept["content"] = [
+            plain_block(one) if isinstance(one, dict) and "type" in one else one for one in kept["content"]
+        ]
+    return kept
