@@ -156,9 +156,9 @@ def test_a_call_of_the_providers_own_tool_without_its_result_is_reported_and_lef
     """Anthropic refuses such a conversation for ever: ``verify`` says so, and after ``repair`` it goes on."""
     opened, deltas = anthropic_call("srvtoolu_01", "web_search", '{"query":', '"x"}', kind=kind)
     opened |= {"server_name": "wiki"} if kind == "mcp_tool_use" else {}
-    site.service.play(anthropic_answer(anthropic_text("I search."), (opened, deltas), stop="pause_turn"))
+    site.service.play(anthropic_answer(anthropic_text("I search."), (opened, deltas)))
     site.service.play(saying("Claude", "And on."))
-    session = f"paused-{kind}"
+    session = f"open-{kind}"
     assert site.host.run("Claude", {"message": "search", "session_id": session}).ok
     assert problems(site, "Claude", session) == ["the provider's call srvtoolu_01 has no result"]
     repaired = site.host.post(f"/agents/Claude/sessions/{session}/repair", b"")

@@ -89,8 +89,7 @@ async def test_a_cold_process_sends_what_the_service_has_accepted(name):
     needs_recordings()
     folder = FOLDER / "multiturn" / name
     requests = [json.loads(path.read_text()) for path in sorted(folder.glob("*.request.json"))]
-    results = iter([block for body in requests for block in results_of(body["messages"][-1])])
-    told = {block["tool_use_id"]: text_of(block["content"]) for block in results}
+    told = told_by_call(requests)
     mine = AnthropicLab(
         recordings_folder=RECORDINGS,
         tools=[*functions(requests[0], told), *hosted(requests[0])],
@@ -112,8 +111,7 @@ def functions(body, told):
     """The function tools of a request, which answer as recorded."""
 
     def answering(name):
-        answers = iter(told.values())
-        return lambda **_: next(answers)
+        return lambda **arguments: told[name, json.dumps(arguments, sort_keys=True)]
 
     return [
         FunctionTool(
@@ -126,6 +124,14 @@ def functions(body, told):
         for tool in body.get("tools", [])
         if "input_schema" in tool
     ]
+
+
+def told_by_call(requests):
+    """What the app's tools had returned, by name and arguments."""
+    blocks = [block for body in requests for one in body["messages"] for block in one["content"]]
+    results = {block["tool_use_id"]: text_of(block["content"]) for block in blocks if block["type"] == "tool_result"}
+    calls = [block for block in blocks if block["type"] == "tool_use"]
+    return {(one["name"], json.dumps(one["input"], sort_keys=True)): results[one["id"]] for one in calls}
 
 
 def hosted(body):
@@ -149,8 +155,14 @@ def plain(messages):
     return [{"role": one["role"], "content": [plain_block(block) for block in one["content"]]} for one in messages]
 
 
+_AS_RECORDED = str.maketrans("–‘’", "-''")  # noqa: RUF001
+"""What the recordings' source writes differently in the request than in the answer that it sends back."""
+
+
 def plain_block(block):
     kept = {name: value for name, value in block.items() if name not in LEFT_OUT and value is not None}
+    if isinstance(kept.get("title"), str):
+        kept["title"] = kept["title"].translate(_AS_RECORDED)
     if block["type"] == "tool_result":
         kept["content"] = text_of(block["content"])
     if isinstance(kept.get("content"), list):
