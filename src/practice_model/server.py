@@ -22,11 +22,13 @@ from practice_model.play.recordings import Recordings
 from practice_model.request_log import RequestLog
 from practice_model.rules.requests import Rules
 from practice_model.services.anthropic import anthropic_routes
+from practice_model.services.chat_completions import chat_completions_routes
 from practice_model.services.gemini import gemini_routes
 from practice_model.services.responses import ResponsesService
 
 SERVICES: Final[tuple[Callable[[Shared], list[Route]], ...]] = (
     anthropic_routes,
+    chat_completions_routes,
     gemini_routes,
 )
 """Of each service besides OpenAI's Responses: what makes its routes."""

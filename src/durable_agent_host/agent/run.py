@@ -289,7 +289,7 @@ class AgentRuns:
 
     def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Mark what the service can no longer use, in what the turn itself has produced, too."""
-        if not self.losses or self.agent_session.service_session_id:
+        if not (self.losses or self.agent_session.forgotten) or self.agent_session.service_session_id:
             return messages
         return self.losses.mark(messages, self.agent_session, self.provider)
 

@@ -37,11 +37,12 @@ class Forgotten:
     """What a model's service no longer has, or can no longer use.
 
     Attributes:
-        what: the continuation of a conversation, a container in which code ran, or encrypted reasoning.
-        name: the container's id; empty when the service did not name it.
+        what: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
+            message that the service gives and does not take back.
+        name: of the container or the field; empty when the service did not name it.
     """
 
-    what: Literal["continuation", "container", "reasoning"]
+    what: Literal["continuation", "container", "reasoning", "field"]
     name: str = ""
 
 

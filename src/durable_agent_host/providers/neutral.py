@@ -118,7 +118,7 @@ def without_carriers(messages: Iterable[Message]) -> list[Message]:
     Returns:
         The messages that still say something, copies where a content was left out.
     """
-    return _without(messages, is_carrier)
+    return without_contents(messages, is_carrier)
 
 
 def without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
@@ -138,10 +138,18 @@ def without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
             return False
         return content.type == "function_approval_response" or STAMP in content.additional_properties
 
-    return _without(messages, is_answered) if answered else list(messages)
+    return without_contents(messages, is_answered) if answered else list(messages)
 
 
-def _without(messages: Iterable[Message], is_left_out: Callable[[Content], bool]) -> list[Message]:
+def without_contents(messages: Iterable[Message], is_left_out: Callable[[Content], bool]) -> list[Message]:
+    """Leave out contents, and messages that have no others.
+
+    Guarantee: pure; the messages given are not changed.
+
+    Args:
+        messages: a rehydrated conversation.
+        is_left_out: tells it of a content.
+    """
     kept: list[Message] = []
     for message in messages:
         contents = [content for content in message.contents if not is_left_out(content)]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers import anthropic, azure_ai_agents, gemini, openai
+from durable_agent_host.providers import anthropic, azure_ai_agents, chat_completions, gemini, openai
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.providers.unseen import UnseenProvider
 
@@ -75,6 +75,12 @@ def _anthropic() -> ModelProvider:
     return ANTHROPIC
 
 
+def _chat_completions() -> ModelProvider:
+    from durable_agent_host.providers.chat_completions.provider import CHAT  # noqa: PLC0415 - loaded when used
+
+    return CHAT
+
+
 def _gemini() -> ModelProvider:
     from durable_agent_host.providers.gemini.provider import GEMINI  # noqa: PLC0415 - loaded when used
 
@@ -89,8 +95,8 @@ def _azure_ai_agents() -> ModelProvider:
 
 _OF_THIS_PACKAGE: Final[dict[tuple[str, str], Callable[[], ModelProvider]]] = {
     openai.RESPONSES_CLIENT: _responses,
-    openai.CHAT_COMPLETIONS_CLIENT: _openai,
     anthropic.CLIENT: _anthropic,
+    chat_completions.CLIENT: _chat_completions,
     gemini.CLIENT: _gemini,
     azure_ai_agents.CLIENT: _azure_ai_agents,
 }

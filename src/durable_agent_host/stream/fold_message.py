@@ -5,12 +5,15 @@ See `fold` for the theory. A piece that continues the one before takes the fast 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agent_framework import Content
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
 from durable_agent_host.stream.fold_content import JOINERS, Joiner, Whole
+
+_BY_PART: Final = "text", "function_call"
+"""How the types of contents begin of which an item may have several, one in each part."""
 
 
 class Slot:
@@ -33,7 +36,7 @@ class Slot:
         if join is None:
             self.parts.append((part, Whole(content)))
             return None
-        key = content.type, part if content.type.startswith("text") else ""
+        key = content.type, part if content.type.startswith(_BY_PART) else ""
         known = self._by_part.get(key)
         if known is not None:
             known.add(content)

@@ -13,6 +13,7 @@ from durable_agent_host.agent.hosting import HostedAgent
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import STAMP, ItemPart
 from durable_agent_host.providers import registry
+from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
@@ -59,7 +60,7 @@ def reader() -> Iterator[Reader]:
         (OpenAIChatClient(model="m", api_key="k"), RESPONSES),
         (OpenAIChatClient(model="m", api_key="k", azure_endpoint="https://x.openai.azure.com"), RESPONSES),
         (RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k")), RESPONSES),
-        (OpenAIChatCompletionClient(model="m", api_key="k"), OPENAI),
+        (OpenAIChatCompletionClient(model="m", api_key="k"), CHAT),
         (GeminiChatClient(model="m", api_key="practice"), GEMINI),
     ],
 )

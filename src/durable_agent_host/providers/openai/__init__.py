@@ -9,10 +9,7 @@ from typing import Final
 
 from durable_agent_host.providers.openai.environment import chat_client_from_environment
 
-__all__ = ["CHAT_COMPLETIONS_CLIENT", "RESPONSES_CLIENT", "chat_client_from_environment"]
+__all__ = ["RESPONSES_CLIENT", "chat_client_from_environment"]
 
 RESPONSES_CLIENT: Final = ("agent_framework_openai", "RawOpenAIChatClient")
 """Package and name of the class from which clients of the Responses API derive, Azure OpenAI's and Foundry's, too."""
-
-CHAT_COMPLETIONS_CLIENT: Final = ("agent_framework_openai", "RawOpenAIChatCompletionClient")
-"""Package and name of the class from which clients of Chat Completions derive."""

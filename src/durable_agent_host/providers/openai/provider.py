@@ -1,4 +1,4 @@
-"""OpenAI behind the port: clients of the Responses API, Azure's and Foundry's among them, and of Chat Completions."""
+"""OpenAI behind the port: clients of the Responses API, Azure's and Foundry's among them."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import without_forgotten
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
 from durable_agent_host.providers.openai.items import PROVIDER, has_compaction
-from durable_agent_host.providers.openai.media import check_audio, check_chat
+from durable_agent_host.providers.openai.media import check_audio
 from durable_agent_host.providers.openai.service_files import cited_files, read_file
 from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, read_item
 
@@ -32,7 +32,7 @@ _TARGET: Final = Target(
 
 
 class OpenAIProvider(ItemsOfResponses, NeutralProvider):
-    """Clients that are not adapted: of Chat Completions, or inside of agents that the host does not see into."""
+    """Clients that are not adapted, inside of agents that the host does not see into."""
 
     @property
     def target(self) -> Target:
@@ -50,10 +50,6 @@ class OpenAIProvider(ItemsOfResponses, NeutralProvider):
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Give every call its item id, and leave out what these clients do not send."""
         return without_carriers(self._whole(messages, session_id))
-
-    def check_message(self, message: Message, /) -> None:
-        """Refuse what the client for Chat Completions leaves out."""
-        check_chat(message.contents)
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Carry answered approvals as items, which the framework leaves alone."""

@@ -1,0 +1,12 @@
+"""Chat Completions of OpenAI, Azure, OpenRouter, DeepSeek, vLLM, Ollama and others (`agent_framework_openai` 1.17).
+
+`provider` implements the port; `client` adapts the client that an agent brings. `assembly` joins the deltas of a stream
+into the message that the service would have sent whole; `contents` reads a message into neutral contents and back;
+`messages` stamps contents with what they lack of their message, and puts it together again; `sent_messages` writes a
+conversation as the API takes it; `refused` knows the fields that a service does not take back.
+"""
+
+from typing import Final
+
+CLIENT: Final = ("agent_framework_openai", "RawOpenAIChatCompletionClient")
+"""Package and name of the class from which clients of Chat Completions derive."""

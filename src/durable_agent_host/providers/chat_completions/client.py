@@ -1,0 +1,114 @@
+"""The hosted copy of an agent's client, which keeps whole messages and sends them back as the service gave them.
+
+The app's client is not changed: the hosted copy has a class that adds a few overrides to the class that the client had.
+"""
+# ruff: noqa: SLF001 - the overrides call what they override
+
+import time
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, cast
+
+from agent_framework import Content, Message
+
+from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.providers.chat_completions.assembly import whole_message
+from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
+from durable_agent_host.providers.chat_completions.messages import complete_item
+from durable_agent_host.providers.chat_completions.sent_messages import assistant_messages, media_of, paired_messages
+from durable_agent_host.stream.fold import Fold
+
+_AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
+
+
+def adapt_client(client: Any) -> Any:
+    """Copy a chat client of Chat Completions so that it keeps what the service says beside text and calls.
+
+    Guarantee: pure; the client given is not changed.
+
+    Args:
+        client: of the class `RawOpenAIChatCompletionClient` or one derived from it.
+
+    Returns:
+        A copy that shares its connections; the client itself when it is adapted already.
+    """
+    return client if isinstance(client, _KeepsMessages) else copy_with(client, _KeepsMessages)
+
+
+class _KeepsMessages:
+    """The overrides; stands before the client's own class in the method resolution order."""
+
+    response_parser: Any
+    client: Any
+
+    def _service(self) -> str:
+        return str(getattr(getattr(self.client, "base_url", None), "host", None) or "")
+
+    def _reader(self, audio_format: str) -> CompletionReader:
+        return CompletionReader(self._service(), audio_format, has_parser=self.response_parser is not None)
+
+    def _inner_get_response(self, *, options: Mapping[str, Any], **kwargs: Any) -> Any:
+        audio: Any = options.get("audio")
+        known = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
+        token = _AUDIO_FORMAT.set(str(known.get("format") or ""))
+        client: Any = super()
+        try:
+            return client._inner_get_response(options=options, **kwargs)
+        finally:
+            _AUDIO_FORMAT.reset(token)
+
+    def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
+        client: Any = super()
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = self.fold_call(updates).response().messages
+        return response
+
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
+        return Fold(updates, ITEMS)
+
+    def _parse_response_from_openai(self, response: Any, options: Mapping[str, Any]) -> Any:
+        client: Any = super()
+        parsed = client._parse_response_from_openai(response, options)
+        audio: Any = options.get("audio")
+        known = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
+        reader = self._reader(str(known.get("format") or ""))
+        contents: list[Content] = []
+        for choice, message in zip(response.choices, parsed.messages, strict=True):
+            reader.note(response, choice)
+            said = choice.message.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+            whole = whole_message(said, f"{response.id}:{choice.index or 0}")
+            contents += complete_item(message.contents, reader.item(choice.index or 0, whole))
+        parsed.messages = [Message("assistant", contents)] if contents else []
+        return parsed
+
+    def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        return paired_messages(client._prepare_messages_for_openai(chat_messages, *args, **kwargs))
+
+    def _build_openai_messages(self, message: Message) -> list[dict[str, Any]]:
+        client: Any = super()
+        if message.role == "user" or message.role in {"system", "developer"}:
+            return client._build_openai_messages(message)
+        if message.role == "assistant":
+            name = self._name_of(message)
+            built = [one | name for one in assistant_messages(message.contents, self._service(), time.time())]
+        else:
+            built = client._build_openai_messages(message)
+        return built + self._shown(media_of(message.contents))
+
+    def _name_of(self, message: Message) -> dict[str, str]:
+        """Give the author's name as the framework writes it."""
+        client: Any = super()
+        probe = client._build_openai_messages(Message("assistant", ["x"], author_name=message.author_name))
+        return {"name": probe[0]["name"]} if "name" in probe[0] else {}
+
+    def _shown(self, media: Sequence[Content]) -> list[dict[str, Any]]:
+        """Show media as the user's: no other role can carry them."""
+        client: Any = super()
+        parts = [part for one in media if (part := client._prepare_content_for_openai(one))]
+        return [{"role": "user", "content": parts}] if parts else []

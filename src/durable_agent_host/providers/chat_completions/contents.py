@@ -1,0 +1,198 @@
+"""A message of Chat Completions as neutral contents, and the standard fields of a message from its contents. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from mimetypes import guess_type
+from typing import Any, Final, cast
+
+from agent_framework import Annotation, Content
+
+_KIND: Final = "model_output_kind"
+_REFUSAL: Final = {"core": {_KIND: "refusal"}, _KIND: "refusal"}
+"""The framework's mark of a refusal, in both of its forms."""
+
+TRANSCRIPT: Final = "audio_transcript"
+"""Key in a text's ``additional_properties``: the text is what the audio of the message says."""
+
+OF_MESSAGES: Final = frozenset({"text", "text_reasoning", "function_call", "data", "uri"})
+"""The types of contents that a message is read into."""
+
+_DETAIL_TEXTS: Final = ("text", "summary")
+_DETAIL_SEALS: Final = ("signature", "data")
+
+
+def contents_of(message: Mapping[str, Any], audio_format: str = "") -> list[Content]:
+    """Read an assistant's message.
+
+    Args:
+        message: as the service sent it, or as it was assembled.
+        audio_format: that the request asked for.
+
+    Returns:
+        Reasoning, texts with their citations, refusal, audio, images, calls; fields that are none of these have none.
+    """
+    return [
+        *_reasoning(message),
+        *_texts(message),
+        *_refusal(message),
+        *_audio(message.get("audio"), audio_format),
+        *_images(message.get("images")),
+        *_calls(message),
+    ]
+
+
+def reasoning_text(message: Mapping[str, Any]) -> str:
+    """Return what a message or a delta tells of its reasoning, in the first of the fields that has any of it."""
+    details = "".join(_first_text(detail, _DETAIL_TEXTS) for detail in _objects(message.get("reasoning_details")))
+    plain = (message.get(name) for name in ("reasoning_content", "reasoning"))
+    parts = "".join(_thought(part) for part in _objects(message.get("content")))
+    return details or next((text for text in plain if isinstance(text, str) and text), "") or parts
+
+
+def spoken_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message or a delta that the framework's client does not read: parts of a list, and audio."""
+    audio: Any = message.get("audio")
+    parts = _objects(message.get("content"))
+    text = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
+    return text or (str(cast("dict[str, Any]", audio).get("transcript") or "") if isinstance(audio, dict) else "")
+
+
+def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
+    """Write contents as a message with the fields that every service takes.
+
+    Args:
+        contents: of an assistant's message, in order.
+
+    Returns:
+        Role and content, null without a text; refusal and calls where there are any.
+    """
+    said = list(contents)
+    texts = [one.text or "" for one in said if one.type == "text" and not is_refusal(one) and not _is_transcript(one)]
+    refusals = [one.text or "" for one in said if is_refusal(one)]
+    calls = [call_of(one) for one in said if one.type == "function_call" and not one.informational_only]
+    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) if any(texts) else None}
+    message |= {"refusal": "".join(refusals)} if refusals else {}
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def call_of(content: Content) -> dict[str, Any]:
+    """Write a call of a function."""
+    arguments = content.arguments
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
+    return {"id": content.call_id, "type": "function", "function": {"name": content.name, "arguments": text}}
+
+
+def is_refusal(content: Content) -> bool:
+    """Tell whether a content is a text by which the model refuses."""
+    core: Any = content.additional_properties.get("core")
+    nested = cast("dict[str, Any]", core).get(_KIND) if isinstance(core, dict) else None
+    return content.type == "text" and (nested or content.additional_properties.get(_KIND)) == "refusal"
+
+
+def transcripts(contents: Iterable[Content]) -> str:
+    """Return what the audio among contents says."""
+    return "".join(content.text or "" for content in contents if _is_transcript(content))
+
+
+def _is_transcript(content: Content) -> bool:
+    return content.type == "text" and bool(content.additional_properties.get(TRANSCRIPT))
+
+
+def _reasoning(message: Mapping[str, Any]) -> list[Content]:
+    details = _objects(message.get("reasoning_details"))
+    found: list[Content] = []
+    for detail in details:
+        text, seal = _first_text(detail, _DETAIL_TEXTS), _first_text(detail, _DETAIL_SEALS)
+        if text or seal:
+            found.append(Content("text_reasoning", text=text or None, protected_data=seal or None))
+    if not any(one.text for one in found) and (text := reasoning_text(message)):
+        found.insert(0, Content("text_reasoning", text=text))
+    return found
+
+
+def _first_text(detail: Mapping[str, Any], names: Sequence[str]) -> str:
+    return next((value for name in names if isinstance(value := detail.get(name), str) and value), "")
+
+
+def _thought(part: Mapping[str, Any]) -> str:
+    """Read a chunk of Mistral's: ``thinking`` has a list of texts."""
+    if part.get("type") != "thinking":
+        return ""
+    inner: Any = part.get("thinking")
+    return inner if isinstance(inner, str) else "".join(str(one.get("text") or "") for one in _objects(inner))
+
+
+def _texts(message: Mapping[str, Any]) -> list[Content]:
+    content: Any = message.get("content")
+    text = content if isinstance(content, str) else spoken_text({"content": content})
+    notes = [_citation(note) for note in _objects(message.get("annotations"))]
+    texts = [Content("text", text=text, annotations=notes or None)] if text or notes else []
+    return [*texts, *_images(content)]
+
+
+def _citation(note: Mapping[str, Any]) -> Annotation:
+    kind = str(note.get("type") or "")
+    found: Any = note.get(kind)
+    told = cast("dict[str, Any]", found) if isinstance(found, dict) else dict(note)
+    names = {"title": "title", "url": "url", "file_id": "file_id", "content": "snippet"}
+    known = {ours: told[theirs] for theirs, ours in names.items() if isinstance(told.get(theirs), str)}
+    citation = cast("Annotation", {"type": "citation", **known})
+    start, end = told.get("start_index"), told.get("end_index")
+    if isinstance(start, int) and isinstance(end, int):
+        citation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
+    return citation
+
+
+def _refusal(message: Mapping[str, Any]) -> list[Content]:
+    refusal = message.get("refusal")
+    if not isinstance(refusal, str) or not refusal:
+        return []
+    return [Content("text", text=refusal, additional_properties=dict(_REFUSAL))]
+
+
+def _audio(audio: Any, audio_format: str) -> list[Content]:
+    if not isinstance(audio, dict):
+        return []
+    told = cast("dict[str, Any]", audio)
+    found: list[Content] = []
+    if transcript := told.get("transcript"):
+        found.append(Content("text", text=str(transcript), additional_properties={TRANSCRIPT: True}))
+    if isinstance(data := told.get("data"), str) and data:
+        media_type = f"audio/{audio_format.removesuffix('16') or 'wav'}"
+        found.append(Content("data", uri=f"data:{media_type};base64,{data}", media_type=media_type))
+    return found
+
+
+def _images(parts: Any) -> list[Content]:
+    found: list[Content] = []
+    for part in _objects(parts):
+        link: Any = part.get("image_url")
+        url: Any = cast("dict[str, Any]", link).get("url") if isinstance(link, dict) else link
+        if not isinstance(url, str) or not url:
+            continue
+        is_data = url.startswith("data:")
+        media_type = url[5:].partition(";")[0].partition(",")[0] if is_data else guess_type(url)[0] or "image/*"
+        found.append(Content("data" if is_data else "uri", uri=url, media_type=media_type))
+    return found
+
+
+def _calls(message: Mapping[str, Any]) -> list[Content]:
+    found: list[Content] = []
+    for call in _objects(message.get("tool_calls")):
+        told: Any = call.get("function") or call.get("custom") or {}
+        function = cast("dict[str, Any]", told)
+        arguments = function.get("arguments", function.get("input"))
+        found.append(
+            Content(
+                "function_call",
+                call_id=str(call["id"]),
+                name=str(function.get("name") or ""),
+                arguments=arguments or "",
+            )
+        )
+    return found
+
+
+def _objects(values: Any) -> list[Mapping[str, Any]]:
+    listed = cast("list[Any]", values) if isinstance(values, list) else []
+    return [cast("Mapping[str, Any]", one) for one in listed if isinstance(one, Mapping)]

@@ -1,0 +1,133 @@
+"""Writes a conversation as Chat Completions takes it: every call directly followed by its results. Pure."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.chat_completions.contents import transcripts
+from durable_agent_host.providers.chat_completions.messages import MAX_CALL_ID, STAMPS, message_of
+
+Wire = dict[str, Any]
+
+_MEDIA: Final = frozenset({"data", "uri"})
+
+
+def assistant_messages(contents: Sequence[Content], service: str, now: float) -> list[Wire]:
+    """Write the contents of an assistant's message.
+
+    Guarantee: pure.
+
+    Args:
+        contents: of one message.
+        service: the host that is asked.
+        now: POSIX time; audio that has expired goes back as its transcript.
+
+    Returns:
+        A message for each that a service gave; contents of other origin are one. Without those that would say nothing.
+    """
+    found: list[Wire] = []
+    for is_plain, groups in groupby(STAMPS.groups(contents), key=lambda group: STAMPS.of(group[0]) is None):
+        if is_plain:
+            loose = [content for group in groups for content in group]
+            found.append(_with_short_ids(message_of(loose, service)))
+        else:
+            found += [_with_audio(message_of(group, service), group, now) for group in groups]
+    return [message for message in found if _says_something(message)]
+
+
+def _says_something(message: Mapping[str, Any]) -> bool:
+    return bool(message.keys() - {"role", "content"}) or bool(message.get("content"))
+
+
+def _with_audio(message: Wire, group: Sequence[Content], now: float) -> Wire:
+    audio: Any = message.get("audio")
+    if not isinstance(audio, dict):
+        spoken = transcripts(group)
+        return message | {"content": spoken} if spoken and not message.get("content") else message
+    told = cast("dict[str, Any]", audio)
+    expires: Any = told.get("expires_at")
+    if told.get("id") and not (isinstance(expires, int | float) and expires <= now):
+        return message | {"audio": {"id": told["id"]}}
+    rest = {name: value for name, value in message.items() if name != "audio"}
+    return rest | {"content": message.get("content") or transcripts(group) or None}
+
+
+def _with_short_ids(message: Wire) -> Wire:
+    calls = cast("list[Wire]", message.get("tool_calls") or [])
+    return message | ({"tool_calls": [call | {"id": short_id(call["id"])} for call in calls]} if calls else {})
+
+
+def short_id(call_id: Any) -> str:
+    """Return a call's id that OpenAI takes; a longer one comes from another service. Guarantee: pure."""
+    known = str(call_id)
+    return known if len(known) <= MAX_CALL_ID else "call_" + hashlib.sha256(known.encode()).hexdigest()[:24]
+
+
+def media_of(contents: Iterable[Content]) -> list[Content]:
+    """List images and files that only a user's message can carry: those in results, and an assistant's of other origin.
+
+    Guarantee: pure.
+
+    Args:
+        contents: of a message of a tool or of an assistant.
+    """
+    found: list[Content] = []
+    for group in STAMPS.groups(contents):
+        if STAMPS.of(group[0]) is not None:
+            continue
+        for content in group:
+            results = content.items or [] if content.type == "function_result" else [content]
+            found += [one for one in results if one.type in _MEDIA]
+    return found
+
+
+def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
+    """Put the results of calls directly behind the message with the calls.
+
+    Guarantee: pure; doing it again changes nothing.
+
+    Args:
+        messages: of a request, in order.
+
+    Returns:
+        The messages. A call without a result gets one that says that it is not known; results without a call are left
+        out. A result belongs to the nearest call of its id before it, since ids may come again.
+    """
+    given = list(messages)
+    taken: set[int] = set()
+    paired: list[Wire] = []
+    for place, message in enumerate(given):
+        if message.get("role") == "tool":
+            continue
+        paired.append(message)
+        calls = cast("list[Wire]", message.get("tool_calls") or [])
+        until = _next_use(given, place, {str(call.get("id")) for call in calls})
+        for call in calls:
+            result = next(
+                (at for at in range(place + 1, until) if at not in taken and _answers(given[at], call.get("id"))), None
+            )
+            if result is None:
+                paired.append({"role": "tool", "tool_call_id": call.get("id"), "content": LOST_RESULT})
+            else:
+                taken.add(result)
+                paired.append(given[result] | {"tool_call_id": call.get("id")})
+    return paired
+
+
+def _next_use(messages: Sequence[Wire], place: int, ids: set[str]) -> int:
+    """Find where one of the ids is used by another call; results beyond are that call's."""
+    for later in range(place + 1, len(messages)):
+        if any(str(call.get("id")) in ids for call in messages[later].get("tool_calls") or ()):
+            return later
+    return len(messages)
+
+
+def _answers(message: Mapping[str, Any], call_id: Any) -> bool:
+    return message.get("role") == "tool" and call_id in {
+        message.get("tool_call_id"),
+        short_id(message.get("tool_call_id")),
+    }

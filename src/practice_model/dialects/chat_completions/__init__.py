@@ -1,0 +1,1 @@
+"""The Chat Completions API: its messages as items of the Responses API and back, and its stream."""
