@@ -67,3 +67,190 @@ async def test_a_cold_process_sends_what_the_service_has_said(name, calls):
     if calls:
         results = [messages[3] for messages in cold.said[1:]]
         assert results == [{"role": "tool", "tool_call_id": "call_1", "content": "rain in Oslo"}] * len(results)
+
+
+def piece(index, arguments, **named):
+    """A piece of a call."""
+    function = {"arguments": arguments} | {key: named.pop(key) for key in ("name",) if key in named}
+    return {"tool_calls": [({} if index is None else {"index": index}) | named | {"function": function}]}
+
+
+def called(*ids, arguments=('{"city":"Oslo"}', '{"city":"Rome"}')):
+    """The calls that two cities take."""
+    named = zip(ids, arguments, strict=False)
+    return [{"id": one, "type": "function", "function": {"name": "weather", "arguments": text}} for one, text in named]
+
+
+def derived(place):
+    """The id of a call that the service left without one."""
+    return f"derived {place}"
+
+
+STREAMS = {
+    "pieces of two calls, mixed": (
+        [
+            piece(0, '{"city"', id="a", type="function", name="weather"),
+            piece(1, '{"city"', id="b", type="function", name="weather"),
+            piece(1, ':"Rome"}'),
+            piece(0, ':"Oslo"}'),
+        ],
+        {"tool_calls": called("a", "b")},
+    ),
+    "no ids": (
+        [piece(0, '{"city":"Oslo"}', name="weather"), piece(1, '{"city":"Rome"}', name="weather")],
+        {"tool_calls": called(derived(0), derived(1))},
+    ),
+    "no index": (
+        [
+            piece(None, '{"city":"Oslo"}', id="a", name="weather"),
+            piece(None, '{"city":"Rome"}', id="b", name="weather"),
+        ],
+        {"tool_calls": called("a", "b")},
+    ),
+    "always index 0": (
+        [piece(0, '{"city":"Oslo"}', id="a", name="weather"), piece(0, '{"city":"Rome"}', id="b", name="weather")],
+        {"tool_calls": called("a", "b")},
+    ),
+    "neither index nor id": (
+        [piece(None, '{"city":"Oslo"}', name="weather"), piece(None, '{"city":"Rome"}', name="weather")],
+        {"tool_calls": called(derived(0), derived(1))},
+    ),
+    "id and name in every piece": (
+        [piece(0, text, id="a", name="weather") for text in ('{"ci', 'ty":"Oslo', '"}')],
+        {"tool_calls": called("a")},
+    ),
+    "name in pieces": (
+        [piece(0, "", id="a", name="wea"), piece(0, "", name="ther"), piece(0, '{"city":"Oslo"}')],
+        {"tool_calls": called("a")},
+    ),
+    "ids twice": (
+        [piece(0, '{"city":"Oslo"}', id="a", name="weather"), piece(1, '{"city":"Rome"}', id="a", name="weather")],
+        {"tool_calls": called("a", "a")},
+    ),
+    "a signature on a call": (
+        [piece(0, '{"city":"Oslo"}', id="a", name="weather", extra_content={"google": {"thought_signature": "c2ln"}})],
+        {"tool_calls": [called("a")[0] | {"extra_content": {"google": {"thought_signature": "c2ln"}}}]},
+    ),
+    "details merged by index and type": (
+        [
+            {
+                "reasoning": "I ",
+                "reasoning_details": [{"type": "reasoning.text", "text": "I ", "format": "f", "index": 0}],
+            },
+            {
+                "reasoning": "see",
+                "reasoning_details": [{"type": "reasoning.text", "text": "see", "format": "f", "index": 0}],
+            },
+            {"reasoning_details": [{"type": "reasoning.text", "signature": "c2ln", "format": "f", "index": 0}]},
+            {"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "index": 0}]},
+            {"content": "Hello"},
+        ],
+        {
+            "content": "Hello",
+            "reasoning": "I see",
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": "I see", "format": "f", "index": 0, "signature": "c2ln"},
+                {"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "index": 0},
+            ],
+        },
+    ),
+    "chunks of Mistral's": (
+        [
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "I "}]}]},
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "see"}]}]},
+            {"content": [{"type": "text", "text": "Hello"}]},
+        ],
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "I see"}]},
+                {"type": "text", "text": "Hello"},
+            ]
+        },
+    ),
+    "unknown texts, objects and numbers": (
+        [{"mood": "sun", "score": {"x": 1}}, {"mood": "ny", "score": {"y": 2}}, {"content": "Hello", "odd": None}],
+        {"content": "Hello", "mood": "sunny", "score": {"x": 1, "y": 2}},
+    ),
+    "citations again and again": (
+        [{"content": "Hello", "annotations": [{"type": "url_citation", "url_citation": NOTE}]}] * 1
+        + [{"annotations": [{"type": "url_citation", "url_citation": NOTE}]}],
+        {"content": "Hello", "annotations": [{"type": "url_citation", "url_citation": NOTE}]},
+    ),
+}
+"""What is streamed → the message that goes back."""
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_the_pieces_of_a_stream_go_back_as_one_message(name):
+    """However a service numbers, names and cuts what it says, it gets the whole message back."""
+    deltas, expected = STREAMS[name]
+    lab = ChatLab(model="practice-parts" if "Mistral" in name else "m", tools=[tool()])
+    lab.streams(
+        {"role": "assistant", "content": None}, *deltas, finish="tool_calls" if "tool_calls" in expected else "stop"
+    )
+    lab.says(content="Done.")
+    lab.says(content="Bye.")
+    for text in ("one", "two"):
+        outcome = await lab.cold_turn(text)
+        assert outcome.error is None, outcome.error
+    assert not lab.refusals
+    messages = lab.said[-1]
+    sent, wanted = dict(messages[2]), {"role": "assistant", "content": None} | expected
+    for place, call in enumerate(wanted.get("tool_calls") or ()):
+        if call["id"] == derived(place):
+            assert sent["tool_calls"][place]["id"].startswith("call_")
+            call["id"] = sent["tool_calls"][place]["id"]
+    assert sent == wanted
+    calls = wanted.get("tool_calls") or []
+    assert [one["tool_call_id"] for one in messages[3 : 3 + len(calls)]] == [call["id"] for call in calls]
+    cities = [one["content"] for one in messages[3 : 3 + len(calls)]]
+    assert cities == ["rain in Oslo", "rain in Rome"][: len(calls)]
+
+
+async def test_every_choice_is_kept_and_goes_back():
+    """The text of a second choice does not mix with the first; both go back, each as a message."""
+    lab = ChatLab(model="m")
+    chunks = [
+        {"index": index, "delta": {"content": text}} for index, text in ((0, "Yes"), (1, "No"), (0, "."), (1, "!"))
+    ]
+    ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (0, 1)]
+    lab.plan({"items": [{"item": {"type": "chat.completion.chunk", "choices": [one]}} for one in (*chunks, *ends)]})
+    lab.says(content="Bye.")
+    outcome = await lab.cold_turn("one")
+    assert outcome.text == "Yes. No!"
+    await lab.cold_turn("two")
+    answers = [message for message in lab.said[-1] if message["role"] == "assistant"]
+    assert answers == [{"role": "assistant", "content": "Yes."}, {"role": "assistant", "content": "No!"}]
+
+
+async def test_a_field_that_the_service_refuses_is_not_sent_again():
+    """Reasoning goes back; a service that refuses it gets the conversation without, once refused and never again."""
+    lab = ChatLab(model="practice-reasoning-r1")
+    for text in ("one", "two", "three"):
+        assert (await lab.cold_turn(text)).error is None
+    assert len(lab.refusals) == 1
+    assert all("reasoning_content" not in message for message in lab.said[-1])
+
+
+async def test_a_service_that_wants_its_reasoning_back_gets_it():
+    """After a tool and on later turns, also where the reasoning is empty."""
+    lab = ChatLab(model="practice-reasoning-v4", tools=[tool()])
+    lab.says(content="", reasoning_content="", tool_calls=[CALL])
+    for text in ("one", "the weather in 'Rome'", "three"):
+        assert (await lab.cold_turn(text)).error is None
+    assert not lab.refusals
+
+
+async def test_another_service_gets_the_standard_fields():
+    """What one service says beside text and calls is kept, and only that service gets it."""
+    lab = ChatLab(model="m", tools=[tool()])
+    lab.says(content="Hello.", reasoning_content="Thinking.", tool_calls=[CALL | {"extra_content": {"x": 1}}])
+    lab.says(content="Done.")
+    lab.says(content="Bye.", times=3)
+    await lab.cold_turn("one")
+    lab.host = "elsewhere"
+    await lab.cold_turn("two")
+    assert lab.said[-1][2] == {"role": "assistant", "content": "Hello.", "tool_calls": [CALL]}
+    lab.host = "model"
+    await lab.cold_turn("three")
+    assert lab.said[-1][2]["reasoning_content"] == "Thinking."

@@ -1,8 +1,8 @@
 """Rules of Chat Completions for requests, in the words of the services. Pure.
 
-The rules are OpenAI's. Two kinds of models play other services: one whose name begins with `REFUSES_REASONING` refuses
+The rules are OpenAI's. Models of some names play other services: one whose name begins with `REFUSES_REASONING` refuses
 its own ``reasoning_content`` in input, as DeepSeek's R1 did; `WANTS_REASONING` wants it back with every call of a tool,
-as DeepSeek does since V3.2.
+as DeepSeek does since V3.2; `THINKS_IN_PARTS` takes content with parts that are thoughts, as Mistral does.
 """
 
 import re
@@ -14,6 +14,7 @@ from practice_model.dialects.responses.items import Json
 
 REFUSES_REASONING: Final = "practice-reasoning-r1"
 WANTS_REASONING: Final = "practice-reasoning-v4"
+THINKS_IN_PARTS: Final = "practice-parts"
 
 _ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
 _MAX_ID: Final = 40
@@ -58,7 +59,7 @@ def check_request(body: Any) -> HttpError | None:
     return next(objections, None)
 
 
-def _shapes(_model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
+def _shapes(model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
     for place, message in enumerate(messages):
         where = f"messages[{place}]"
         role: Any = message.get("role")
@@ -73,11 +74,11 @@ def _shapes(_model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
             pattern = r"'^[^\s<|\\/>]+$'"
             said = f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
             yield HttpError(400, f"{said}{pattern}.", "invalid_value", f"{where}.name")
-        yield from _content(message, place)
+        yield from _content(model, message, place)
         yield from _calls(message, place)
 
 
-def _content(message: Json, place: int) -> Iterator[HttpError]:
+def _content(model: str, message: Json, place: int) -> Iterator[HttpError]:
     content: Any = message.get("content")
     role = message["role"]
     if content is None:
@@ -87,7 +88,7 @@ def _content(message: Json, place: int) -> Iterator[HttpError]:
             yield HttpError(400, said, None, f"messages.[{place}].content")
     elif isinstance(content, list):
         for number, part in enumerate(cast("list[Json]", content)):
-            kinds = _PARTS.get(role, {"text"})
+            kinds = _PARTS.get(role, {"text"}) | ({"thinking"} if model.startswith(THINKS_IN_PARTS) else set())
             if part.get("type") not in kinds:
                 known = ", ".join(f"'{one}'" for one in sorted(kinds))
                 said = f"Invalid value: '{part.get('type')}'. Supported values are: {known}."

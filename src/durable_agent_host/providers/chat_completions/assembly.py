@@ -115,8 +115,8 @@ def whole_message(message: Mapping[str, Any], seed: str) -> dict[str, Any]:
         seed: unique to the answer and the choice; ids that the service left out follow from it.
     """
     said = {name: value for name, value in message.items() if value is not None or name == "content"}
-    calls: Any = said.pop("tool_calls", None)
-    whole = [_whole_call(call, seed, place) for place, call in enumerate(calls)] if isinstance(calls, list) else []
+    calls = cast("list[dict[str, Any]]", said.pop("tool_calls", None) or [])
+    whole = [_whole_call(call, seed, place) for place, call in enumerate(calls)]
     return {"role": "assistant", "content": None, **said} | ({"tool_calls": whole} if whole else {})
 
 

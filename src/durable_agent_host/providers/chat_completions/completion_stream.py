@@ -84,7 +84,7 @@ class CompletionReader:
             raise ProviderError("the model's stream ended before the answer was whole; try again", retryable=True)
         for choice, assembly in sorted(self._assemblies.items()):
             item = self.item(choice, assembly.message())
-            yield _piece(last, [], ItemPart(choice, item=item), is_last=True)
+            yield self._piece(last, [], ItemPart(choice, item=item), is_last=True)
 
     def item(self, choice: int, message: Mapping[str, Any]) -> dict[str, Any]:
         """Make the item of a finished message."""
@@ -97,7 +97,7 @@ class CompletionReader:
         Raises:
             ProviderError: the service says that it has failed.
         """
-        self._answer_id = str(getattr(answer, "id", None) or self._answer_id)
+        self._answer_id = self._answer_id or str(getattr(answer, "id", None) or "")
         said = cast("dict[str, Any]", {**(answer.model_extra or {}), **(choice.model_extra or {})})
         if choice.finish_reason:
             self._ends[choice.index or 0] = choice.finish_reason
@@ -106,6 +106,21 @@ class CompletionReader:
         told = {name: value for name, value in said.items() if value is not None and name not in _NOT_SAID}
         if told:
             self._beside.setdefault(choice.index or 0, {}).update(told)
+
+    def _piece(
+        self, update: ChatResponseUpdate, contents: list[Content], part: ItemPart, *, is_last: bool
+    ) -> PieceUpdate:
+        """Copy an update with some of its contents; only the last of the copies says how the answer ended.
+
+        All of them have the first id: some proxies give every chunk another one.
+        """
+        piece = object.__new__(PieceUpdate)
+        piece.__dict__.update(update.__dict__)
+        piece.contents, piece.item_part = contents, part
+        piece.message_id = piece.response_id = self._answer_id or update.response_id
+        if not is_last:
+            piece.finish_reason = None
+        return piece
 
     def _pieces(self, update: ChatResponseUpdate) -> Iterator[ChatResponseUpdate]:
         chunk = cast("Any", update.raw_representation)
@@ -122,7 +137,7 @@ class CompletionReader:
         if not groups or usage:
             groups.append((_part(""), usage))
         for number, (part, contents) in enumerate(groups):
-            yield _piece(update, contents, part, is_last=number + 1 == len(groups))
+            yield self._piece(update, contents, part, is_last=number + 1 == len(groups))
 
     def _first(self, choice: Any) -> int:
         return next(iter(self._assemblies), choice.index or 0)
@@ -181,16 +196,6 @@ _PARTS: Final[dict[str, ItemPart]] = {}
 def _part(name: str) -> ItemPart:
     """Give the same object for every piece of a part, by which the fold knows that it goes on."""
     return _PARTS.setdefault(name, ItemPart(0, name)) if len(_PARTS) < 1024 else ItemPart(0, name)  # noqa: PLR2004
-
-
-def _piece(update: ChatResponseUpdate, contents: list[Content], part: ItemPart, *, is_last: bool) -> PieceUpdate:
-    """Copy an update with some of its contents; only the last of the copies says how the answer ended."""
-    piece = object.__new__(PieceUpdate)
-    piece.__dict__.update(update.__dict__)
-    piece.contents, piece.item_part = contents, part
-    if not is_last:
-        piece.finish_reason = None
-    return piece
 
 
 def _failure(error: Any) -> ProviderError:

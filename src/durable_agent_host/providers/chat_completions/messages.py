@@ -166,15 +166,16 @@ def _resolved(value: Any, contents: Sequence[Content]) -> Any:
     place: Any = found[_FROM]
     if place == "reasoning":
         return "".join(content.text or "" for content in contents if content.type == "text_reasoning")
-    text = _text_at(cast("list[Any]", place), contents[place[0]])
+    number, *where = cast("list[Any]", place)
+    text = _text_at(where, contents[number])
     if not isinstance(text, str):
         raise KeyError(place)
     return text
 
 
 def _text_at(place: Sequence[Any], content: Content) -> Any:
-    if place[1] == _BYTES:
+    if place[0] == _BYTES:
         return str(content.uri).partition(",")[2]
-    if isinstance(place[1], str):
-        return getattr(content, place[1])
-    return cast("Any", content.annotations)[place[1]][place[2]]
+    if isinstance(place[0], str):
+        return getattr(content, place[0])
+    return cast("Any", content.annotations)[place[0]][place[1]]
