@@ -147,6 +147,20 @@ def test_a_stream_of_chat_completions_that_is_cut_is_asked_for_again(model: Host
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 1)
 
 
+@pytest.mark.parametrize(
+    "failing",
+    [
+        {"error": {"code": 502, "message": "upstream went away"}},
+        {"id": "c", "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]},
+    ],
+)
+def test_a_stream_of_chat_completions_that_says_it_failed_is_asked_for_again(model: HostileModel, failing):
+    """An error among the chunks, as OpenRouter and vLLM send it, is no end of an answer."""
+    whole = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
+    outcome = play(model, "completions", stream(CHUNKS[0] + events(failing)), whole)
+    assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 2), outcome.error
+
+
 def refused(status: int, body: Any, **headers: str) -> bytes:
     """Write a refusal."""
     return answer(json.dumps(body).encode(), status=status, **headers)

@@ -1,9 +1,18 @@
 """What a process sends to Chat Completions that knows a conversation from its stored state alone."""
 
-import pytest
-from agent_framework import FunctionTool
+import base64
+import json
 
+import pytest
+from agent_framework import Content, FunctionTool, Message
+from agent_framework_openai import OpenAIChatCompletionClient
+
+from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.providers.chat_completions.provider import CHAT
+from durable_agent_host.stream.fold import fold_part, fold_updates
+from practice_model.rules.chat_requests import check_request
 from tests.durable_agent_host.chat_lab import ChatLab
+from tests.durable_agent_host.stream.streams import stored_all
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{ "city":"Oslo" }'}}
 DETAILS = [
@@ -254,3 +263,59 @@ async def test_another_service_gets_the_standard_fields():
     lab.host = "model"
     await lab.cold_turn("three")
     assert lab.said[-1][2]["reasoning_content"] == "Thinking."
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_a_stream_that_is_folded_in_parts_gives_the_same_message(name):
+    """The laws of the fold: cut anywhere, folded in parts or folded again, what is stored is the same."""
+    lab = ChatLab(model="practice-parts" if "Mistral" in name else "m")
+    lab.streams({"role": "assistant", "content": None}, *STREAMS[name][0])
+    async with lab.agent() as agent:
+        client = CHAT.adapt(agent.client)
+        updates = [update async for update in client.get_response([Message("user", ["x"])], stream=True)]
+    whole = stored_all(fold_updates(updates, CHAT))
+    for cut in range(len(updates) + 1):
+        pieces = [*fold_part(updates[:cut], CHAT), *fold_part(updates[cut:], CHAT)]
+        assert stored_all(fold_updates(pieces, CHAT)) == whole
+    assert stored_all(fold_updates(fold_part(fold_part(updates, CHAT), CHAT), CHAT)) == whole
+
+
+async def test_sound_goes_back_by_its_id_until_it_expires():
+    """The bytes are stored once and not sent again; sound that has expired goes back as what it says."""
+    lab = ChatLab(model="m", options={"audio": {"format": "wav", "voice": "alloy"}})
+    sound = base64.b64encode(b"RIFF" * 50).decode()
+    deltas = [{"audio": {"id": "audio_1"}}, {"audio": {"transcript": "Good "}}, {"audio": {"transcript": "day."}}]
+    deltas += [{"audio": {"data": sound[:40]}}, {"audio": {"data": sound[40:], "expires_at": 4_000_000_000}}]
+    lab.streams(*deltas)
+    lab.says(content="Bye.", times=3)
+    outcome = await lab.cold_turn("one")
+    assert outcome.text == "Good day."
+    assert json.dumps(outcome.entries).count(sound[:40]) == 1
+    await lab.cold_turn("two")
+    assert lab.said[-1][2] == {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
+    lab.session = decode_session(
+        json.loads(json.dumps(encode_session(lab.session)).replace("4000000000", "1000000000"))
+    )
+    await lab.cold_turn("three")
+    assert lab.said[-1][2] == {"role": "assistant", "content": "Good day."}
+
+
+async def test_calls_are_answered_and_their_pictures_shown():
+    """An open call gets a result, results stand behind their calls, and pictures of tools are shown as the user's."""
+    picture = Content.from_data(b"png", media_type="image/png")
+    call = Content("function_call", call_id="call_a", name="look", arguments="{}")
+    open_call = Content("function_call", call_id="x" * 64, name="look", arguments="{}")
+    result = Content.from_function_result("call_a", result=[Content.from_text("seen"), picture])
+    history = [
+        Message("user", ["look"]),
+        Message("assistant", [call, open_call]),
+        Message("user", ["and?"]),
+        Message("tool", [result]),
+    ]
+    client = CHAT.adapt(OpenAIChatCompletionClient(model="m", api_key="k"))
+    sent = client._prepare_messages_for_openai(history)
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert [one["id"] for one in sent[1]["tool_calls"]] == [one["tool_call_id"] for one in sent[2:4]]
+    assert (sent[2]["content"], "not known" in sent[3]["content"]) == ("seen", True)
+    assert sent[5]["content"] == [{"type": "image_url", "image_url": {"url": picture.uri}}]
+    assert check_request({"model": "m", "messages": sent}) is None

@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from practice_model.dialects.chat_completions.messages import transcript_of
 from practice_model.dialects.gemini.contents import read_request
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.clients import Asked, Stream
@@ -22,7 +23,7 @@ from tests.durable_agent_host.crash.site import Effect, Site
 
 MAY_RUN_AGAIN = frozenset({"again", "linger", "brood"})
 IN_DOUBT = "outcome of this call is not known"
-_ID = re.compile(r"\b(call|fc|msg|resp|rs|af-call)([_-])[0-9a-f-]{16,}")
+_ID = re.compile(r"\b(call|fc|msg|resp|rs|af-call|chatcmpl)([_-])[0-9a-f-]{16,}")
 _SIGNATURE = re.compile(r'(?<="thoughtSignature": )"[^"]*"')
 _LEFT_OUT = frozenset({"createdAt", "turn_id"})
 
@@ -103,7 +104,7 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
     """
     before = answered.get(entry["body"].get("previous_response_id") or "")
     mark, rounds, kind = (before.mark, before.round, "") if before else ("", 0, "")
-    for item in _items(entry["body"]):
+    for item in _items_of(entry["body"]):
         last, kind = kind, item.get("type") or "message"
         if kind == "message" and item["role"] == "user":
             content = item["content"]
@@ -116,11 +117,11 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
     )
 
 
-def _items(body: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    """Read what a request tells, as input items."""
-    if "contents" not in body:
+def _items_of(body: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """Read what was sent as items of the Responses API."""
+    if "input" in body:
         return body["input"]
-    return list(read_request("", body, stream=True).transcript)
+    return transcript_of(body["messages"]) if "messages" in body else read_request("", body, stream=True).transcript
 
 
 @dataclass(frozen=True)

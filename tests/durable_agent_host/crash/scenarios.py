@@ -200,4 +200,5 @@ SCENARIOS = {
     "large": Scenario(((say(LONG_ANSWER + LARGE),), (call("note"), say(ANSWER + LARGE))), _retried_twice),
     "kept": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Kept"),
     "gemini": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Gemini"),
+    "chat": Scenario((_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Chatter"),
 }

@@ -7,9 +7,9 @@ from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.providers.chat_completions.assembly import MessageAssembly
+from durable_agent_host.providers.chat_completions.deltas import MessageAssembly
 from durable_agent_host.providers.chat_completions.contents import is_refusal, reasoning_text, spoken_text
-from durable_agent_host.providers.chat_completions.messages import complete_item, finished_item
+from durable_agent_host.providers.chat_completions.messages import call_name, complete_item, finished_item
 
 _NOT_SAID: Final = frozenset(
     {
@@ -163,15 +163,15 @@ class CompletionReader:
         mine = [content for content in contents if content.type != "usage"]
         if not self._has_parser:
             mine = [*_unread(told), *(one for one in mine if one.type != "text_reasoning")]
-        return list(_sorted_by_part(mine, iter(calls), assembly))
+        return list(_sorted_by_part(mine, iter(calls), assembly, self._answer_id))
 
 
 def _sorted_by_part(
-    contents: Iterable[Content], calls: Iterator[int], assembly: MessageAssembly
+    contents: Iterable[Content], calls: Iterator[int], assembly: MessageAssembly, answer_id: str
 ) -> Iterator[tuple[ItemPart, list[Content]]]:
     for content in contents:
         if content.type == "function_call" and (place := next(calls, None)) is not None:
-            content.call_id, content.id = assembly.call_id(place), None
+            content.call_id, content.id = assembly.call_id(place), call_name(answer_id, place)
             content.additional_properties = {}
             yield _part(f"call:{place}"), [content]
         else:

@@ -72,6 +72,8 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     else:
         others = [content for content in contents if content.type not in OF_MESSAGES]
         said = [*contents_of(message, item.get("audio_format", "")), *others]
+    for place, call in enumerate(content for content in said if content.type == "function_call"):
+        call.id = call_name(f"{item['id']}:{item['choice']}" if item.get("choice") else item["id"], place)
     lacking = _lacking(message, standard_message(said), said)
     is_own = any(len(str(call.get("id"))) > MAX_CALL_ID for call in message.get("tool_calls") or ())
     if lacking or item.get("choice") or item.get("beside") or is_own:
@@ -79,6 +81,16 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
         kept = {name: item[name] for name in ("service", "choice", "beside") if name in item}
         STAMPS.put(said, {"type": "message", "id": item["id"]}, {}, lacking={**kept, **lacking})
     return said
+
+
+def call_name(answer_id: str, place: int) -> str:
+    """Name a call for the framework, which gives calls without a name another one in every process.
+
+    Args:
+        answer_id: the completion's id.
+        place: of the call in its message, from 0.
+    """
+    return f"{answer_id}:{place}"
 
 
 def message_of(group: Sequence[Content], service: str) -> dict[str, Any]:

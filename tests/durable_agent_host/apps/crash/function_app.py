@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
 from agent_framework_gemini import GeminiChatClient
-from agent_framework_openai import OpenAIChatClient
+from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from google import genai
 
 from durable_agent_host import DurableAgentApp
@@ -90,9 +91,14 @@ TOOLS = [note, again, careful, pay, linger, brood]
 PROCESS = {"x-process": str(os.getpid())}
 """Header by which the model's log tells the lives of the host apart."""
 URL = os.environ["OPENAI_BASE_URL"]
-client = OpenAIChatClient(
-    model=os.environ["OPENAI_MODEL"], api_key=os.environ["OPENAI_API_KEY"], base_url=URL, default_headers=PROCESS
-)
+SERVICE: dict[str, Any] = {
+    "model": os.environ["OPENAI_MODEL"],
+    "api_key": os.environ["OPENAI_API_KEY"],
+    "base_url": URL,
+    "default_headers": PROCESS,
+}
+client = OpenAIChatClient(**SERVICE)
+chat = OpenAIChatCompletionClient(**SERVICE)
 google = genai.Client(
     api_key="practice", http_options={"base_url": URL.removesuffix("v1") + "gemini", "headers": PROCESS}
 )
@@ -102,5 +108,6 @@ app = DurableAgentApp(
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
         Agent(client, "Work with the tools; the service keeps the conversation.", name="Kept", tools=TOOLS),
         Agent(gemini, "Work with the tools.", name="Gemini", tools=TOOLS),
+        Agent(chat, "Work with the tools.", name="Chatter", tools=TOOLS),
     ]
 )
