@@ -21,12 +21,14 @@ from practice_model.play.plans import Plan, PlanError
 from practice_model.play.recordings import Recordings
 from practice_model.request_log import RequestLog
 from practice_model.rules.requests import Rules
+from practice_model.services.agents import agents_routes
 from practice_model.services.anthropic import anthropic_routes
 from practice_model.services.chat_completions import chat_completions_routes
 from practice_model.services.gemini import gemini_routes
 from practice_model.services.responses import ResponsesService
 
 SERVICES: Final[tuple[Callable[[Shared], list[Route]], ...]] = (
+    agents_routes,
     anthropic_routes,
     chat_completions_routes,
     gemini_routes,

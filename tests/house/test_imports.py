@@ -135,6 +135,7 @@ HOMES = {
     "openai": ("durable_agent_host.providers.openai",),
     "agent_framework_gemini": ("durable_agent_host.providers.gemini",),
     "google": ("durable_agent_host.providers.gemini",),
+    "azure.ai": ("durable_agent_host.providers.azure_ai_agents",),
     "azure.identity": ("durable_agent_host.providers.openai", "durable_agent_host.storage.blob_account"),
     "azure.storage": (
         "durable_agent_host.storage.blob_account",

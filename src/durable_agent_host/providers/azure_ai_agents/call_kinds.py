@@ -147,8 +147,9 @@ def parse_output_from_agents(output: Any) -> Content:
     if given.keys() == {"type", "logs"} and given["type"] == "logs" and isinstance(given["logs"], str):
         return Content.from_text(given["logs"])
     image: Any = given.get("image")
-    if given.keys() == {"type", "image"} and isinstance(image, dict) and cast("Any", image).keys() == {"file_id"}:
-        return hosted_file(str(image["file_id"]), kind="image")
+    known: dict[str, Any] = cast("dict[str, Any]", image) if isinstance(image, dict) else {}
+    if given.keys() == {"type", "image"} and known.keys() == {"file_id"}:
+        return hosted_file(str(known["file_id"]), kind="image")
     told = str(given.get("logs") or "") if isinstance(given.get("logs"), str) else ""
     return Content.from_text(told, additional_properties={PROVIDER: output})
 
@@ -194,14 +195,15 @@ def _parse_mcp(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
 
 
 def _parse_function(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
-    names = {"call_id": flat.get("id"), "name": flat.get(_field(row, "name"))}
-    return [Content("function_call", **names, arguments=flat.get(_field(row, row.argument)))]
+    name, arguments = flat.get(_field(row, "name")), flat.get(_field(row, row.argument))
+    return [Content("function_call", call_id=flat.get("id"), name=name, arguments=arguments)]
 
 
 def _parse_hosted(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
     call_id, kind = flat.get("id"), str(flat.get("type") or "tool")
-    call = Content("function_call", call_id=call_id, name=str(flat.get(_field(row, "name")) or kind))
-    call.hosted = call.informational_only = True
+    name = str(flat.get(_field(row, "name")) or kind)
+    call = Content("function_call", call_id=call_id, name=name)
+    call.hosted, call.informational_only = True, True
     arguments = flat.get(_field(row, row.argument))
     call.arguments = arguments if isinstance(arguments, str | dict) else None
     output = flat.get(_field(row, row.output))

@@ -17,7 +17,6 @@ from agent_framework import (
     Message,
     ResponseStream,
 )
-from azure.ai.agents.aio import AgentsClient
 
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.azure_ai_agents.events import complete_item, event_of
@@ -52,7 +51,7 @@ class RawAzureAIAgentsChatClient(BaseChatClient[Any]):
         endpoint: str | None = None,
         credential: Any = None,
         api_key: str | None = None,
-        agents_client: AgentsClient | None = None,
+        agents_client: Any = None,
         tool_resources: Mapping[str, Any] | None = None,
         poll_seconds: float = 1.0,
         **more: Any,

@@ -1,6 +1,6 @@
 """The events of a run as updates of the framework.
 
-A `RunReader` reads the events of one model call in order, live ones or those that `following` makes of a run's steps,
+A `RunReader` reads the events of one model call in order, live ones or those that `run_calls` makes of a run's steps,
 and gives the same contents for both. What it must remember between events is little: which calls were told of, their
 blocks where the service finishes them in pieces, the last message until its step ends.
 """
@@ -131,7 +131,8 @@ class RunReader:
         if name == "error":
             told: Json = cast("Json", data) if isinstance(data, Mapping) else {"message": str(data)}
             inner: Any = told.get("error", told)
-            raise RunEndedError("failed", inner if isinstance(inner, Mapping) else {"message": str(inner)}, self.run_id)
+            error = cast("Json", inner) if isinstance(inner, Mapping) else {"message": str(inner)}
+            raise RunEndedError("failed", error, self.run_id, has_acted=bool(self.answered))
         if not isinstance(data, Mapping):
             yield self._update(AgentsEvent(name, data))
             return
@@ -148,6 +149,36 @@ class RunReader:
             yield from self._read_message(name, event)
         else:
             yield self._update(AgentsEvent(name, event))
+
+    def read_ending(self, run: Json) -> None:
+        """Refuse to go on with a run that has failed.
+
+        Args:
+            run: as it is.
+
+        Raises:
+            RunEndedError: it has failed, has expired or was cancelled.
+        """
+        status = str(run.get("status"))
+        if status in _FAILED_RUNS:
+            error = cast("Json", run.get("last_error") or {})
+            raise RunEndedError(status, error, str(run.get("id") or self.run_id), has_acted=bool(self.answered))
+
+    @property
+    def lacks_outputs(self) -> bool:
+        """Whether code has run of which nothing is known that it has put out: streams leave it out."""
+        return any(_is_silent(call) for call in self._calls.values())
+
+    def read_outputs(self, step: Json) -> Iterator[ChatResponseUpdate]:
+        """Give what code has put out, from a listed step.
+
+        Args:
+            step: of the run.
+        """
+        for index, call in enumerate(cast("list[Json]", _within(step, "step_details", "tool_calls") or ())):
+            place = _place(step, index)
+            if place in self._calls and _is_silent(self._calls[place]) and not _is_silent(call):
+                yield self._finish("thread.run.step.completed", place, dict(call))
 
     def _update(self, event: AgentsEvent, *contents: Content, **more: Any) -> ChatResponseUpdate:
         return ChatResponseUpdate(
@@ -227,7 +258,7 @@ class RunReader:
         if isinstance(calls, list) and cast("list[Any]", calls) and _within(details, "type") == "tool_calls":
             yield from self._read_calls(name, event, step, cast("list[Any]", calls))
         elif message_id in self._messages:
-            item = {"id": message_id, "message": self._messages[message_id], "step": packed(step, USUAL_STEP)}
+            item = {"id": message_id, "message": self._messages[message_id], "step": step}
             yield self._update(AgentsEvent(name, event, ItemPart(str(message_id), item=item)))
         else:
             item = {"id": event.get("id"), "step": event}
@@ -240,8 +271,8 @@ class RunReader:
         """Tell of finished calls; functions were told of when they were asked for, so their step stands alone."""
         ours = [call for call in calls if _within(call, "type") == "function"]
         if ours:
-            details = {**event["step_details"], "tool_calls": [call for call in calls if call not in ours]}
-            rest = {**step, "step_details": details, "functions": [_within(call, "id") for call in ours]}
+            named = [{"id": _within(call, "id"), "type": _within(call, "type")} for call in calls]
+            rest = {**step, "step_details": {**event["step_details"], "tool_calls": named}}
             part = ItemPart(str(event.get("id")), item={"id": event.get("id"), "step": rest})
             yield self._update(AgentsEvent(name, event, part), _unstamped([carrier_of(rest)])[0])
             step = {"id": event.get("id")}
@@ -255,14 +286,11 @@ class RunReader:
 
     def _finish(self, name: str, place: str, call: dict[str, Any]) -> ChatResponseUpdate:
         """Tell of a finished call, again when its output comes after it."""
-        first = place not in self._calls
         self._calls[place] = call
         step: dict[str, Any] = self._steps.get(place, {}).get("step") or {}
         item = {"id": call.get("id"), "call": call, "step": step}
         contents = _unstamped(parse_call_from_agents(call, step))
         if place in self._told:
-            contents = contents[1:] if first and kind_of_call(call).family not in {"code", "function"} else []
-        elif not first:
             contents = contents[1:]
         self._told.add(place)
         failed = step.get("status") in _FAILED_RUNS
@@ -273,8 +301,7 @@ class RunReader:
         self.run_id = str(run.get("id") or self.run_id)
         self.status = str(run.get("status") or name.removeprefix(_RUN))
         event = AgentsEvent(name, run)
-        if self.status in _FAILED_RUNS:
-            raise RunEndedError(self.status, cast("Json", run.get("last_error") or {}), self.run_id)
+        self.read_ending(run)
         if self.status == "requires_action":
             yield from self._read_action(name, run)
             return
@@ -323,6 +350,10 @@ def _usage_of(run: Json) -> list[Content]:
     details: dict[str, Any] = {ours: counted.get(theirs) for ours, theirs in names.items()}
     details["total_token_count"] = counted.get("total_tokens")
     return [Content.from_usage(cast("Any", {name: n for name, n in details.items() if isinstance(n, int)}))]
+
+
+def _is_silent(call: Json) -> bool:
+    return call.get("type") == "code_interpreter" and not _within(call, "code_interpreter", "outputs")
 
 
 def _place(event: Json, index: Any) -> str:

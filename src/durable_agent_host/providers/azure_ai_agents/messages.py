@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.providers.azure_ai_agents.call_kinds import hosted_file
+from durable_agent_host.providers.azure_ai_agents.call_kinds import USUAL_STEP, hosted_file
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER, STAMPS, packed, unpacked
 from durable_agent_host.providers.stamps import stamped_item
 
@@ -45,7 +45,7 @@ def parse_message_from_agents(message: Mapping[str, Any], step: Mapping[str, Any
     parts = cast("list[Any]", message.get("content") or [])
     contents = [_parse_part(part) for part in parts] or [Content.from_text("")]
     item = packed({name: value for name, value in message.items() if name != "content"}, USUAL_MESSAGE)
-    item |= {"type": _MESSAGE, "content": parts} | ({"step": dict(step)} if step else {})
+    item |= {"type": _MESSAGE, "content": parts} | ({"step": packed(step, _usual_step(message))} if step else {})
     rebuilt: dict[str, Any] = {"content": [_build_part(content) for content in contents] if parts else []}
     STAMPS.put(contents, item, rebuilt)
     return contents
@@ -60,6 +60,25 @@ def build_message_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
     mark = STAMPS.of(contents[0]) or {}
     item = stamped_item(mark, {"content": [_build_part(content) for content in contents]})
     return unpacked({name: value for name, value in item.items() if name not in {"type", "step"}}, USUAL_MESSAGE)
+
+
+def build_step_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
+    """Give the step that has made a message, without what only names the message. Guarantee: pure.
+
+    Args:
+        contents: of the message, the first with its stamp.
+    """
+    step = (STAMPS.of(contents[0]) or {}).get("step")
+    return unpacked(step, _usual_step(build_message_for_agents(contents))) if step else {}
+
+
+def _usual_step(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what a step has as a rule: it names the thread, the run and the agent as its message does."""
+    named = {name: message[name] for name in _NAMES if name in message}
+    return {**USUAL_STEP, "type": "message_creation", **named}
+
+
+_NAMES: Final = ("thread_id", "run_id", "assistant_id", "created_at", "completed_at")
 
 
 def is_message(content: Content) -> bool:

@@ -1,7 +1,7 @@
 """The Azure AI Agents service behind the port."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import Content
 
@@ -70,7 +70,8 @@ class AzureAIAgentsProvider(NeutralProvider):
                 kind = (note.get("additional_properties") or {}).get("text")
                 name = str(kind).rpartition("/")[2] if str(kind).startswith("sandbox:") else None
                 yield ServiceFile(file_id, name, None)
-        for output in content.outputs or () if isinstance(content.outputs, list) else ():
+        outputs: Any = content.outputs
+        for output in cast("list[Any]", outputs) if isinstance(outputs, list) else ():
             if isinstance(output, Content):
                 yield from super().service_files(output)
 

@@ -9,16 +9,18 @@ submitted again only while the run still waits for these very calls.
 """
 
 import asyncio
+import base64
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Message
 
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.events import ENDED_STEPS, ENDS, RunReader
-from durable_agent_host.providers.azure_ai_agents.requests import (
+from durable_agent_host.providers.azure_ai_agents.run_requests import (
     Answers,
     answers_in,
     approval_headers,
@@ -82,11 +84,11 @@ class RunCall:
                 async for update in self._follow(RunReader(thread_id), run):
                     yield update
                 return
-        is_new = not thread_id
         bodies = build_messages(self.messages, await self._uploaded())
         metadata = metadata_of(self.turn_id, bodies)
-        if is_new:
-            thread_id = str((await self.service.create_thread({"metadata": metadata}))["id"])
+        if not thread_id:
+            before = {"messages": bodies[:-1]} if bodies[1:] else {}
+            thread_id = str((await self.service.create_thread({"metadata": metadata} | before))["id"])
         if not token:
             yield _begins(thread_id, {"thread_id": thread_id})
         run = await self._run_of(thread_id, metadata) if token and metadata else None
@@ -94,11 +96,24 @@ class RunCall:
             async for update in self._follow(RunReader(thread_id), run):
                 yield update
             return
-        await self._post(thread_id, bodies, metadata, may_be_there=bool(token))
+        new = bodies if self.options.get("conversation_id") else bodies[-1:]
+        await self._post(thread_id, new, metadata, may_be_there=bool(token))
         body = build_run(self.options, self.agent, self.resources, system_words(self.messages))
         reader = RunReader(thread_id)
-        async with aclosing(self.service.begin_run(thread_id, body | {"metadata": metadata})) as events:
+        async with aclosing(
+            self._whole(reader, self.service.begin_run(thread_id, body | {"metadata": metadata}))
+        ) as told:
+            async for update in told:
+                yield update
+
+    async def _whole(self, reader: RunReader, stream: AsyncGenerator[tuple[str, Any]]) -> Updates:
+        """Read a stream, and from the run's steps what it leaves out: what code has put out."""
+        async with aclosing(stream) as events:
             async for name, data in events:
+                if reader.lacks_outputs and name.removeprefix("thread.run.") in ENDS:
+                    for step in await self.service.steps(reader.thread_id, reader.run_id):
+                        for update in reader.read_outputs(step):
+                            yield update
                 for update in reader.read(name, data):
                     yield update
 
@@ -110,10 +125,10 @@ class RunCall:
     async def _post(self, thread_id: str, bodies: Sequence[Json], metadata: Json, *, may_be_there: bool) -> None:
         """Post each message once: what is there is told apart by its number."""
         for number, body in enumerate(bodies):
-            mark = {**metadata, "number": str(number)} if metadata else {}
-            if may_be_there and mark and await self.service.has_message(thread_id, mark):
+            mark = {"metadata": {**metadata, "number": str(number)}} if metadata else {}
+            if may_be_there and mark and await self.service.has_message(thread_id, mark["metadata"]):
                 continue
-            await self.service.post_message(thread_id, body | ({"metadata": mark} if mark else {}))
+            await self.service.post_message(thread_id, body | mark)
 
     async def _run_of(self, thread_id: str, metadata: Mapping[str, str]) -> Json | None:
         """Find the run that this call has begun, one that failed in passing aside."""
@@ -124,24 +139,43 @@ class RunCall:
 
     async def _answer(self, thread_id: str, answers: Answers, token: Mapping[str, Any]) -> Updates:
         """Answer the calls that a run waits for, unless that is done, and give what follows."""
-        run = await self._waiting_run(thread_id, answers, str(token.get("run_id") or ""))
-        reader = RunReader(thread_id, str(run["id"]), answered=answers.call_ids)
-        if not _waits_for(run, answers):
+        run_id, run = str(token.get("run_id") or answers.run_id), Json()
+        if token or answers.approvals or not run_id:
+            run = await self._waiting_run(thread_id, answers, run_id)
+            run_id = str(run["id"])
+        reader = RunReader(thread_id, run_id, answered=answers.call_ids)
+        if run and not _waits_for(run, answers):
             async for update in self._follow(reader, run):
                 yield update
             return
         if not token:
-            yield _begins(thread_id, {"thread_id": thread_id, "run_id": run["id"]})
+            yield _begins(thread_id, {"thread_id": thread_id, "run_id": run_id})
+        async for update in self._submit(reader, answers, run):
+            yield update
+
+    async def _submit(self, reader: RunReader, answers: Answers, run: Json) -> Updates:
+        """Send the answers; a run that no longer takes them has ended, and says how."""
         asked = {str(call.get("id")): str(call.get("server_label")) for call in _required(run)}
         headers = approval_headers(
             [*cast("list[Any]", self.options.get("tools") or []), *cast("list[Any]", self.agent.get("tools") or [])],
             {**self.resources, **cast("Json", self.options.get("tool_resources") or {})},
         )
         body = build_answers(answers, asked, headers)
-        async with aclosing(self.service.submit(thread_id, reader.run_id, body)) as events:
-            async for name, data in events:
-                for update in _having_acted(reader, name, data):
+        refused: Exception | None = None
+        try:
+            async with aclosing(
+                self._whole(reader, self.service.submit(reader.thread_id, reader.run_id, body))
+            ) as told:
+                async for update in told:
                     yield update
+        except Exception as error:
+            if getattr(error, "status_code", None) != HTTPStatus.BAD_REQUEST:
+                raise
+            refused = error
+        if refused is not None:
+            ended = await self.service.run(reader.thread_id, reader.run_id)
+            reader.read_ending(ended)
+            raise refused
 
     async def _waiting_run(self, thread_id: str, answers: Answers, run_id: str) -> Json:
         """Find the run whose calls are answered."""
@@ -173,21 +207,13 @@ class RunCall:
                     yield update
             for update in reader.read(f"thread.run.step.{step.get('status')}", step):
                 yield update
-        for update in _having_acted(reader, f"thread.run.{run.get('status')}", run):
+        for update in reader.read(f"thread.run.{run.get('status')}", run):
             yield update
 
 
 def _begins(thread_id: str, token: Json) -> ChatResponseUpdate:
     """Make the update by which the journal learns of a thread or a run before anything is sent to it."""
     return ChatResponseUpdate(role="assistant", conversation_id=thread_id, continuation_token=cast("Any", token))
-
-
-def _having_acted(reader: RunReader, name: str, data: Any) -> list[ChatResponseUpdate]:
-    try:
-        return list(reader.read(name, data))
-    except RunEndedError as error:
-        error.has_acted = bool(reader.answered)
-        raise
 
 
 def _failed_in_passing(run: Mapping[str, Any]) -> bool:
@@ -206,7 +232,7 @@ def _waits_for(run: Mapping[str, Any], answers: Answers) -> bool:
 
 
 def _new_steps(steps: Sequence[Json], answered: frozenset[str]) -> list[Json]:
-    """Leave out the steps before those whose calls were answered, which an earlier model call has told, and open ones."""
+    """Leave out open steps, and those before the calls that were answered, which an earlier model call has told."""
     ids = [_call_ids(step) & answered for step in steps]
     first = next((number for number, found in enumerate(ids) if found), 0) if answered else 0
     return [step for step in steps[first:] if step.get("status") in ENDED_STEPS]
@@ -218,7 +244,5 @@ def _call_ids(step: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _file_of(content: Any) -> tuple[str, bytes]:
-    import base64  # noqa: PLC0415 - only for files
-
     name = content.name or content.additional_properties.get("filename") or "file"
     return str(name), base64.b64decode(str(content.uri).partition(",")[2])

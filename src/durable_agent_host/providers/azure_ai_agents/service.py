@@ -6,20 +6,18 @@ endpoint that the app configured and to no other.
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from functools import cache
 from typing import Any, Final, cast
-
-from azure.ai.agents.aio import AgentsClient
-from azure.ai.agents.models import BaseAsyncAgentEventHandler, ListSortOrder
-from azure.core.credentials import AzureKeyCredential
-from azure.core.pipeline.policies import AzureKeyCredentialPolicy
 
 Json = dict[str, Any]
 
 _ONCE: Final[dict[str, Any]] = {"retry_total": 0, "permit_redirects": False}
+_NEWEST_FIRST: Final = "desc"
+_OLDEST_FIRST: Final = "asc"
 _RESULTS: Final = "step_details.tool_calls[*].file_search.results[*].content"
 
 
-def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -> AgentsClient:
+def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -> Any:
     """Make the SDK's client.
 
     Args:
@@ -27,10 +25,14 @@ def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -
         credential: an async token credential of azure-identity.
         api_key: sent instead of a token, as a header.
     """
+    from azure.ai.agents.aio import AgentsClient  # noqa: PLC0415 - loaded when used
+    from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - the same
+    from azure.core.pipeline.policies import AzureKeyCredentialPolicy  # noqa: PLC0415 - the same
+
     if api_key is None:
         return AgentsClient(endpoint, credential)
     key = AzureKeyCredential(api_key)
-    policy = AzureKeyCredentialPolicy(key, "api-key")
+    policy = cast("Any", AzureKeyCredentialPolicy)(key, "api-key")
     return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy)
 
 
@@ -41,12 +43,12 @@ class AgentsService:
         sdk: of the app, or made by `connect`.
     """
 
-    def __init__(self, sdk: AgentsClient) -> None:
+    def __init__(self, sdk: Any) -> None:
         self.sdk = sdk
 
     async def find_agent(self, name: str) -> Json | None:
         """Find an agent by its name, the newest of several."""
-        async for agent in self.sdk.list_agents(limit=100, order=ListSortOrder.DESCENDING, **_ONCE):
+        async for agent in self.sdk.list_agents(limit=100, order=_NEWEST_FIRST, **_ONCE):
             if agent.name == name:
                 return agent.as_dict()
         return None
@@ -69,7 +71,7 @@ class AgentsService:
 
     async def threads(self) -> list[str]:
         """List the ids of all threads, oldest first."""
-        return [one.id async for one in self.sdk.threads.list(limit=100, order=ListSortOrder.ASCENDING, **_ONCE)]
+        return [one.id async for one in self.sdk.threads.list(limit=100, order=_OLDEST_FIRST, **_ONCE)]
 
     async def post_message(self, thread_id: str, body: Json) -> Json:
         """Add a message to a thread."""
@@ -81,15 +83,15 @@ class AgentsService:
 
     async def messages(self, thread_id: str) -> list[Json]:
         """Read all messages of a thread, oldest first."""
-        listed = self.sdk.messages.list(thread_id, limit=100, order=ListSortOrder.ASCENDING, **_ONCE)
+        listed = self.sdk.messages.list(thread_id, limit=100, order=_OLDEST_FIRST, **_ONCE)
         return [one.as_dict() async for one in listed]
 
     async def has_message(self, thread_id: str, metadata: Mapping[str, str]) -> bool:
         """Tell whether a thread has a message with these metadata among its newest."""
-        async for one in self.sdk.messages.list(thread_id, limit=20, order=ListSortOrder.DESCENDING, **_ONCE):
+        async for one in self.sdk.messages.list(thread_id, limit=20, order=_NEWEST_FIRST, **_ONCE):
             if metadata.items() <= dict(one.metadata or {}).items():
                 return True
-            if one.role == "assistant":
+            if one.run_id:  # the answer of an earlier run
                 return False
         return False
 
@@ -105,7 +107,7 @@ class AgentsService:
             most: how many; None for all.
         """
         found: list[Json] = []
-        async for one in self.sdk.runs.list(thread_id, limit=most or 100, order=ListSortOrder.DESCENDING, **_ONCE):
+        async for one in self.sdk.runs.list(thread_id, limit=most or 100, order=_NEWEST_FIRST, **_ONCE):
             found.append(one.as_dict())
             if len(found) == most:
                 break
@@ -113,9 +115,7 @@ class AgentsService:
 
     async def steps(self, thread_id: str, run_id: str) -> list[Json]:
         """Read the steps of a run, oldest first, what was found in files included."""
-        listed = self.sdk.run_steps.list(
-            thread_id, run_id, include=[_RESULTS], limit=100, order=ListSortOrder.ASCENDING, **_ONCE
-        )
+        listed = self.sdk.run_steps.list(thread_id, run_id, include=[_RESULTS], limit=100, order=_OLDEST_FIRST, **_ONCE)
         return [one.as_dict() async for one in listed]
 
     async def cancel(self, thread_id: str, run_id: str) -> Json:
@@ -124,21 +124,21 @@ class AgentsService:
 
     async def begin_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
         """Create a run and give its events: name, and data as the service wrote them."""
-        handler = _RawEvents()
-        asked: Any = self.sdk.runs.stream(
+        handler = _raw_events()()
+        runs: Any = self.sdk.runs
+        await runs.stream(
             thread_id, {**body, "stream": True}, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE
         )
-        await asked
         async for event in _events(handler):
             yield event
 
     async def submit(self, thread_id: str, run_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
         """Give a run the outputs of its calls, or approvals, and give the events that follow."""
-        handler = _RawEvents()
-        asked: Any = self.sdk.runs.submit_tool_outputs_stream(
+        handler = _raw_events()()
+        runs: Any = self.sdk.runs
+        await runs.submit_tool_outputs_stream(
             thread_id, run_id, {**body, "stream": True}, event_handler=handler, stream=True, **_ONCE
         )
-        await asked
         async for event in _events(handler):
             yield event
 
@@ -157,25 +157,34 @@ class AgentsService:
         return (await self.sdk.files.upload(body, **_ONCE)).id
 
 
-class _RawEvents(BaseAsyncAgentEventHandler[tuple[str, Any]]):
-    """Reads a stream without the SDK's models, which rename fields and leave out what they do not know."""
+@cache
+def _raw_events() -> type[Any]:
+    """Make the class that reads a stream without the SDK's models, which rename fields and drop unknown events."""
+    from azure.ai.agents.models import BaseAsyncAgentEventHandler  # noqa: PLC0415 - loaded when used
 
-    async def _process_event(self, event_data_str: str) -> tuple[str, Any]:
-        name, data = "", list[str]()
-        for line in event_data_str.splitlines():
-            field, _, value = line.partition(":")
-            if field == "event":
-                name = value.strip()
-            elif field == "data":
-                data.append(value.removeprefix(" "))
-        text = "\n".join(data)
-        try:
-            return name, json.loads(text) if text else None
-        except ValueError:
-            return name, text
+    class RawEvents(BaseAsyncAgentEventHandler[tuple[str, Any]]):
+        async def _process_event(self, event_data_str: str) -> tuple[str, Any]:
+            return _parsed(event_data_str)
+
+    return RawEvents
 
 
-async def _events(handler: _RawEvents) -> AsyncGenerator[tuple[str, Any]]:
+def _parsed(event: str) -> tuple[str, Any]:
+    name, data = "", list[str]()
+    for line in event.split("\n"):
+        field, _, value = line.rstrip("\r").partition(":")
+        if field == "event":
+            name = value.strip()
+        elif field == "data":
+            data.append(value.removeprefix(" "))
+    text = "\n".join(data)
+    try:
+        return name, json.loads(text) if text else None
+    except ValueError:
+        return name, text
+
+
+async def _events(handler: Any) -> AsyncGenerator[tuple[str, Any]]:
     try:
         async for name, data in handler:
             if name:

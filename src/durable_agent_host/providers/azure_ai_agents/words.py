@@ -1,8 +1,8 @@
 """What a conversation that was held elsewhere says in a thread: only texts, images and attachments go there. Pure."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
@@ -35,35 +35,37 @@ def words_for(content: Content) -> str:
     Returns:
         A line, or nothing for what no reader misses: reasoning, token counts.
     """
-    match content.type:
-        case "text":
-            return content.text or ""
-        case "function_call":
-            return f"[called {content.name} with {_json(content.arguments)}]"
-        case "function_result":
-            return f"[the call returned: {text_of_result(content)}]"
-        case "code_interpreter_tool_call":
-            return f"[ran this code:\n{''.join(one.text or '' for one in content.inputs or ())}\n]"
-        case "code_interpreter_tool_result" | "shell_tool_result":
-            return f"[the code gave: {_listed(content.outputs)}]"
-        case "shell_tool_call":
-            return f"[ran in a shell: {'; '.join(content.commands or ())}]"
-        case "search_tool_call":
-            return f"[searched with {content.tool_name}: {_json(content.arguments)}]"
-        case "search_tool_result":
-            return f"[found: {_json(content.result)}]"
-        case "mcp_server_tool_call":
-            return f"[called {content.tool_name} of {content.server_name} with {_json(content.arguments)}]"
-        case "mcp_server_tool_result":
-            return f"[the call returned: {_listed(content.output)}]"
-        case "hosted_file":
-            return f"[a file {content.name or content.file_id}]"
-        case "error":
-            return f"[an error: {content.message}]"
-        case "text_reasoning" | "usage" | "function_approval_request" | "function_approval_response":
-            return ""
-        case kind:
-            return f"[{kind} {content.uri[:80] if content.uri and not content.uri.startswith('data:') else ''}]"
+    if (say := _WORDS.get(content.type)) is not None:
+        return say(content)
+    link = f" {content.uri}" if content.uri and not content.uri.startswith("data:") else ""
+    return f"[{content.type}{link}]"
+
+
+def _script(content: Content) -> str:
+    return "".join(one.text or "" for one in content.inputs or ())
+
+
+def _nothing(_content: Content) -> str:
+    return ""
+
+
+_WORDS: Final[Mapping[str, Callable[[Content], str]]] = {
+    "text": lambda one: one.text or "",
+    "function_call": lambda one: f"[called {one.name} with {_json(one.arguments)}]",
+    "function_result": lambda one: f"[the call returned: {text_of_result(one)}]",
+    "code_interpreter_tool_call": lambda one: f"[ran this code:\n{_script(one)}\n]",
+    "code_interpreter_tool_result": lambda one: f"[the code gave: {_listed(one.outputs)}]",
+    "shell_tool_call": lambda one: f"[ran in a shell: {'; '.join(one.commands or ())}]",
+    "shell_tool_result": lambda one: f"[the shell gave: {_listed(one.outputs)}]",
+    "search_tool_call": lambda one: f"[searched with {one.tool_name}: {_json(one.arguments)}]",
+    "search_tool_result": lambda one: f"[found: {_json(one.result)}]",
+    "mcp_server_tool_call": lambda one: f"[called {one.tool_name} of {one.server_name} with {_json(one.arguments)}]",
+    "mcp_server_tool_result": lambda one: f"[the call returned: {_listed(one.output)}]",
+    "shell_command_output": lambda one: "\n".join(text for text in (one.stdout, one.stderr) if text),
+    "hosted_file": lambda one: f"[a file {one.name or one.file_id}]",
+    "error": lambda one: f"[an error: {one.message}]",
+    **dict.fromkeys(("text_reasoning", "usage", "function_approval_request", "function_approval_response"), _nothing),
+}
 
 
 def _listed(contents: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, FunctionTool, Message
 
+from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER, STAMPS
 from durable_agent_host.providers.azure_ai_agents.words import role_in_thread, text_of_result, words_for
 
@@ -64,6 +65,9 @@ def answers_in(messages: Sequence[Message]) -> Answers:
     for content in (content for message in messages for content in message.contents):
         if content.type == "function_result":
             answers.outputs.append({"tool_call_id": content.call_id, "output": text_of_result(content)})
+            stamp: Any = content.additional_properties.get(STAMP)  # the framework copies that of the call
+            if isinstance(stamp, dict):
+                answers.run_id = str(cast("Json", stamp).get("run_id") or answers.run_id)
         elif content.type == "function_approval_response" and content.function_call and content.function_call.hosted:
             answers.approvals[str(content.id)] = content.approved is True
     return answers
@@ -247,6 +251,7 @@ def _choice(choice: Any) -> Any:
 def _format(wanted: Any) -> Any:
     if isinstance(wanted, type) and callable(schema := getattr(wanted, "model_json_schema", None)):
         return {"type": "json_schema", "json_schema": {"name": wanted.__name__, "schema": schema()}}
-    if isinstance(wanted, Mapping) and "type" in wanted and "properties" in wanted:
-        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(cast("Json", wanted))}}
-    return wanted
+    told = cast("Json", wanted)
+    if isinstance(wanted, Mapping) and {"type", "properties"} <= told.keys():
+        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(told)}}
+    return told
