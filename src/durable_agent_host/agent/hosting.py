@@ -83,6 +83,11 @@ class HostedAgent:
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
         self.may_run_again = bool(getattr(agent, "may_run_again", False))
 
+    @property
+    def client(self) -> Any:
+        """The hosted copy of the agent's chat client; None for agents whose clients the host does not see."""
+        return _client_of(self.agent)
+
     def restores(self, session: AgentSession) -> bool:
         """Tell whether the agent continues from what it left in the session and needs no transcript."""
         return isinstance(self.agent, WorkflowAgent) and HostedWorkflow(self.agent).restores(session)

@@ -126,6 +126,15 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
+    async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
+        """Tell the service that nobody wants an answer any more that it is making; a person has cancelled the turn.
+
+        Args:
+            client: the agent's chat client.
+            continuation: the token of the last model call that had one.
+        """
+        ...
+
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
         """Tell what the service has lost, when that is why it refused a request."""
         ...

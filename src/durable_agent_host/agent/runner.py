@@ -37,6 +37,7 @@ from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.service_files import ServiceFiles
+from durable_agent_host.agent.service_runs import cancel_at_service
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.errors import FencedError, HistoryError, LogError, TurnTimedOutError, log_reason
@@ -250,7 +251,9 @@ class AgentRunner:
 
     async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Gather what a cancelled turn had produced, for the agent's own history providers, too."""
-        outcome = cancelled(runs, await runs.attempt.read_again())
+        recorded = await runs.attempt.read_again()
+        await cancel_at_service(runs, recorded)
+        outcome = cancelled(runs, recorded)
         try:
             return await self._saved(runs, outcome)
         except HistoryError as error:  # the turn is cancelled all the same

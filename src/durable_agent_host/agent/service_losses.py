@@ -39,7 +39,7 @@ class ServiceLosses:
             Whether another run can do without it: the loss is a new one, and the run had made use of it.
         """
         goes_on = bool(session.service_session_id or WORKFLOW_STATE in session.state)
-        if forgotten in self._lost or (forgotten.what == "continuation" and not goes_on):
+        if forgotten in self._lost or (forgotten.what == "continuation" and not (goes_on or forgotten.name)):
             return False
         _LOGGER.warning(
             "turn %s: the model's service can no longer use the %s; going on from the stored transcript",

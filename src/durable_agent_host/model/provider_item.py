@@ -39,7 +39,7 @@ class Forgotten:
     Attributes:
         what: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
             message that the service gives and does not take back.
-        name: of the container or the field; empty when the service did not name it.
+        name: of the container, the field, or the answer which the turn had continued; empty when nothing names it.
     """
 
     what: Literal["continuation", "container", "reasoning", "field"]

@@ -98,6 +98,10 @@ class NeutralProvider:
         del client
         raise NotFoundError(f"the file {file.file_id!r} is with the model's service, and cannot be read from there")
 
+    async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
+        """Do nothing: how to tell the service is its own matter."""
+        del client, continuation
+
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
         """Return None: nothing is known of what the service keeps."""
         del error

@@ -65,7 +65,7 @@ def forgotten_by_service(error: BaseException) -> Forgotten | None:
     """
     for cause in causes_of(error):
         if isinstance(cause, RunEndedError) and cause.status == "expired":
-            return Forgotten("continuation")
+            return Forgotten("continuation", cause.run_id)
         if getattr(cause, "status_code", None) == 404 and "thread" in _words_of(cause).lower():  # noqa: PLR2004
             return Forgotten("continuation")
     return None

@@ -12,7 +12,7 @@ from durable_agent_host.providers.stamps import Stamps
 PROVIDER: Final = "azure_ai_agents"
 STAMPS: Final = Stamps(PROVIDER)
 
-_ABSENT: Final = "without"
+_ABSENT: Final = "absent"
 
 
 def packed(block: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,6 +85,14 @@ class AzureAIAgentsProvider(NeutralProvider):
                 raise NotFoundError(f"the service does not give out the file {file.file_id!r}: {error}") from error
             raise ProviderError(f"the file {file.file_id!r} cannot be read: {error}", retryable=True) from error
 
+    async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
+        """Cancel the run, unless it has ended."""
+        thread_id, run_id = continuation.get("thread_id"), continuation.get("run_id")
+        if thread_id and run_id:
+            run = await client.service.run(thread_id, run_id)
+            if run.get("status") in {"queued", "in_progress", "requires_action"}:
+                await client.service.cancel(thread_id, run_id)
+
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
         """A thread that is gone, or a run that has expired while it waited for the app."""
         return forgotten_by_service(error)

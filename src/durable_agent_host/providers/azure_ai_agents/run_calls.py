@@ -80,7 +80,9 @@ class RunCall:
         """Post what is new and begin a run, or re-attach to the run that was begun."""
         if run_id := token.get("run_id"):
             run = await self.service.run(thread_id, str(run_id))
-            if not _failed_in_passing(run):
+            if run.get("status") == "expired" and not self.options.get("conversation_id"):
+                thread_id, token = "", {}  # nothing of the conversation is there alone
+            elif not _failed_in_passing(run):
                 async for update in self._follow(RunReader(thread_id), run):
                     yield update
                 return

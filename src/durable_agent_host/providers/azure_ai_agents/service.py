@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 Json = dict[str, Any]
 
 _ONCE: Final[dict[str, Any]] = {"retry_total": 0, "permit_redirects": False}
+_LOOKED_AT: Final = 50
 _NEWEST_FIRST: Final = "desc"
 _OLDEST_FIRST: Final = "asc"
 _RESULTS: Final = "step_details.tool_calls[*].file_search.results[*].content"
@@ -88,11 +89,12 @@ class AgentsService:
 
     async def has_message(self, thread_id: str, metadata: Mapping[str, str]) -> bool:
         """Tell whether a thread has a message with these metadata among its newest."""
-        async for one in self.sdk.messages.list(thread_id, limit=20, order=_NEWEST_FIRST, **_ONCE):
+        left = _LOOKED_AT
+        async for one in self.sdk.messages.list(thread_id, limit=_LOOKED_AT, order=_NEWEST_FIRST, **_ONCE):
             if metadata.items() <= dict(one.metadata or {}).items():
                 return True
-            if one.run_id:  # the answer of an earlier run
-                return False
+            if not (left := left - 1):
+                break
         return False
 
     async def run(self, thread_id: str, run_id: str) -> Json:

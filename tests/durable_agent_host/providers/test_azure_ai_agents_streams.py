@@ -1,0 +1,171 @@
+"""Recorded streams of threads and runs: every block is stored and comes back, however the stream is cut."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents
+from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
+from durable_agent_host.providers.azure_ai_agents.events import RunReader
+from durable_agent_host.providers.azure_ai_agents.messages import (
+    build_message_for_agents,
+    build_step_for_agents,
+    is_message,
+)
+from durable_agent_host.providers.azure_ai_agents.packing import STAMPS
+from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.stream.fold import Fold, fold_updates
+
+pytestmark = pytest.mark.recordings
+
+FOLDER = Path(os.environ.get("RECORDINGS_DIR") or Path(__file__).parents[4] / "shared" / "recordings")
+STREAMS = sorted(
+    str(path.relative_to(FOLDER))
+    for provider in ("azure-ai-agents", "openai-assistants")
+    for path in (FOLDER / provider).rglob("*.jsonl")
+) or ["none"]
+
+
+@pytest.fixture
+def events(name):
+    """One recorded stream."""
+    if not FOLDER.is_dir():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
+    return [json.loads(line) for line in (FOLDER / name).read_text().splitlines()]
+
+
+def read(events):
+    """Give the updates of a stream."""
+    reader = RunReader("thread_1")
+    return [update for one in events for update in reader.read(one["event"], one["data"])]
+
+
+def stored(response):
+    """Give the messages of a response as a session stores them."""
+    return [encode_message(message, created_at=None) for message in response.messages]
+
+
+def contents_of(response):
+    """Give the contents after a round trip through the store."""
+    return [content for one in stored(response) for content in decode_message(json.loads(json.dumps(one))).contents]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_every_block_comes_back_as_the_service_wrote_it(events):
+    """Messages, calls and steps are stored in full."""
+    groups = list(STAMPS.groups(contents_of(fold_updates(read(events), AZURE_AI_AGENTS))))
+    messages = [build_message_for_agents(group) for group in groups if is_message(group[0])]
+    said = [one["data"] for one in events if one["event"] in {"thread.message.completed", "thread.message.incomplete"}]
+    assert messages == said
+    calls = [
+        build_call_for_agents(group)
+        for group in groups
+        if (mark := STAMPS.of(group[0])) and mark["type"] not in {"message", "step"}
+    ]
+    by_id = {call["id"]: call for call, _ in calls}
+    finished = [one["data"] for one in events if one["event"] == "thread.run.step.completed"]
+    for step in finished:
+        details = step["step_details"]
+        rest = {name: value for name, value in step.items() if name != "step_details"}
+        if details["type"] == "message_creation":
+            group = next(one for one in groups if build_message_id(one) == details["message_creation"]["message_id"])
+            assert build_step_for_agents(group) == rest
+            continue
+        own = [call for call in details.get("tool_calls", []) if call["type"] != "function"]
+        for call in own:
+            expected = {name: value for name, value in call.items() if value is not None or name != "output"}
+            found = {name: value for name, value in by_id[call["id"]].items() if name in expected}
+            assert found == expected
+        if own:
+            assert any(known == rest for _, known in calls)
+        else:
+            marks = [mark for group in groups if (mark := STAMPS.of(group[0])) and mark["type"] == "step"]
+            assert any(mark["id"] == step["id"] for mark in marks)
+
+
+def build_message_id(group):
+    """Give the id of a message, or None."""
+    return build_message_for_agents(group)["id"] if is_message(group[0]) else None
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_folds_alike_however_it_is_cut(events):
+    """Parts folded first give the fold of the whole."""
+    updates = read(events)
+    whole = stored(fold_updates(updates, AZURE_AI_AGENTS))
+    for cut in range(0, len(updates), max(1, len(updates) // 12)):
+        parts = [*Fold(updates[:cut], AZURE_AI_AGENTS).pieces(), *Fold(updates[cut:], AZURE_AI_AGENTS).pieces()]
+        assert stored(fold_updates(parts, AZURE_AI_AGENTS)) == whole
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_nothing_of_a_stream_is_stored_twice(events):
+    """What is stored is about as large as the finished messages and calls."""
+    blocks = [
+        one["data"]
+        for one in events
+        if one["event"].endswith((".completed", ".incomplete")) and one["event"] != "thread.run.completed"
+    ]
+    size = len(json.dumps(stored(fold_updates(read(events), AZURE_AI_AGENTS))))
+    assert size <= 1.5 * len(json.dumps(blocks)) + 3000
+
+
+UNKNOWN = [
+    {"id": "call_1", "type": "warp_drive", "warp_drive": {"speed": 9, "output": {"nested": [1]}}},
+    {"id": "call_2", "type": "openapi", "function": {"name": "find", "arguments": "{}", "output": "found", "more": 1}},
+    {"id": "call_3", "type": "deep_research", "deep_research": {"input": "why", "output": "because"}},
+    {"id": "call_4", "type": "code_interpreter", "code_interpreter": {"input": None, "outputs": [{"type": "table"}]}},
+    {"id": "call_5", "type": "code_interpreter", "code_interpreter": {}},
+    {"id": "call_6", "type": "mcp", "name": "n", "server_label": "s", "arguments": "{}", "output": ["odd"]},
+    {"type": "file_search", "file_search": {"results": None}},
+    {"id": "call_7", "type": "azure_function", "azure_function": "odd"},
+]
+
+
+def test_calls_of_unknown_kinds_and_shapes_are_kept_whole():
+    """What no row of the table knows stands on the stamp."""
+    step = {"id": "step_1", "object": "thread.run.step", "status": "completed", "run_id": "run_1", "type": "tool_calls"}
+    ended = {**step, "step_details": {"type": "tool_calls", "tool_calls": UNKNOWN}}
+    groups = STAMPS.groups(
+        contents_of(fold_updates(read([{"event": "thread.run.step.completed", "data": ended}]), AZURE_AI_AGENTS))
+    )
+    assert [build_call_for_agents(group)[0] for group in groups] == UNKNOWN
+
+
+def test_a_step_of_an_unknown_kind_is_kept_whole():
+    """It has no contents of its own."""
+    step = {"id": "step_1", "status": "completed", "type": "dream", "step_details": {"type": "dream", "sheep": 3}}
+    [content] = contents_of(fold_updates(read([{"event": "thread.run.step.completed", "data": step}]), AZURE_AI_AGENTS))
+    mark = STAMPS.of(content)
+    assert (mark["kind"], mark["step_details"]) == ("dream", {"type": "dream", "sheep": 3})
+
+
+@pytest.mark.parametrize("status", ["failed", "expired", "cancelled"])
+def test_a_run_that_ends_without_an_answer_says_how(status):
+    """With its code and message."""
+    run = {"id": "run_1", "status": status, "last_error": {"code": "rate_limit_exceeded", "message": "Slow down."}}
+    with pytest.raises(RunEndedError) as raised:
+        read([{"event": f"thread.run.{status}", "data": run}])
+    told = AZURE_AI_AGENTS.explain(raised.value)
+    assert status in str(told)
+    assert "rate_limit_exceeded: Slow down" in str(told)
+    assert told.retryable is (status == "failed")
+
+
+def test_citations_keep_their_spans_and_kinds():
+    """A span that begins at 0 too; a path is no citation of a file."""
+    notes = [
+        {"type": "file_path", "text": "sandbox:/a", "start_index": 0, "end_index": 3, "file_path": {"file_id": "f1"}},
+        {"type": "file_citation", "text": "[1]", "start_index": 4, "end_index": 7, "file_citation": {"file_id": "f2"}},
+    ]
+    message = {"id": "m", "content": [{"type": "text", "text": {"value": "abc [1]", "annotations": notes}}]}
+    [content] = contents_of(
+        fold_updates(read([{"event": "thread.message.completed", "data": message}]), AZURE_AI_AGENTS)
+    )
+    regions = [note["annotated_regions"][0]["start_index"] for note in content.annotations]
+    kinds = [note["additional_properties"]["kind"] for note in content.annotations]
+    assert (regions, kinds) == ([0, 4], ["file_path", "file_citation"])
+    assert build_message_for_agents([content]) == message

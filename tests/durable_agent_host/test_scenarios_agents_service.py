@@ -1,0 +1,214 @@
+"""Sessions whose conversation is a thread of the Azure AI Agents service, over kills of the host."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.kit import Lives, PracticeModel, start_model
+from tests.processes import wait_until
+
+APP = Path(__file__).parent / "apps" / "agents_service"
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[PracticeModel]:
+    """The service."""
+    running = start_model()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def effects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the tools have left."""
+    return tmp_path_factory.mktemp("effects") / "lines"
+
+
+@pytest.fixture(scope="module")
+def lives(model: PracticeModel, effects: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    """A host that can crash."""
+    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "3", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+    url = f"{model.control.removesuffix('/practice')}/agents"
+    running = Lives(tmp_path_factory.mktemp("agents"), None, app=APP, MODEL_URL=url, EFFECTS=str(effects), **more)
+    yield running
+    running.host.stop()
+
+
+@pytest.fixture(autouse=True)
+def _fresh(model: PracticeModel) -> None:
+    model.forget()
+
+
+def asked(model: PracticeModel, what: str) -> list[dict[str, Any]]:
+    """Give the POST requests whose path ends so, refused ones too."""
+    return [one for one in model.requests() if one["method"] == "POST" and one["path"].endswith(what)]
+
+
+def begin(lives: Lives, agent: str, text: str, session: str) -> str:
+    """Start a turn and give its path."""
+    body = {"message": text, "session_id": session, "wait_for_response": False}
+    turn_id = lives.host.run(agent, body).headers["x-ms-turn-id"]
+    return f"/agents/{agent}/sessions/{session}/turns/{turn_id}"
+
+
+def await_event(lives: Lives, turn: str, name: str) -> None:
+    """Follow a turn's events until one comes."""
+    with requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60) as seen:
+        assert any(line == f"event: {name}" for line in seen.iter_lines(decode_unicode=True))
+
+
+def end(lives: Lives, turn: str) -> dict[str, Any]:
+    """Wait until a turn has ended."""
+    over = {"completed", "failed", "cancelled"}
+    return wait_until(lambda: (view := lives.host.get(turn).json())["status"] in over and view)
+
+
+def test_a_thread_carries_the_conversation_over_a_kill(lives: Lives, model: PracticeModel):
+    """The second turn goes to the same thread, with its message alone."""
+    assert lives.host.run("Worker", "My name is Ada.", session_id="thread").status_code == 200
+    lives.crash()
+    answer = lives.host.run("Worker", "What is my name?", session_id="thread")
+    assert "My name is Ada." in answer.text
+    assert len(asked(model, "/threads")) == 1
+    posted = asked(model, "/messages")
+    assert [one["body"]["content"] for one in posted] == ["My name is Ada.", "What is my name?"]
+    assert len({one["path"] for one in posted}) == 1
+
+
+@pytest.mark.parametrize("event", ["turn.started", "message.delta"])
+def test_a_run_is_attached_to_after_a_kill(lives: Lives, model: PracticeModel, event: str):
+    """One message, one run; nothing is cancelled or asked for again."""
+    session = f"attach-{event}"
+    model.plan({"text": "This answer takes its time. " * 4, "delay_milliseconds": 30, "chunk_characters": 8})
+    turn = begin(lives, "Worker", "Tell me.", session)
+    await_event(lives, turn, event)
+    lives.crash()
+    view = end(lives, turn)
+    assert (view["status"], view["response"]) == ("completed", ("This answer takes its time. " * 4))
+    assert len(asked(model, "/messages")) == len(asked(model, "/runs")) == 1
+    assert not asked(model, "/cancel")
+
+
+def test_tools_run_once_over_a_kill(lives: Lives, model: PracticeModel, effects: Path):
+    """A run that goes on with the outputs is attached to, and they are not submitted again."""
+    model.plan(
+        {"calls": [{"name": "note", "arguments": {"line": "once"}}]},
+        {"code": "print(1)", "logs": "1\n", "text": "Done, and slowly so.", "delay_milliseconds": 40},
+    )
+    turn = begin(lives, "Worker", "Note it.", "tools")
+    await_event(lives, turn, "tool.completed")
+    wait_until(lambda: asked(model, "/submit_tool_outputs"))
+    lives.crash()
+    assert end(lives, turn)["status"] == "completed"
+    assert effects.read_text().splitlines().count("once") == 1
+    assert len(asked(model, "/submit_tool_outputs")) == len(asked(model, "/runs")) == 1
+    [_, response] = lives.host.state("Worker", "tools")["data"]["conversationHistory"]
+    kinds = [content["$type"] for message in response["messages"] for content in message["contents"]]
+    assert [kind for kind in kinds if "ode" in kind] == ["codeInterpreterToolCall", "codeInterpreterToolResult"]
+    assert '"outputs": [{"type": "text", "text": "1\\n"}]' in json.dumps(response)
+
+
+def test_a_person_decides_while_the_run_waits(lives: Lives, model: PracticeModel, effects: Path):
+    """The run takes the output when the approval is there, after a kill as well."""
+    model.plan({"calls": [{"name": "careful", "arguments": {"line": "approved"}}]}, {"text": "It is done."})
+    turn = begin(lives, "Worker", "Be careful.", "careful")
+    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
+    lives.crash()
+    told = requests.post(
+        f"{lives.host.url}/api{turn}/approvals",
+        json={"call_id": pending[0]["call_id"], "approved": True},
+        timeout=60,
+    )
+    assert told.status_code in {200, 202}, told.text
+    assert end(lives, turn)["response"] == "It is done."
+    assert effects.read_text().splitlines().count("approved") == 1
+    assert len(asked(model, "/runs")) == 1
+
+
+def test_an_approval_of_a_servers_tool_carries_its_headers(lives: Lives, model: PracticeModel):
+    """Headers go with the run and with the approval, not into the agent's definition."""
+    call = {
+        "type": "mcp",
+        "server_label": "docs",
+        "name": "look_up",
+        "arguments": "{}",
+        "output": "found",
+        "approval": True,
+    }
+    model.plan({"item": call}, {"text": "I have looked it up."})
+    turn = begin(lives, "Reader", "Look it up.", "mcp")
+    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
+    assert pending[0]["name"] == "look_up"
+    url = f"{lives.host.url}/api{turn}/approvals"
+    requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
+    assert end(lives, turn)["response"] == "I have looked it up."
+    [run], [submitted] = asked(model, "/runs"), asked(model, "/submit_tool_outputs")
+    headers = {"X-Docs": "docs-header"}
+    resources = run["body"]["tool_resources"]["mcp"]
+    assert resources == [{"server_label": "docs", "headers": headers, "require_approval": "always"}]
+    approval = {"tool_call_id": pending[0]["call_id"], "approve": True, "headers": headers}
+    assert submitted["body"]["tool_approvals"] == [approval]
+    assert "headers" not in str(run["body"].get("tools"))
+
+
+def test_a_run_that_failed_in_passing_is_begun_again(lives: Lives, model: PracticeModel):
+    """The message is not posted a second time."""
+    model.plan(
+        {"text": "", "fail": {"code": "rate_limit_exceeded", "message": "Slow down."}}, {"text": "Now it works."}
+    )
+    assert lives.host.run("Worker", "Try.", session_id="passing").text == "Now it works."
+    assert (len(asked(model, "/messages")), len(asked(model, "/runs"))) == (1, 2)
+
+
+def test_a_run_that_failed_for_good_says_why(lives: Lives, model: PracticeModel):
+    """With the code and the service's words."""
+    model.plan({"text": "Well", "fail": {"code": "invalid_prompt", "message": "No."}})
+    answer = lives.host.run("Worker", "Try.", session_id="for-good")
+    assert answer.status_code == 502
+    assert "invalid_prompt: No" in answer.text
+
+
+def test_a_cut_stream_is_no_second_run(lives: Lives, model: PracticeModel):
+    """The run went on at the service; its steps tell the rest."""
+    model.plan({"text": "Cut in the middle of this.", "break_after_events": 8, "chunk_characters": 4})
+    assert lives.host.run("Worker", "Say it.", session_id="cut").text == "Cut in the middle of this."
+    assert len(asked(model, "/runs")) == 1
+
+
+def test_a_run_that_expired_while_it_waited_goes_on_elsewhere(lives: Lives, model: PracticeModel, effects: Path):
+    """A new thread gets the conversation in words; the tool that has run is not run again."""
+    model.plan({"calls": [{"name": "careful", "arguments": {"line": "late"}}]}, {"text": "Better late."})
+    turn = begin(lives, "Worker", "Wait for me.", "late")
+    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
+    requests.post(f"{model.control}/agents/expire", timeout=60).raise_for_status()
+    url = f"{lives.host.url}/api{turn}/approvals"
+    requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
+    assert end(lives, turn)["response"] == "Better late."
+    assert effects.read_text().splitlines().count("late") == 1
+    assert len(asked(model, "/threads")) == 2
+
+
+def test_a_cancelled_turn_cancels_the_run(lives: Lives, model: PracticeModel):
+    """A person asked; the next turn is taken."""
+    model.plan({"text": "This takes very long. " * 40, "delay_milliseconds": 50, "chunk_characters": 8})
+    turn = begin(lives, "Worker", "Go on and on.", "cancel")
+    await_event(lives, turn, "message.delta")
+    requests.post(f"{lives.host.url}/api{turn}/cancel", timeout=60).raise_for_status()
+    assert end(lives, turn)["status"] == "cancelled"
+    assert len(asked(model, "/cancel")) == 1
+    assert lives.host.run("Worker", "And now?", session_id="cancel").status_code == 200
+
+
+def test_a_thread_that_is_gone_is_made_again(lives: Lives, model: PracticeModel):
+    """From the stored conversation."""
+    lives.host.run("Worker", "I like green.", session_id="gone")
+    thread = asked(model, "/messages")[0]["path"].removesuffix("/messages")
+    base = model.control.removesuffix("/practice")
+    requests.delete(base + thread, headers={"api-key": "k"}, timeout=60).raise_for_status()
+    answer = lives.host.run("Worker", "What do I like?", session_id="gone")
+    assert answer.status_code == 200, answer.text
+    assert "I like green." in answer.text
