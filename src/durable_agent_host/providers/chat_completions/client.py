@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.overriding import copy_with
-from durable_agent_host.providers.chat_completions.deltas import whole_message
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
+from durable_agent_host.providers.chat_completions.deltas import whole_message
 from durable_agent_host.providers.chat_completions.messages import complete_item
 from durable_agent_host.providers.chat_completions.sent_messages import assistant_messages, media_of, paired_messages
 from durable_agent_host.stream.fold import Fold

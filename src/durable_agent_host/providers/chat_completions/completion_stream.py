@@ -7,8 +7,8 @@ from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.providers.chat_completions.deltas import MessageAssembly
 from durable_agent_host.providers.chat_completions.contents import is_refusal, reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.deltas import MessageAssembly
 from durable_agent_host.providers.chat_completions.messages import call_name, complete_item, finished_item
 
 _NOT_SAID: Final = frozenset(
