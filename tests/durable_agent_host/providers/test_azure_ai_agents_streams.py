@@ -10,13 +10,13 @@ from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.events import RunReader
-from durable_agent_host.providers.azure_ai_agents.messages import (
+from durable_agent_host.providers.azure_ai_agents.packing import STAMPS
+from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.providers.azure_ai_agents.thread_messages import (
     build_message_for_agents,
     build_step_for_agents,
     is_message,
 )
-from durable_agent_host.providers.azure_ai_agents.packing import STAMPS
-from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.stream.fold import Fold, fold_updates
 
 pytestmark = pytest.mark.recordings

@@ -18,11 +18,11 @@ from durable_agent_host.providers.azure_ai_agents.call_kinds import (
     parse_call_from_agents,
 )
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
-from durable_agent_host.providers.azure_ai_agents.messages import (
+from durable_agent_host.providers.azure_ai_agents.packing import STAMPS, packed
+from durable_agent_host.providers.azure_ai_agents.thread_messages import (
     parse_annotations_from_agents,
     parse_message_from_agents,
 )
-from durable_agent_host.providers.azure_ai_agents.packing import STAMPS, packed
 
 Json = Mapping[str, Any]
 

@@ -18,9 +18,7 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Message
 
-from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
-from durable_agent_host.providers.azure_ai_agents.events import ENDED_STEPS, ENDS, RunReader
-from durable_agent_host.providers.azure_ai_agents.run_requests import (
+from durable_agent_host.providers.azure_ai_agents.bodies_sent import (
     Answers,
     answers_in,
     approval_headers,
@@ -30,6 +28,8 @@ from durable_agent_host.providers.azure_ai_agents.run_requests import (
     files_to_upload,
     metadata_of,
 )
+from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
+from durable_agent_host.providers.azure_ai_agents.events import ENDED_STEPS, ENDS, RunReader
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService
 from durable_agent_host.providers.azure_ai_agents.words import system_words
 
