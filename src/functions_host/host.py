@@ -30,6 +30,7 @@ from functions_host.web.body_limit import read_body_limit
 from functions_host.web.connection_limits import read_connection_limits
 from functions_host.web.keys import KEYS_NAME, load_keys
 from functions_host.web.middleware import MiddlewareSettings, add_middleware
+from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
 
 _logger = logging.getLogger(__name__)
@@ -153,16 +154,19 @@ async def _serve(options: StartOptions, prepared: _Prepared, store: SqliteStore,
     data.keep()
     host.start_functions()
 
+    served = add_middleware(host.http, middleware)
+
     def announce() -> None:
         # Written at once: whoever waits for the first line may close the pipe after it.
         print(_announcement(options, context, functions), flush=True)  # noqa: T201
+        OwnCalls(context.addresses.own_origin, served)
         host.start_work()
 
     for sentence in list_oddities(functions):
         _logger.warning("%s", sentence)
     if "*" in middleware.local.cors_origins:
         _logger.warning("Host.CORS is '*': every page in a browser on this machine may read and call all of this host.")
-    server = HostServer(add_middleware(host.http, middleware), announce, read_connection_limits(os.environ))
+    server = HostServer(served, announce, read_connection_limits(os.environ))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, server)

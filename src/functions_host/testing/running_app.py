@@ -20,6 +20,7 @@ from functions_host.errors import StartupError
 from functions_host.host_json import HostSettings
 from functions_host.testing.client_sessions import close_session, keep_sessions_apart
 from functions_host.testing.crashes import CrashError, MortalStore
+from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
 
 _LOOK_SECONDS = 0.001
@@ -39,6 +40,7 @@ class RunningApp:
         self.crashes = 0
         self._restart: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._own_calls: OwnCalls | None = None
         self._requests = 0
 
     @property
@@ -57,6 +59,7 @@ class RunningApp:
         asyncio.get_running_loop().set_exception_handler(_pass_over_crashes)
         ready = asyncio.Event()
         self._server = HostServer(self, ready.set)
+        self._own_calls = OwnCalls(self.origin, self)
         self._open_host()
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
         await ready.wait()
@@ -72,6 +75,8 @@ class RunningApp:
     async def close(self) -> None:
         """Stop everything."""
         arm("")
+        if self._own_calls is not None:
+            self._own_calls.close()
         if self._restart is not None:
             await self._restart
         if self._serving is None:
