@@ -7,9 +7,11 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from datetime import datetime, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from functions_host.errors import StartupError
 from functions_host.settings import is_disabled
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,127}", re.IGNORECASE)
-_REMEMBERED_TIMES = 16_384
+_SOME_TIME = "2026-01-01T00:00:00Z"
+_OWN_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
 
 
 def load_app(app_dir: Path) -> tuple[AppFunction, ...]:
@@ -46,7 +49,7 @@ def describe_app(indexed: Iterable[worker_messages.RpcFunctionMetadata]) -> tupl
     Raises:
         StartupError: the Functions host does not accept a function's name.
     """
-    _remember_parsed_times()
+    _parse_own_times_directly()
     functions = tuple(_describe(metadata) for metadata in indexed)
     for function in functions:
         if not _NAME.fullmatch(function.name) or function.name.lower() == "host":
@@ -64,16 +67,23 @@ def _import_app(app_dir: Path, module_name: str) -> None:
         raise StartupError(explain_import(error, app_dir)) from error
 
 
-def _remember_parsed_times() -> None:
-    """Cache the SDK's parsed times.
+def _parse_own_times_directly() -> None:
+    """Have the SDK read the host's own times without its parser, which takes any form of a date and 50 microseconds.
 
-    Every replay parses the time of every event, a third of an episode's time. The parser stays the SDK's own; its
-    results are immutable.
+    Every replay parses the time of every event. Other forms are left to the parser, and the results are the same.
     """
-    history_event: Any = sys.modules.get("azure.durable_functions.models.history.HistoryEvent")
-    parse = getattr(history_event, "dt_parse", None)
-    if parse is not None and not hasattr(parse, "cache_info"):
-        history_event.dt_parse = lru_cache(_REMEMBERED_TIMES)(parse)
+    for name in ("history.HistoryEvent", "DurableOrchestrationStatus"):
+        module: Any = sys.modules.get(f"azure.durable_functions.models.{name}")
+        parse = getattr(module, "dt_parse", None)
+        if parse is not None and not isinstance(parse, partial):
+            module.dt_parse = partial(_parse_time, parse, parse(_SOME_TIME).tzinfo)
+
+
+def _parse_time(parse: Callable[[str], datetime], utc: tzinfo | None, text: str) -> datetime:
+    if _OWN_TIME.fullmatch(text):
+        with suppress(ValueError):
+            return datetime.fromisoformat(text[:-1]).replace(tzinfo=utc)
+    return parse(text)
 
 
 def _index(app_dir: Path, script: str) -> Sequence[worker_messages.RpcFunctionMetadata]:

@@ -34,6 +34,9 @@ from functions_host.engine.store_records import ActivityItem, EntityCommit, Epis
 _logger = logging.getLogger(__name__)
 _SHRINK_PAUSE_SECONDS = 0.02
 _STORE = "the store"
+_KEPT_FROM_EVENTS = 16
+"""The history from which an orchestrator is kept in memory: a shorter one is replayed in less time than keeping takes,
+and its end, which is replayed in any case, is not computed twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +232,7 @@ class Worker:
                 # An end is not taken from memory: what is committed is what a replay gives.
         elif token is not None:
             self.functions.release_orchestrator(token)
-        # The second episode is a replay in any case, so the first generator would be kept in vain.
-        keep = bool(run.length) and not self._always_replay
+        keep = run.length >= _KEPT_FROM_EVENTS and not self._always_replay
         result, run.token = await self.functions.run_orchestrator(name, episode.encode_context(), keep=keep)
         run.replayed_length = run.length + len(episode.events)
         return _read(result)

@@ -39,13 +39,9 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refuse = problem(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"The body is over {self._max_bytes} bytes; send less, or raise the app setting {BODY_LIMIT_SETTING}.",
-        )
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         if declared.isdigit() and (len(declared) > 20 or int(declared) > self._max_bytes):  # noqa: PLR2004 - 64 bits
-            await refuse(scope, receive, send)
+            await self._refuse(scope, receive, send)
             return
         size, is_answered, is_refused = 0, False, False
 
@@ -58,7 +54,7 @@ class BodyLimit:
             if not is_refused:
                 is_refused = True
                 if not is_answered:
-                    await refuse(scope, receive, send)
+                    await self._refuse(scope, receive, send)
             return {"type": "http.disconnect"}
 
         async def answer(message: Message) -> None:
@@ -68,3 +64,10 @@ class BodyLimit:
                 await send(message)
 
         await self._app(scope, count, answer)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"The body is over {self._max_bytes} bytes; send less, or raise the app setting {BODY_LIMIT_SETTING}.",
+        )
+        await refusal(scope, receive, send)

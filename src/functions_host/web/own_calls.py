@@ -19,7 +19,9 @@ from starlette.types import ASGIApp, Message
 from yarl import URL
 
 _CLIENT = "azure.durable_functions.models.DurableOrchestrationClient"
-_METHODS = MappingProxyType({"get_async_request": "GET", "post_async_request": "POST", "delete_async_request": "DELETE"})
+_METHODS = MappingProxyType(
+    {"get_async_request": "GET", "post_async_request": "POST", "delete_async_request": "DELETE"}
+)
 
 Request = Callable[..., Awaitable[list[Any]]]
 """A function of the SDK that makes a request: returns the status and the parsed body."""
@@ -125,5 +127,3 @@ async def _request(method: str, over_network: Request, url: str, *args: Any, **k
     data: Any = (args[0] if args else kwargs.get("data")) if method == "POST" else None
     status, parsed = await own.call(method, url, None if data is None else json.dumps(data).encode())
     return [status, "" if parsed is None and method == "GET" else parsed]
-
-
