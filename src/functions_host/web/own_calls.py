@@ -9,10 +9,9 @@ other clients, go over the network as ever. An SDK without these functions keeps
 import asyncio
 import importlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message
@@ -35,7 +34,7 @@ class OwnCalls:
         app: the host's ASGI app; called on the running loop only.
     """
 
-    _open: dict[str, "OwnCalls"] = {}
+    _open: ClassVar[dict[str, "OwnCalls"]] = {}
 
     def __init__(self, origin: str, app: ASGIApp) -> None:
         self._origin = origin
