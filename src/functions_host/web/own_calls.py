@@ -18,9 +18,7 @@ from starlette.types import ASGIApp, Message
 from yarl import URL
 
 _CLIENT = "azure.durable_functions.models.DurableOrchestrationClient"
-_METHODS = MappingProxyType(
-    {"get_async_request": "GET", "post_async_request": "POST", "delete_async_request": "DELETE"}
-)
+_METHODS = {"get_async_request": "GET", "post_async_request": "POST", "delete_async_request": "DELETE"}
 
 Request = Callable[..., Awaitable[list[Any]]]
 """A function of the SDK that makes a request: returns the status and the parsed body."""
