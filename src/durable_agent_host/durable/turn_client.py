@@ -32,9 +32,10 @@ from durable_agent_host.session.receipts import is_same_request, kept_turn
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
 
-FIRST_LOOK_SECONDS = 0.05
+FIRST_LOOK_SECONDS = 0.15
 SLOWEST_LOOK_SECONDS = 1.0
 AFTER_HINT_SECONDS = 0.001
+SLOWEST_ADMISSION_LOOK_SECONDS = 0.05
 AFTER_RUN_SECONDS = 0.05
 _STORE_TROUBLE = re.compile(r"status code 503\b|\bStore(?:Full|Damaged|Gone)?Error\b")
 
@@ -232,7 +233,7 @@ class TurnClient:
                 if session is not None and request.turn_id in {session.running, *session.queue}:
                     return None
             await asyncio.sleep(pause)
-            pause = min(pause * 2, FIRST_LOOK_SECONDS)
+            pause = min(pause * 2, SLOWEST_ADMISSION_LOOK_SECONDS)
         return None
 
     async def cancel(self, turn: Turn) -> None:

@@ -98,7 +98,7 @@ class Database:
         self._damage: StoreDamagedError | None = None
         self._full: StoreFullError | None = None
         self._count = 0
-        self._identities: dict[Path, tuple[int, int]] = {}
+        self._identities: dict[str, tuple[int, int]] = {}
         was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
         try:
             self._connection = sqlite3.connect(
@@ -174,8 +174,8 @@ class Database:
     def _watch_files(self) -> None:
         """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
         self.read("SELECT count FROM commits")  # makes the log
-        for path in (self._path, self._path.with_name(f"{self._path.name}-wal")):
-            found = path.stat()
+        for path in (str(self._path), f"{self._path}-wal"):
+            found = os.stat(path)  # noqa: PTH116 - twice as fast, several times a step
             self._identities[path] = (found.st_dev, found.st_ino)
 
     def close(self) -> None:
@@ -310,9 +310,9 @@ class Database:
         return self._damage
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - see `Database._watch_files`
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -82,7 +82,7 @@ _ENDED_STATUSES: dict[int, Status] = {int(code): status for status, code in _END
 
 def format_time(seconds: float) -> str:
     """Format POSIX seconds as the SDK reads times: ISO 8601 in UTC with microseconds and ``Z``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def parse_time(text: str) -> float:

@@ -15,7 +15,7 @@ from functions_host.engine.store_records import InstanceRecord
 
 def format_second(seconds: float) -> str:
     """Format POSIX seconds as the management API does: whole seconds, UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
