@@ -38,6 +38,7 @@ from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.service_files import ServiceFiles
 from durable_agent_host.agent.service_runs import cancel_at_service
+from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.errors import FencedError, HistoryError, LogError, TurnTimedOutError, log_reason
@@ -184,6 +185,7 @@ class AgentRunner:
             answers=answers or {},
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
         )
+        await wait_until_warm()
         ending = await self._run_to_end(runs)
         try:
             return await self._conclude(runs, ending)

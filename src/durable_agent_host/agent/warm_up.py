@@ -13,6 +13,8 @@ from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
 _LOCK: Final = threading.Lock()
+_WAIT_SECONDS: Final = 5.0
+_LOADING: Final[set[threading.Thread]] = set()
 _WARM: Final[set[type[ModelProvider]]] = set()
 
 
@@ -30,8 +32,16 @@ def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable
     """
     kinds = {type(provider): provider for provider in providers}
     thread = threading.Thread(target=_warm_up, args=(kinds, open_log), name="durable-agent-warm-up", daemon=True)
+    _LOADING.add(thread)
     thread.start()
     return thread
+
+
+async def wait_until_warm() -> None:
+    """Wait for what is being loaded: a turn that loads the same beside it takes twice as long. Bounded."""
+    for thread in tuple(_LOADING):
+        await asyncio.to_thread(thread.join, _WAIT_SECONDS)
+        _LOADING.discard(thread)
 
 
 def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable[[], TurnLog]) -> None:

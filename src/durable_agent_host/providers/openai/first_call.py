@@ -20,13 +20,13 @@ _RESPONSE: Final[dict[str, Any]] = {
     "tool_choice": "auto",
     "tools": [],
     "status": "completed",
-    "usage": {
-        "input_tokens": 1,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": 1,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 2,
-    },
+}
+_USAGE: Final[dict[str, Any]] = {
+    "input_tokens": 1,
+    "input_tokens_details": {"cached_tokens": 0},  # a field fewer than the SDK requires, as several services send it
+    "output_tokens": 1,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 2,
 }
 _PART: Final[dict[str, Any]] = {"type": "output_text", "text": "Yes.", "annotations": []}
 _MESSAGE: Final[dict[str, Any]] = {
@@ -46,7 +46,7 @@ _EVENTS: Final[tuple[dict[str, Any], ...]] = (
     {"type": "response.output_text.done", **_IN_MESSAGE, "text": "Yes.", "logprobs": []},
     {"type": "response.content_part.done", **_IN_MESSAGE, "part": _PART},
     {"type": "response.output_item.done", "output_index": 0, "item": _MESSAGE},
-    {"type": "response.completed", "response": _RESPONSE | {"output": [_MESSAGE]}},
+    {"type": "response.completed", "response": _RESPONSE | {"output": [_MESSAGE], "usage": _USAGE}},
 )
 
 
