@@ -1,11 +1,13 @@
 """What the first turn of a process needs is loaded before it, and nobody is asked for it."""
 
+import asyncio
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from durable_agent_host.agent.warm_up import warm_up_in_background
+from durable_agent_host.agent.warm_up import wait_until_warm, warm_up_in_background
 from durable_agent_host.errors import LogError
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.turn_log.disabled import NoTurnLog
@@ -82,3 +84,22 @@ def test_what_cannot_be_loaded_is_left_to_the_first_turn():
     thread = warm_up_in_background([Broken()], open_log)
     thread.join(30)
     assert not thread.is_alive()
+
+
+async def test_a_turn_waits_for_what_is_being_loaded():
+    """It would load the same beside it, on the same processor; later turns do not wait."""
+    go_on, is_loaded = threading.Event(), []
+
+    class Slow(NeutralProvider):
+        async def warm_up(self):
+            go_on.wait(30)
+            is_loaded.append(True)
+
+    warm_up_in_background([Slow()], NoTurnLog)
+    waiting = asyncio.create_task(wait_until_warm())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    go_on.set()
+    await waiting
+    assert is_loaded
+    await wait_until_warm()
