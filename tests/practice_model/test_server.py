@@ -28,6 +28,17 @@ def test_a_plain_answer_is_a_response_object(model):
     assert "1 message from you" in text_of(body)
 
 
+def test_a_tool_result_of_megabytes_is_quoted_by_its_beginning(model):
+    """The answer after it, and a later one, say how it began and how long it was; a short one is quoted whole."""
+    call = {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"}
+    asked = [{"role": "user", "content": "Read it."}, call]
+    for output, quoted in (("y" * 20, f"'{'y' * 20}'"), ("x" * 2**21, f"'{'x' * 200}' and 2,096,952 more characters")):
+        result = {"type": "function_call_output", "call_id": "call_1", "output": output}
+        assert f"read returned {quoted}." in text_of(model.ask([*asked, result]).json())
+        later = model.ask([*asked, result, {"role": "user", "content": "What did it say?"}])
+        assert f"The tools returned: read {quoted}." in text_of(later.json())
+
+
 @pytest.mark.parametrize("path", ["/v1/responses", "/openai/v1/responses", "/openai/responses?api-version=preview"])
 def test_openai_and_azure_paths_answer_alike(model, path):
     """Azure's key header is a key, too."""
