@@ -6,8 +6,8 @@ Times: a stream of one content in so many chunks, as the real client parses the 
 get the same updates and take turns, so that what else the machine does falls on both. Garbage collection is on. The
 framework's side is ``AgentResponse.from_updates``; where it would take longer than the limit for one fold, as the
 square of the length before says, it is left out ("-"). "calls" are calls of tools in parallel, ten chunks each, mixed;
-"chat" is a text in chunks of Chat Completions, "plain" one in updates that no client made.
-Times are the processor's, both sides being one thread, so that they hold on a busy machine.
+"chat" is a text in chunks of Chat Completions, "gemini" one in chunks of Gemini, "plain" one in updates that no client
+made. Times are the processor's, both sides being one thread, so that they hold on a busy machine.
 
 Bytes, for each recorded stream: ``streamed`` is the JSON of the events, ``updates`` what the updates' contents take as
 they are encoded, ``stored`` what the contents of the fold add to the entry that the session stores, ``final`` the
@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent_framework import AgentResponse, AgentResponseUpdate, Content
+from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpdate, Content
 from agent_framework._types import map_chat_to_agent_update
 from agent_framework_openai import OpenAIChatCompletionClient
 from openai._models import construct_type
@@ -37,8 +37,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.message import encode_response_entry
+from durable_agent_host.providers.gemini.provider import GEMINI
+from durable_agent_host.providers.gemini.reading import ResponseReader
 from durable_agent_host.providers.openai.provider import RESPONSES
-from durable_agent_host.stream.fold import fold_updates
+from durable_agent_host.stream.fold import ItemReader, fold_updates
 from tests.durable_agent_host.stream.streams import FOLDER, parsed_whole, recorded, updates_of
 
 BASE = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": []}
@@ -111,6 +113,22 @@ def chat_updates(chunks: int) -> list[AgentResponseUpdate]:
     return [map_chat_to_agent_update(parse(chunk), "Player") for chunk in typed]
 
 
+def gemini_updates(chunks: int) -> list[AgentResponseUpdate]:
+    """A text in so many chunks of Gemini, as the hosted client reads them."""
+    reader = ResponseReader(streaming=True)
+    said = {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "token "}]}, "index": 0}],
+        "responseId": "r",
+    }
+    return [
+        map_chat_to_agent_update(
+            ChatResponseUpdate(role="assistant", contents=reader.read(said), response_id="r", raw_representation=said),
+            "Player",
+        )
+        for _ in range(chunks)
+    ]
+
+
 def plain_updates(chunks: int) -> list[AgentResponseUpdate]:
     """A text in so many updates that say nothing else."""
     return [AgentResponseUpdate(contents=[Content.from_text("token ")], role="assistant") for _ in range(chunks)]
@@ -126,8 +144,11 @@ STREAMS: dict[str, Callable[[int], list[AgentResponseUpdate]]] = {
     "arguments": _through_responses(argument_events),
     "calls": _through_responses(parallel_events),
     "chat": chat_updates,
+    "gemini": gemini_updates,
     "plain": plain_updates,
 }
+PROVIDERS: dict[str, ItemReader] = {"gemini": GEMINI}
+"""Stream → the provider whose client gives it; the others are OpenAI's."""
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -152,14 +173,14 @@ def time_streams(lengths: list[int], repeat: int, limit: float) -> None:
     for name, stream_of in STREAMS.items():
         slowest = 0.0
         for chunks in lengths:
-            updates = stream_of(chunks)
+            updates, items = stream_of(chunks), PROVIDERS.get(name, RESPONSES)
             ours: list[float] = []
             theirs: list[float] = []
             gc.collect()
             gc.freeze()
             runs = max(3, min(repeat, 2_000_000 // (chunks * 10)))
             for _ in range(runs):
-                ours.append(seconds(lambda updates=updates: fold_updates(updates, RESPONSES)))
+                ours.append(seconds(lambda updates=updates, items=items: fold_updates(updates, items)))
                 if slowest * 100 <= limit and (not theirs or theirs[-1] < 1 or len(theirs) < 3):
                     theirs.append(seconds(lambda updates=updates: AgentResponse.from_updates(updates)))
             gc.unfreeze()

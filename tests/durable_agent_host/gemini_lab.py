@@ -103,7 +103,11 @@ def accepted_parts(chunks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         before = parts[-1] if parts else {}
         if part == {"text": ""}:
             continue
-        if "text" in part and before.keys() == part.keys() and not {"thoughtSignature"} & part.keys():
+        if (
+            isinstance(part.get("text"), str)
+            and before.keys() == part.keys()
+            and not {"thoughtSignature"} & part.keys()
+        ):
             parts[-1] = {**before, "text": before["text"] + part["text"]}
         else:
             parts.append(dict(part))

@@ -13,6 +13,10 @@ with this content, and the fields of the item that its contents do not have."""
 PART_OF: Final = "durable_agent_host.part_of"
 """Key in a content's ``additional_properties``: it belongs to the item that began before it; the value is its id."""
 
+OWNER: Final = "durable_agent_host.owner"
+"""Key in the ``additional_properties`` of reasoning that has no stamp, because its pieces are joined: the provider that
+has given it, and to which it goes back."""
+
 SERVICE_TIER: Final = "durable_agent_host.service_tier"
 """Key in a response's ``additional_properties``: the tier at which the provider has served it, in its own word."""
 

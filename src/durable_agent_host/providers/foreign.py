@@ -10,7 +10,7 @@ The record keeps all of it, so the first provider finds its own blocks when the 
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -18,7 +18,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.codec.result_text import result_text
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import PART_OF, STAMP
+from durable_agent_host.model.provider_item import OWNER, PART_OF, STAMP
 from durable_agent_host.providers.foreign_words import in_words, media_in
 
 ANY_CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
@@ -82,8 +82,8 @@ def _owners(messages: Sequence[Message]) -> list[str | None]:
     """Name for each message the provider that stamped something in its turn; None when nobody did."""
     owners: list[str | None] = []
     for turn in _turns(messages):
-        stamps = (mark for message in turn for content in message.contents if (mark := _stamp(content)))
-        owner = next((str(mark.get("provider")) for mark in stamps), None)
+        named = (name for message in turn for content in message.contents if (name := _owner(content)))
+        owner = next(named, None)
         owners += [owner] * len(turn)
     return owners
 
@@ -99,10 +99,13 @@ def _turns(messages: Sequence[Message]) -> Iterator[list[Message]]:
         yield turn
 
 
-def _stamp(content: Content) -> Mapping[str, Any] | None:
+def _owner(content: Content) -> str | None:
+    """Name the provider that a content says it is of."""
     mark = content.additional_properties.get(STAMP)
     # The framework copies the properties of a function's call to its result.
-    return cast("Mapping[str, Any]", mark) if isinstance(mark, dict) and content.type != "function_result" else None
+    if isinstance(mark, dict) and content.type != "function_result":
+        return str(cast("dict[str, Any]", mark).get("provider"))
+    return content.additional_properties.get(OWNER)
 
 
 class _CallIds:
@@ -151,8 +154,8 @@ class _Telling:
         """Give what takes the message's place, and what has to wait until the calls before it have their results."""
         owner = self.owner
         for content in self.message.contents:
-            if (mark := _stamp(content)) is not None:
-                owner = str(mark.get("provider"))
+            if (name := _owner(content)) is not None:
+                owner = name
             elif PART_OF not in content.additional_properties:
                 owner = self.owner
             self._take(content, owner)

@@ -4,7 +4,7 @@ Sources and citations become annotations of the text that they belong to, a sear
 All that the service said is kept verbatim: in the result of the search, or on an empty text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content, TextSpanRegion
@@ -20,6 +20,7 @@ _QUERIES: Final = {
     "retrievalQueries": "file_search",
     "imageSearchQueries": "image_search",
 }
+_SOURCES: Final = frozenset({"groundingMetadata", "citationMetadata"})
 _LATEST: Final = frozenset({"safetyRatings", "avgLogprobs", "tokenCount"})
 """Fields that every chunk repeats with other values; the last one counts."""
 
@@ -49,16 +50,19 @@ class SaidBeside:
                 self._earlier.append({name: before})
             self._fields[name] = value
 
-    def annotations(self, candidate: Mapping[str, Any], text: str) -> list[Annotation]:
+    def annotations(self, candidate: Mapping[str, Any], pieces: Sequence[str]) -> list[Annotation]:
         """List the citations that a chunk adds.
 
         Args:
             candidate: of the chunk.
-            text: of the answer so far that citations can refer to.
+            pieces: of the text of the answer so far that citations can refer to.
 
         Returns:
             Those that have not been listed before.
         """
+        if not _SOURCES & candidate.keys():
+            return []
+        text = "".join(pieces)
         notes: list[Annotation] = []
         for key, note in (*_grounded(candidate.get("groundingMetadata"), text), *_cited(candidate, text)):
             if key not in self._cited:

@@ -16,15 +16,13 @@ from typing import Any, Final, cast
 from agent_framework import Content
 from agent_framework.exceptions import ContentError
 
+from durable_agent_host.model.provider_item import OWNER
 from durable_agent_host.providers.stamps import Stamps, lacking_fields, stamped_item
 
 Part = dict[str, Any]
 """A part as JSON, with the API's names."""
 
 STAMPS: Final = Stamps("gemini")
-THOUGHT: Final = "durable_agent_host.thought"
-"""Key in the ``additional_properties`` of reasoning: the provider to which it goes back as a thought."""
-
 SPANS: Final = "durable_agent_host.spans"
 """Key in the ``additional_properties`` of a text: number → where in it a part of its own begins and ends, and what
 stood beside the text there."""
@@ -104,7 +102,7 @@ def _stamp(content: Content, row: _PartType, item: Part, call_id: str) -> None:
     if not row.always_stamped and not lacking_fields(item, rebuilt) and rebuilt.keys() <= item.keys():
         return
     if content.type == "text_reasoning" and _BESIDE not in item:
-        content.additional_properties = {THOUGHT: STAMPS.provider}
+        content.additional_properties = {OWNER: STAMPS.provider}
         return
     STAMPS.put([content], item, rebuilt)
 
@@ -141,7 +139,7 @@ def parts_of(content: Content) -> list[Part] | None:
         found: Any = content.outputs
         outputs = cast("list[Content]", found) if isinstance(found, list) else []
         return [part for one in outputs for part in parts_of(one) or ()] if any(map(STAMPS.of, outputs)) else None
-    if content.type == "text_reasoning" and content.additional_properties.get(THOUGHT) == STAMPS.provider:
+    if content.type == "text_reasoning" and content.additional_properties.get(OWNER) == STAMPS.provider:
         return [{"text": content.text, "thought": True}] if content.text else []
     if content.type == "text" and SPANS in content.additional_properties:
         return _cut(content.text or "", content.additional_properties[SPANS])

@@ -7,13 +7,17 @@ from typing import Any, Final
 from agent_framework import Message
 
 from durable_agent_host.errors import ProviderError, RequestError
-from durable_agent_host.providers.foreign import Target
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
 from durable_agent_host.providers.gemini.client import adapt_client
 from durable_agent_host.providers.gemini.errors import explain_error
 from durable_agent_host.providers.gemini.parts import STAMPS
 from durable_agent_host.providers.neutral import NeutralProvider, without_answered_approvals
 
-_TARGET: Final = Target(STAMPS.provider, media=re.compile(r"(image|audio|video|application|text)/.*"))
+_TARGET: Final = Target(
+    STAMPS.provider,
+    unsent=TOOLS_OF_SERVICES,
+    media=re.compile(r"(image|audio|video|application|text)/.*"),
+)
 
 
 class GeminiProvider(NeutralProvider):
@@ -21,7 +25,7 @@ class GeminiProvider(NeutralProvider):
 
     @property
     def target(self) -> Target:
-        """Parts of the API are the provider's own; its client writes code runs of others as such parts."""
+        """Parts of the API are the provider's own."""
         return _TARGET
 
     def adapt(self, client: Any, /) -> Any:

@@ -57,7 +57,7 @@ class ResponseReader:
         self.response_id = self.response_id or _text_of(response.get("responseId"))
         self._beside.read(response, candidate)
         contents = [content for part in _parts(candidate) for content in self._content(part)]
-        if notes := self._beside.annotations(candidate, "".join(self._text)):
+        if notes := self._beside.annotations(candidate, self._text):
             _annotate(contents, notes, streaming=self._streaming)
         finished = candidate.get("finishReason")
         if finished or not self._streaming:

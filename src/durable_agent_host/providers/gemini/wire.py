@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, cast
 
 from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.providers.gemini.signatures import with_signatures
 
 _STAND_IN = "."
 
@@ -106,13 +107,13 @@ class _KeepsWords:
     _api_client: Any
 
     async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
-        call = _Call(self._api_client, contents)
+        call = _Call(self._api_client, model, contents)
         models: Any = super(_KeepsWords, call.models(self))
         stream = await models.generate_content_stream(model=model, contents=_STAND_IN, config=config)
         return call.with_words(stream)
 
     async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
-        call = _Call(self._api_client, contents)
+        call = _Call(self._api_client, model, contents)
         models: Any = super(_KeepsWords, call.models(self))
         return call.with_body(await models.generate_content(model=model, contents=_STAND_IN, config=config))
 
@@ -120,9 +121,9 @@ class _KeepsWords:
 class _Call:
     """The SDK's API client as one call sees it: it changes the request and listens to the response."""
 
-    def __init__(self, api: Any, contents: Any) -> None:
+    def __init__(self, api: Any, model: str, contents: Any) -> None:
         self._api = api
-        self._contents = request_words(contents)
+        self._contents = with_signatures(model, request_words(contents))
         self._body: str | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -1,0 +1,46 @@
+"""Signatures for function calls that Gemini 3 has not made itself. Pure; needs no SDK.
+
+The models refuse a turn in which the first call of an answer has no thought signature. Calls that another model has
+made, or an earlier one of Gemini, have none; for these the service takes a word that turns the check off.
+
+Source: https://ai.google.dev/gemini-api/docs/thought-signatures, "transferring a conversation trace"
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+_CHECKS: Final = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+UNCHECKED: Final = "skip_thought_signature_validator"
+
+
+def with_signatures(model: str, contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the calls of the current turn that have no signature the word that the service takes in its place.
+
+    Guarantee: pure; the contents given are not changed.
+
+    Args:
+        model: that is asked.
+        contents: of a request.
+
+    Returns:
+        The same contents, or copies where a signature was lacking.
+    """
+    if _CHECKS.search(model) is None:
+        return list(contents)
+    asked = [n for n, one in enumerate(contents) if one["role"] != "model" and not _has(one, "functionResponse")]
+    begins = asked[-1] if asked else 0
+    return [_signed(one) if n > begins and one["role"] == "model" else one for n, one in enumerate(contents)]
+
+
+def _has(content: dict[str, Any], kind: str) -> bool:
+    return any(kind in part for part in content["parts"])
+
+
+def _signed(content: dict[str, Any]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = content["parts"]
+    first = next((n for n, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or "thoughtSignature" in parts[first]:
+        return content
+    signed = {**parts[first], "thoughtSignature": UNCHECKED}
+    return {**content, "parts": [*parts[:first], signed, *parts[first + 1 :]]}
