@@ -193,13 +193,15 @@ def search(number):
     )
 
 
+SUMMARY = {"text": "I think.", "thought": True}
+
+
 def searched_conversation(service: ScriptedService):
     """Script three turns with hosted searches and a function's call, of five requests."""
     look = {"functionCall": {"id": "f1", "name": "look_up", "args": {"word": "a"}}, "thoughtSignature": "c2lnbmVk"}
     metadata = {"functionCall": {"id": "f2", "name": "look_up", "args": {}}, "partMetadata": {"a": [1]}}
-    summary = {"text": "I think.", "thought": True}
     service.play(
-        gemini_answer(summary, *search(1), {"text": "Let me see."}, look, metadata),
+        gemini_answer(SUMMARY, *search(1), {"text": "Let me see."}, look, metadata),
         gemini_answer(*search(2), {"text": "Here."}),
         gemini_answer({"text": "Twice:"}, *search(3), *search(4)),
         gemini_answer({"text": "Bye."}),
@@ -234,10 +236,12 @@ def as_accepted(bodies):
     """Give requests of the framework's client as the recorded requests are that the service has accepted.
 
     The client sends the answers of hosted tools as JSON text, where those have objects, and the empty text that ends a
-    stream, which those leave out.
+    stream, which those leave out. It leaves thoughts out, which the service has given and takes back.
     """
     for content in (content for body in bodies for content in body["contents"]):
         content["parts"] = [part for part in content["parts"] if part != {"text": ""}]
+        if content["parts"][0].get("toolCall", {}).get("id") == "hosted-1":
+            content["parts"].insert(0, SUMMARY)
         for part in content["parts"]:
             if "toolResponse" in part:
                 part["toolResponse"]["response"] = json.loads(part["toolResponse"]["response"])
