@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 from agent_framework import Content, Message
@@ -19,7 +20,9 @@ from durable_agent_host.providers.gemini.wire import request_words
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn.message_parts import read_message
+from tests.durable_agent_host.gemini_lab import plain
 
+WIRE = Path(__file__).resolve().parents[2] / "wire"
 SEAL = base64.urlsafe_b64encode(b"\xff\xfe sealed").decode()
 CALL = {"toolCall": {"id": "t1", "toolType": "FILE_SEARCH", "args": {"q": "x"}}, "thoughtSignature": SEAL}
 ANSWER = {"toolResponse": {"id": "t1", "toolType": "FILE_SEARCH", "response": {"a": [1]}}, "thoughtSignature": SEAL}
@@ -38,7 +41,7 @@ def parsed(*parts):
 def sent(contents):
     """The parts that a client of a new process sends of contents."""
     _, said = client()._prepare_gemini_messages([Message("user", ["x"]), Message("assistant", contents)])
-    return request_words(said)[1]["parts"]
+    return plain(request_words(said)[1]["parts"])
 
 
 def stored(contents, role="assistant"):
@@ -48,7 +51,7 @@ def stored(contents, role="assistant"):
 def test_parts_come_back_from_a_store():
     """The parts of hosted tools, of functions and of texts are the ones that were given."""
     given = [CALL, ANSWER, LOOK, {"text": "done"}]
-    assert sent(stored(parsed(*given)).contents) == sent(parsed(*given)) == given
+    assert sent(stored(parsed(*given)).contents) == sent(parsed(*given)) == plain(given)
 
 
 def test_a_part_has_nothing_that_its_content_has():
@@ -70,6 +73,14 @@ def test_a_damaged_part_is_left_out(damaged):
     assert sent([Content.from_text("x"), answer]) == [{"text": "x"}]
     call = Content.from_function_call("f1", "f", arguments={"w": 1}, additional_properties={PART: damaged})
     assert sent([call])[0]["functionCall"] == LOOK["functionCall"]
+
+
+def test_parts_that_an_earlier_version_has_stored_come_back():
+    """A session of the first version goes on: hosted tools and signatures are sent as that version has sent them."""
+    message = decode_message(json.loads((WIRE / "gemini-parts-v1.json").read_text()))
+    assert plain(sent(message.contents)) == plain([CALL, ANSWER, LOOK, {"text": "done"}])
+    again = stored(message.contents)
+    assert sent(again.contents) == sent(message.contents)
 
 
 def test_a_part_of_a_call_is_not_taken_for_its_results():

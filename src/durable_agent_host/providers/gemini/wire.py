@@ -11,12 +11,13 @@ import copy
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.providers.gemini.signatures import with_signatures
 
 _STAND_IN = "."
+_TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 
 
 def with_words(client: Any) -> Any:
@@ -71,8 +72,15 @@ def request_words(contents: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _part_words(part: Any) -> dict[str, Any]:
     if isinstance(part, _kept_part_class()):
-        return part.kept_words
+        return {name: _accepted(value) if name in _TOOLS else value for name, value in part.kept_words.items()}
     return cast("dict[str, Any]", part.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _accepted(tool: Any) -> Any:
+    """Write the type of a hosted tool under the name that it has in the recorded requests that were accepted."""
+    if not isinstance(tool, dict) or "toolType" not in tool:
+        return tool
+    return {"tool_type" if name == "toolType" else name: value for name, value in cast("dict[str, Any]", tool).items()}
 
 
 @cache
