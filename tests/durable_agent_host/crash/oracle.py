@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from practice_model.dialects.anthropic.reading import reading_of
 from practice_model.dialects.chat_completions.messages import transcript_of
 from practice_model.dialects.gemini.contents import read_request
 from tests.durable_agent_host.crash import clients
@@ -23,7 +24,7 @@ from tests.durable_agent_host.crash.site import Effect, Site
 
 MAY_RUN_AGAIN = frozenset({"again", "linger", "brood"})
 IN_DOUBT = "outcome of this call is not known"
-_ID = re.compile(r"\b(call|fc|msg|resp|rs|af-call|chatcmpl)([_-])[0-9a-f-]{16,}")
+_ID = re.compile(r"\b(call|fc|msg|resp|rs|toolu|af-call|chatcmpl)([_-])[0-9a-f-]{16,}")
 _SIGNATURE = re.compile(r'(?<="thoughtSignature": )"[^"]*"')
 _LEFT_OUT = frozenset({"createdAt", "turn_id"})
 
@@ -104,7 +105,7 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
     """
     before = answered.get(entry["body"].get("previous_response_id") or "")
     mark, rounds, kind = (before.mark, before.round, "") if before else ("", 0, "")
-    for item in _items_of(entry["body"]):
+    for item in _items_of(entry):
         last, kind = kind, item.get("type") or "message"
         if kind == "message" and item["role"] == "user":
             content = item["content"]
@@ -117,10 +118,13 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
     )
 
 
-def _items_of(body: dict[str, Any]) -> Iterable[dict[str, Any]]:
+def _items_of(entry: dict[str, Any]) -> Iterable[dict[str, Any]]:
     """Read what was sent as items of the Responses API."""
+    body = entry["body"]
     if "input" in body:
         return body["input"]
+    if entry["path"].startswith("/anthropic"):
+        return reading_of(body).transcript
     return transcript_of(body["messages"]) if "messages" in body else read_request("", body, stream=True).transcript
 
 

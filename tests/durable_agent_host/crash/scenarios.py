@@ -201,4 +201,5 @@ SCENARIOS = {
     "kept": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Kept"),
     "gemini": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Gemini"),
     "chat": Scenario((_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Chatter"),
+    "claude": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Claude"),
 }

@@ -11,8 +11,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
+from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
+from anthropic import AsyncAnthropic
 from google import genai
 
 from durable_agent_host import DurableAgentApp
@@ -103,11 +105,18 @@ google = genai.Client(
     api_key="practice", http_options={"base_url": URL.removesuffix("v1") + "gemini", "headers": PROCESS}
 )
 gemini = GeminiChatClient(model="gemini-3-practice", client=google)
+claude = AnthropicClient(
+    model="practice",
+    anthropic_client=AsyncAnthropic(
+        api_key="practice", base_url=URL.removesuffix("v1") + "anthropic", default_headers=PROCESS
+    ),
+)
 app = DurableAgentApp(
     agents=[
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
         Agent(client, "Work with the tools; the service keeps the conversation.", name="Kept", tools=TOOLS),
         Agent(gemini, "Work with the tools.", name="Gemini", tools=TOOLS),
         Agent(chat, "Work with the tools.", name="Chatter", tools=TOOLS),
+        Agent(claude, "Work with the tools.", name="Claude", tools=TOOLS, default_options={"max_tokens": 4000}),
     ]
 )
