@@ -1,8 +1,15 @@
 """What a client for Anthropic sends on the next turn: what the service had given out, cold as live."""
 
-import pytest
-from agent_framework import tool
+import json
+import re
 
+import pytest
+from agent_framework import Content, Message, tool
+
+from durable_agent_host.codec.content import encode_content
+from durable_agent_host.providers.anthropic.client import adapt_client
+from durable_agent_host.providers.anthropic.provider import ANTHROPIC
+from durable_agent_host.stream.fold import fold_updates
 from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
 
@@ -164,6 +171,91 @@ async def test_a_process_that_dies_at_a_pause_pays_for_no_call_twice(at, tmp_pat
         await one.cold_turn("and on")
     assert killed.bodies == whole.bodies
     assert len(killed.bodies) == len(steps) + 1
+
+
+async def test_a_model_that_pauses_for_ever_is_told_of():
+    """A turn that never ends has a bound, and says so."""
+    mine = AnthropicLab(tools=[SEARCH])
+    mine.plan(*({"items": [{"text": "And on."}], "incomplete": "pause_turn"},) * 60)
+    outcome = await mine.cold_turn("search")
+    assert "paused 51 times" in outcome.error["message"]
+    assert len(mine.bodies) == 51
+
+
+async def test_an_overload_in_the_middle_of_a_stream_is_retried():
+    """The answer that broke is made again, and nothing of the broken one is kept."""
+    broken = {"text": "Half of", "fail": {"code": "overloaded_error", "message": "Overloaded"}}
+    mine = lab(broken, {"text": "Whole."}, BYE)
+    outcome = await mine.cold_turn("go")
+    assert (outcome.error, outcome.text) == (None, "Whole.")
+    await mine.cold_turn("and on")
+    assert [message["content"] for message in mine.sent[-1]][1] == [_text("Whole.")]
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ({"error": {"status": 401, "message": "invalid x-api-key"}}, "check ANTHROPIC_API_KEY"),
+        ({"error": {"status": 404, "message": "model: m"}}, "check the model's name"),
+        ({**CALLS, "incomplete": "max_output_tokens"}, "raise max_tokens"),
+        ({"text": "Half", "fail": {"code": "invalid_request_error", "message": "too long"}}, "too long"),
+    ],
+)
+async def test_an_error_says_what_to_do(step, told):
+    """What cannot be retried ends the turn with a sentence, after one request."""
+    mine = lab(step)
+    outcome = await mine.cold_turn("go")
+    assert told in outcome.error["message"]
+    assert len(mine.bodies) == 1
+
+
+async def test_a_callers_documents_files_and_cache_marks_are_sent():
+    """What the framework's client leaves out reaches the service: files by id, documents, and marks of caching."""
+    mark = {"type": "ephemeral"}
+    message = Message(
+        "user",
+        [
+            Content.from_text("Read.", additional_properties={"cache_control": mark}),
+            Content.from_uri("data:application/pdf;base64,JVBERg==", media_type="application/pdf"),
+            Content.from_hosted_file("file_1"),
+            Content.from_hosted_file("file_2", media_type="application/pdf", name="a.pdf"),
+        ],
+    )
+    client = adapt_client(AnthropicLab.bare_client())
+    (sent,) = client._prepare_messages_for_anthropic([message])
+    assert sent == {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Read.", "cache_control": mark},
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="},
+            },
+            {"type": "container_upload", "file_id": "file_1"},
+            {"type": "document", "source": {"type": "file", "file_id": "file_2"}, "title": "a.pdf"},
+        ],
+    }
+
+
+async def test_an_answer_that_is_not_streamed_has_the_same_contents():
+    """The two ways to ask give the same contents, and so the same next request."""
+    whole, streamed = lab(CODE_RUN), lab(CODE_RUN)
+    contents = []
+    for one, stream in ((whole, False), (streamed, True)):
+        async with one.agent() as agent:
+            client = adapt_client(agent.client)
+            options = {"max_tokens": 100, "tools": [CODE]}
+            asked = client.get_response([Message("user", ["go"])], stream=stream, options=options)
+            if stream:
+                messages = fold_updates([update async for update in asked], ANTHROPIC).messages
+            else:
+                messages = (await asked).messages
+        contents.append([without_expiry(encode_content(content)) for content in messages[0].contents])
+    assert contents[0] == contents[1]
+
+
+def without_expiry(wire):
+    return re.sub(r"20\d\d-[^\"]*Z", "then", json.dumps(wire, sort_keys=True))
 
 
 def _text(text):

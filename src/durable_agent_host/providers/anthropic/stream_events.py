@@ -80,15 +80,16 @@ class Reader:
     def delta(self, event: Any) -> ChatResponseUpdate:
         """Read ``content_block_delta``."""
         delta = event.delta
-        opened = self._assembly.of(event.index, delta.type)
-        kind = delta.type
+        kind = str(getattr(delta, "type", None) or "")
+        opened = self._assembly.of(event.index, kind)
         if kind == "text_delta" and delta.__class__.__name__ == "BetaTextDelta":
             text: Any = delta.text
             if isinstance(text, str):
                 opened.pieces.setdefault("text", []).append(text)
                 return _update(Content("text", text=text, merge_mode="append"), Said(opened.part, event))
-        opened.add(_plain(delta))
-        content = _LIVE[kind](delta, opened) if kind in _LIVE else None
+        plain = _plain(delta)
+        opened.add(plain)
+        content = _LIVE[kind](plain, opened) if kind in _LIVE else None
         return _update(content, Said(opened.part, event))
 
     def stop(self, event: Any) -> ChatResponseUpdate | None:
@@ -134,27 +135,27 @@ def _update(content: Content | None, said: Said) -> ChatResponseUpdate:
     return ChatResponseUpdate(contents=[] if content is None else [content], raw_representation=said)
 
 
-def _thinking(delta: Any, _opened: OpenBlock) -> Content:
-    return Content("text_reasoning", text=delta.thinking, merge_mode="append")
+def _thinking(delta: Block, _opened: OpenBlock) -> Content:
+    return Content("text_reasoning", text=str(delta.get("thinking") or ""), merge_mode="append")
 
 
-def _signature(delta: Any, _opened: OpenBlock) -> Content:
-    return Content("text_reasoning", protected_data=delta.signature, merge_mode="append")
+def _signature(delta: Block, _opened: OpenBlock) -> Content:
+    return Content("text_reasoning", protected_data=delta.get("signature"), merge_mode="append")
 
 
-def _input(delta: Any, opened: OpenBlock) -> Content | None:
+def _input(delta: Block, opened: OpenBlock) -> Content | None:
     if opened.block.get("type") != "tool_use":
         return None
     call_id = str(opened.block.get("id") or "")
-    return Content.from_function_call(call_id, "", arguments=delta.partial_json, merge_mode="append")
+    return Content.from_function_call(call_id, "", arguments=str(delta.get("partial_json") or ""), merge_mode="append")
 
 
-def _citation(delta: Any, _opened: OpenBlock) -> Content:
-    notes = annotations_of(_plain(delta).get("citation"))
+def _citation(delta: Block, _opened: OpenBlock) -> Content:
+    notes = annotations_of(delta.get("citation"))
     return Content("text", text="", annotations=notes, merge_mode="append")
 
 
-_LIVE: Final[dict[str, Callable[[Any, OpenBlock], Content | None]]] = {
+_LIVE: Final[dict[str, Callable[[Block, OpenBlock], Content | None]]] = {
     "thinking_delta": _thinking,
     "signature_delta": _signature,
     "input_json_delta": _input,
