@@ -5,9 +5,12 @@ import re
 
 import pytest
 from agent_framework import Content, Message, tool
+from hypothesis import given
+from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.providers.anthropic.client import adapt_client
+from durable_agent_host.providers.anthropic.code_text import CodeText
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.stream.fold import fold_updates
 from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
@@ -252,6 +255,14 @@ async def test_an_answer_that_is_not_streamed_has_the_same_contents():
                 messages = (await asked).messages
         contents.append([without_expiry(encode_content(content)) for content in messages[0].contents])
     assert contents[0] == contents[1]
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(1, 9), st.booleans())
+def test_code_is_told_while_it_is_written(code, size, ascii_only):
+    """However the input is cut into pieces, the pieces of code are the code."""
+    text = json.dumps({"code": code, "more": 1}, ensure_ascii=ascii_only)
+    reader = CodeText()
+    assert "".join(reader.feed(text[start : start + size]) for start in range(0, len(text), size)) == code
 
 
 def without_expiry(wire):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.providers.anthropic.code_text import CodeText
 
 Block = dict[str, Any]
 
@@ -43,12 +44,14 @@ class OpenBlock:
         block: as the service began it; complete when it is finished.
         blocks: all blocks of its place, this one last.
         pieces: of strings that are not joined yet, by field.
+        code: reads the code of a run while it is streamed.
     """
 
     part: ItemPart
     block: Block
     blocks: list[Block]
     pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    code: CodeText = field(default_factory=CodeText)
 
     def add(self, delta: Mapping[str, Any]) -> None:
         """Add a delta, as the service sent it."""

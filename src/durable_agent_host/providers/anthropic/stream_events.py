@@ -144,9 +144,12 @@ def _signature(delta: Block, _opened: OpenBlock) -> Content:
 
 
 def _input(delta: Block, opened: OpenBlock) -> Content | None:
+    call_id = str(opened.block.get("id") or "")
+    if opened.block.get("name") == "code_execution" and opened.block.get("type") == "server_tool_use":
+        code = Content("text", text=opened.code.feed(str(delta.get("partial_json") or "")))
+        return Content.from_code_interpreter_tool_call(call_id=call_id, inputs=[code], merge_mode="append")
     if opened.block.get("type") != "tool_use":
         return None
-    call_id = str(opened.block.get("id") or "")
     return Content.from_function_call(call_id, "", arguments=str(delta.get("partial_json") or ""), merge_mode="append")
 
 
