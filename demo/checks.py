@@ -21,11 +21,9 @@ def check_stored(session: Mapping[str, Any], turn: list[dict[str, Any]], *, has_
     turn_id = session["turns"][-1]["turn_id"]
     messages = [message for message in session["messages"] if message["turn_id"] == turn_id]
     contents = [content for message in messages if message["role"] == "assistant" for content in message["contents"]]
-    output: list[dict[str, Any]] = [
-        item for request in turn for item in cast("list[dict[str, Any]]", request["output"] or [])
-    ]
-    code = [item for item in output if item["type"] == "code_interpreter_call"]
-    calls = [item for item in output if item["type"] == "function_call"]
+    output = [item for request in turn for item in items_of(request["output"] or [])]
+    code: list[Item] = [item for item in output if item["type"] == "code_interpreter_call"]
+    calls: list[Item] = [item for item in output if item["type"] == "function_call"]
     losses = [
         *_check_code(contents, code),
         *_check_text(contents, [item for item in output if item["type"] == "message"], has_own_ids=has_own_ids),
@@ -35,6 +33,31 @@ def check_stored(session: Mapping[str, Any], turn: list[dict[str, Any]], *, has_
         return losses
     reasoning = [item for item in output if item["type"] == "reasoning"]
     return [*losses, *_check_ids(contents, code, calls), *_check_reasoning(contents, reasoning)]
+
+
+def items_of(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give what a model has sent as items, also where the practice model tells of it in the parts of its wire.
+
+    Args:
+        output: of one request, as the practice model's log has it.
+    """
+    items: list[dict[str, Any]] = []
+    for part in output:
+        if "type" in part:
+            items.append(part)
+        elif "functionCall" in part:
+            call = part["functionCall"]
+            items.append({"type": "function_call", "name": call["name"], "arguments": json.dumps(call["args"])})
+        elif "executableCode" in part:
+            items.append(
+                {"type": "code_interpreter_call", "id": "the code run", "code": part["executableCode"]["code"]}
+            )
+        elif "codeExecutionResult" in part:
+            items[-1]["outputs"] = [{"logs": part["codeExecutionResult"]["output"]}]
+        elif part.get("text") and not part.get("thought"):
+            said: Item = {"type": "output_text", "text": part["text"], "annotations": []}
+            items.append({"type": "message", "content": [said]})
+    return items
 
 
 def _check_code(contents: list[dict[str, Any]], items: list[dict[str, Any]]) -> list[str]:
@@ -151,8 +174,8 @@ def check_replayed(agent: str, before: list[dict[str, Any]], turn: list[dict[str
 
 def conversation_of(body: Item) -> list[Any]:
     """Give the conversation in a request, as each of the wires names it."""
-    said = next((body[name] for name in ("input", "messages", "contents") if name in body), [])
-    return cast("list[Any]", said if isinstance(said, list) else [said])
+    said: Any = next((body[name] for name in ("input", "messages", "contents") if name in body), None)
+    return cast("list[Any]", said) if isinstance(said, list) else [said]
 
 
 def _is_whole(body: Item) -> bool:
