@@ -126,3 +126,7 @@ class ProviderLab:
     def refusals(self) -> list[Any]:
         """The errors with which the model refused requests."""
         return [entry["error"] for entry in self.service.request_log.entries if entry["ended"] == "refused"]
+
+    def forget_refusals(self) -> None:
+        """Leave out of the log what the model has refused until now."""
+        self.service.request_log.entries[:] = [one for one in self.service.request_log.entries if one["status"] == 200]

@@ -6,6 +6,8 @@ from itertools import permutations
 import pytest
 
 from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
+from tests.durable_agent_host.provider_table.measuring import MARK
+from tests.durable_agent_host.provider_table.table import PROVIDERS
 
 
 def look_up(word: str) -> str:
@@ -50,6 +52,38 @@ async def test_a_conversation_goes_on_with_another_provider_and_comes_back(first
     back = await turn(lab, first, "And here again")
     assert "Go on elsewhere" in back
     assert _conversation(json.loads(back))[: len(_conversation(own))] == _conversation(own)
+
+
+@pytest.mark.parametrize("first", KINDS)
+async def test_no_block_of_a_provider_keeps_another_from_going_on(first):
+    """After each kind of block that a provider knows, every other provider's service takes the conversation."""
+    blocks = [probe.steps for probe in PROVIDERS[first][1] if len(probe.steps) == 1]
+    lab = ProviderLab(tools=[look_up])
+    for number, ((items),) in enumerate(blocks):
+        lab.plan({"items": list(items)})
+        outcome = await lab.cold_turn(first, f"Question {number}")
+        assert outcome.status == "completed"
+        lab.forget_refusals()
+    before = lab.session
+    for second in [kind for kind in KINDS if kind != first]:
+        lab.session = before
+        said = await turn(lab, second, "Go on elsewhere")
+        assert said.count("Question ") == len(blocks)
+        assert MARK in said
+
+
+@pytest.mark.parametrize(("first", "second"), [*permutations(KINDS, 2)])
+async def test_what_an_unfinished_move_has_changed_is_nothing(first, second):
+    """A turn with the other provider that fails leaves the session as it was, for both."""
+    lab = begun(first)
+    await turn(lab, first, "Begin")
+    before = lab.document
+    lab.plan({"error": {"status": 400, "code": "bad", "message": "no"}})
+    outcome = await lab.cold_turn(second, "Go on elsewhere")
+    assert outcome.status == "failed"
+    assert _entries(lab.document) == _entries(before)
+    lab.forget_refusals()
+    await turn(lab, first, "And here again")
 
 
 def _entries(document):
