@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, Message
 
@@ -13,6 +13,8 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import connections, endings
 from durable_agent_host.providers.errors import explain_client_error
 from durable_agent_host.providers.foreign import Target, retold
+
+_PROVIDERS: Final = "durable_agent_host.providers."
 
 
 class NeutralProvider:
@@ -27,9 +29,11 @@ class NeutralProvider:
     def target(self) -> Target:
         """What the client can be sent of a conversation that another provider began.
 
-        A provider that stamps contents names itself here.
+        A provider of this package has the name of its folder in its stamps. One of an app that stamps contents says
+        its name here.
         """
-        return Target()
+        folder, _, _ = type(self).__module__.removeprefix(_PROVIDERS).rpartition(".")
+        return Target(folder if type(self).__module__.startswith(_PROVIDERS) else "")
 
     def adapt(self, client: Any, /) -> Any:
         """Return the client as it is: it has no blocks of its own."""
