@@ -47,5 +47,13 @@ PROVIDERS: Mapping[str, HeldBy] = {
         {"GOOGLE_API_KEY": "practice", "GOOGLE_GEMINI_BASE_URL": "{root}/gemini", "GOOGLE_MODEL": "practice"},
         without=("GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT"),
     ),
+    "azure-ai-agents": HeldBy(
+        "examples/azure-ai-agents",
+        {
+            "AZURE_AI_AGENTS_KEY": "agents-key",
+            "AZURE_AI_AGENTS_ENDPOINT": "{root}/agents",
+            "AZURE_AI_AGENTS_MODEL": "practice",
+        },
+    ),
 }
 """What ``--provider`` can be."""
