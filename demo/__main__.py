@@ -88,7 +88,8 @@ class Demo:
             self.start_host()
             return self.host.url
 
-        self.losses += show_stream(self.control, self.host.url, kill_and_restart)
+        calls = PROVIDERS[self.provider].calls_of_stream
+        self.losses += show_stream(self.control, self.host.url, kill_and_restart, model_calls=calls)
 
     def say(self, agent: str, message: str, session_id: str | None) -> tuple[str | None, str]:
         """Send one message, print the answer, and check what was stored."""

@@ -172,15 +172,15 @@ def check_replayed(agent: str, before: list[dict[str, Any]], turn: list[dict[str
     ]
 
 
-def conversation_of(body: Item) -> list[Any]:
-    """Give the conversation in a request, as each of the wires names it."""
-    said: Any = next((body[name] for name in ("input", "messages", "contents") if name in body), None)
+def conversation_of(body: Item | None) -> list[Any]:
+    """Give the conversation in a request, as each of the wires names it; empty where the service keeps it."""
+    said: Any = next((body[name] for name in ("input", "messages", "contents") if name in (body or ())), [])
     return cast("list[Any]", said) if isinstance(said, list) else [said]
 
 
-def _is_whole(body: Item) -> bool:
+def _is_whole(body: Item | None) -> bool:
     """Tell whether a request has the whole conversation, and not only what is new."""
-    return "input" not in body or body.get("store") is False
+    return body is not None and bool(conversation_of(body)) and ("input" not in body or body.get("store") is False)
 
 
 def check_continued(agent: str, turn: list[dict[str, Any]], *, is_first: bool) -> list[str]:
@@ -196,7 +196,8 @@ def check_continued(agent: str, turn: list[dict[str, Any]], *, is_first: bool) -
     """
     if is_first or not turn:
         return []
-    body = turn[0]["body"]
-    if body.get("previous_response_id") or len(conversation_of(body)) > 1:
+    body = turn[0]["body"] or {}
+    is_thread = any("/threads/" in request["path"] for request in turn)
+    if is_thread or body.get("previous_response_id") or len(conversation_of(body)) > 1:
         return []
     return [f"{agent}: the turn began without the conversation before it"]

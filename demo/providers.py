@@ -13,12 +13,15 @@ class HeldBy:
         settings: environment of the host; ``{root}`` is the practice model's address.
         without: environment variables that would lead elsewhere.
         agents: those of the demo's agents that the app has.
+        calls_of_stream: how many model calls the streamed turn needs: a service that runs the model by itself goes on
+            when the host dies, and is not asked again.
     """
 
     app: str
     settings: Mapping[str, str]
     without: tuple[str, ...] = ("AZURE_OPENAI_ENDPOINT",)
     agents: frozenset[str] = field(default=frozenset({"BugRepro", "Arithmetic", "Analyst"}))
+    calls_of_stream: int = 3
 
     def environment(self, root: str) -> dict[str, str]:
         """Give the settings for a practice model at an address."""
@@ -54,6 +57,7 @@ PROVIDERS: Mapping[str, HeldBy] = {
             "AZURE_AI_AGENTS_ENDPOINT": "{root}/agents",
             "AZURE_AI_AGENTS_MODEL": "practice",
         },
+        calls_of_stream=2,
     ),
 }
 """What ``--provider`` can be."""
