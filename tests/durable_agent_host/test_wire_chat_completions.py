@@ -283,7 +283,7 @@ async def test_a_stream_that_is_folded_in_parts_gives_the_same_message(name):
 async def test_sound_goes_back_by_its_id_until_it_expires():
     """The bytes are stored once and not sent again; sound that has expired goes back as what it says."""
     lab = ChatLab(model="m", options={"audio": {"format": "wav", "voice": "alloy"}})
-    sound = base64.b64encode(b"RIFF" * 50).decode()
+    sound = base64.b64encode(bytes(range(200))).decode()
     deltas = [{"audio": {"id": "audio_1"}}, {"audio": {"transcript": "Good "}}, {"audio": {"transcript": "day."}}]
     deltas += [{"audio": {"data": sound[:40]}}, {"audio": {"data": sound[40:], "expires_at": 4_000_000_000}}]
     lab.streams(*deltas)

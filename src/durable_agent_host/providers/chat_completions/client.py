@@ -35,6 +35,13 @@ def adapt_client(client: Any) -> Any:
     return client if isinstance(client, _KeepsMessages) else copy_with(client, _KeepsMessages)
 
 
+def _with_time(answer: Any) -> Any:
+    """Give an answer a time: some services leave it out, and the framework's client needs it."""
+    if not isinstance(answer.created, int | float):
+        answer.created = int(time.time())
+    return answer
+
+
 class _KeepsMessages:
     """The overrides; stands before the client's own class in the method resolution order."""
 
@@ -71,8 +78,13 @@ class _KeepsMessages:
         """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
         return Fold(updates, ITEMS)
 
+    def _parse_response_update_from_openai(self, chunk: Any) -> Any:
+        client: Any = super()
+        return client._parse_response_update_from_openai(_with_time(chunk))
+
     def _parse_response_from_openai(self, response: Any, options: Mapping[str, Any]) -> Any:
         client: Any = super()
+        response = _with_time(response)
         parsed = client._parse_response_from_openai(response, options)
         audio: Any = options.get("audio")
         known = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}

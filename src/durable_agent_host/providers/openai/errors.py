@@ -4,7 +4,7 @@ import re
 import sys
 from typing import Any, cast
 
-from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.agent.model_errors import RETRYABLE_STATUS, advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.errors import explain_client_error, says_enough
@@ -77,12 +77,18 @@ def failure_of(said: Any) -> ProviderError | None:
 
 def _failure(code: str | None, message: str | None) -> ProviderError:
     reason = ": ".join(part for part in (code, message) if part) or "no reason was given"
-    is_passing = (code or "") in _PASSING_CODES
+    is_passing = (code or "") in _PASSING_CODES or _is_passing_status(code)
     advice = "try again" if is_passing else "check the request"
     return ProviderError(
         f"the model's service failed in the middle of its answer: {reason.rstrip('. ')} - {advice}",
         retryable=is_passing,
     )
+
+
+def _is_passing_status(code: object) -> bool:
+    """Tell whether a code is a status of HTTP that passes, as OpenRouter and vLLM send it in a stream."""
+    status = int(str(code)) if str(code).isdigit() else 0
+    return status >= 500 or status in RETRYABLE_STATUS  # noqa: PLR2004
 
 
 def _sdk_error(error: BaseException) -> BaseException | None:
