@@ -13,7 +13,7 @@ from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.stream.fold import fold_updates
-from tests.durable_agent_host.wire_lab import Lab, _live_turn, _Mortal
+from tests.durable_agent_host.wire_lab import Lab, live_turn, Mortal
 
 
 @dataclass
@@ -25,7 +25,7 @@ class ChatLab(Lab):
     @asynccontextmanager
     async def agent(self):
         """Make a new client and a new agent, as a new process does."""
-        async with httpx2.AsyncClient(transport=_Mortal(self)) as http:
+        async with httpx2.AsyncClient(transport=Mortal(self)) as http:
             sdk = openai.AsyncOpenAI(api_key="k", base_url=f"http://{self.host}/v1", http_client=http, max_retries=0)
             client = OpenAIChatCompletionClient(model=self.model, async_client=sdk)
             yield Agent(
@@ -45,7 +45,7 @@ class ChatLab(Lab):
             said: list[Message] = []
             for text in texts:
                 message = Message("user", [text])
-                session, updates = await _live_turn(runner, session, said, message)
+                session, updates = await live_turn(runner, session, said, message)
                 said += [message, *fold_updates(updates, CHAT).messages]
 
     def says(self, *, times: int = 1, **fields: Any) -> None:
