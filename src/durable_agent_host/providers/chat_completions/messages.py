@@ -6,6 +6,7 @@ stand on the stamp of the first content as the service wrote them, except that a
 has is a reference to it. So nothing is stored twice, and what comes back is what the service gave.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -106,7 +107,8 @@ def message_of(group: Sequence[Content], service: str) -> dict[str, Any]:
     rebuilt = standard_message(group)
     mark = STAMPS.of(group[0]) if group else None
     if mark is None:
-        return rebuilt
+        details = _details_of(group)
+        return rebuilt | ({"reasoning_details": details} if details else {})
     kept = cast("dict[str, Any]", mark.get("message") or {})
     is_own = mark.get("service") == service
     said = rebuilt | {name: value for name, value in kept.items() if is_own or name in _STANDARD}
@@ -121,6 +123,15 @@ def message_of(group: Sequence[Content], service: str) -> dict[str, Any]:
         said["tool_calls"] = [_standard_call(call) for call in said.get("tool_calls") or ()]
     left_out = [*mark.get("without", ()), *mark.get("refused", ())]
     return {name: value for name, value in said.items() if name not in left_out and (value or name != "tool_calls")}
+
+
+def _details_of(contents: Iterable[Content]) -> list[Any]:
+    """Read reasoning as the framework's own client keeps it: details, as JSON."""
+    sealed = [one.protected_data or "" for one in contents if one.type == "text_reasoning"]
+    try:
+        return [detail for one in sealed if one.startswith("[") for detail in json.loads(one)]
+    except ValueError:
+        return []
 
 
 def _has_calls_of(rebuilt: Mapping[str, Any], said: Mapping[str, Any]) -> bool:

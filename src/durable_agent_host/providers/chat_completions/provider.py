@@ -6,18 +6,26 @@ from typing import Any, Final
 from agent_framework import Message
 
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.provider_item import Forgotten, is_carrier
+from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.chat_completions.client import adapt_client
 from durable_agent_host.providers.chat_completions.completion_stream import ItemsOfCompletions
 from durable_agent_host.providers.chat_completions.messages import STAMPS
 from durable_agent_host.providers.chat_completions.refused import refused_field, without_refused
-from durable_agent_host.providers.neutral import NeutralProvider, without_answered_approvals, without_contents
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
+from durable_agent_host.providers.neutral import NeutralProvider, without_answered_approvals
 from durable_agent_host.providers.openai.errors import explain_error
 from durable_agent_host.providers.openai.media import check_chat
+
+_TARGET: Final = Target(STAMPS.provider, unsent=TOOLS_OF_SERVICES)
 
 
 class ChatCompletionsProvider(ItemsOfCompletions, NeutralProvider):
     """Clients of Chat Completions, whose messages are kept whole."""
+
+    @property
+    def target(self) -> Target:
+        """Messages of the API are the provider's own; tools of other services are told in words."""
+        return _TARGET
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with overrides that keep whole messages."""
@@ -28,10 +36,8 @@ class ChatCompletionsProvider(ItemsOfCompletions, NeutralProvider):
         check_chat(message.contents)
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Leave out carriers of other providers' items, and hosted approvals that were answered."""
-        return without_contents(
-            without_answered_approvals(messages), lambda content: is_carrier(content) and STAMPS.of(content) is None
-        )
+        """Leave out hosted approvals that were answered; carriers of messages stay."""
+        return without_answered_approvals(messages)
 
     def carry(
         self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
