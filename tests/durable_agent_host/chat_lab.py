@@ -13,7 +13,7 @@ from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.stream.fold import fold_updates
-from tests.durable_agent_host.wire_lab import Lab, live_turn, Mortal
+from tests.durable_agent_host.wire_lab import Lab, Mortal, live_turn
 
 
 @dataclass

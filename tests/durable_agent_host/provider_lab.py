@@ -61,10 +61,19 @@ def _gemini(_http: httpx2.AsyncClient, app: Any) -> Any:
     return GeminiChatClient(model="gemini-3-practice", client=genai.Client(api_key="k", http_options=options))
 
 
+def _chat(http: httpx2.AsyncClient, _app: Any) -> Any:
+    import openai
+    from agent_framework_openai import OpenAIChatCompletionClient
+
+    sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
+    return OpenAIChatCompletionClient(model="practice-reasoning", async_client=sdk)
+
+
 KINDS: dict[str, ClientKind] = {
     "openai": ClientKind(_responses, {"store": False, "include": ["code_interpreter_call.outputs"]}),
     "anthropic": ClientKind(_anthropic, {"max_tokens": 1000}, lambda client: [client.get_code_interpreter_tool()]),
     "gemini": ClientKind(_gemini),
+    "chat": ClientKind(_chat),
 }
 """Name in commands and tables → how to make the client."""
 

@@ -19,7 +19,7 @@ THINKS_IN_PARTS: Final = "practice-parts"
 _ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
 _MAX_ID: Final = 40
 _NAME: Final = re.compile(r"[^\s<|\\/>]{1,64}")
-_PARTS: Final = {
+_PARTS: Final[dict[str, set[str]]] = {
     "user": {"text", "image_url", "input_audio", "file"},
     "assistant": {"text", "refusal"},
     "system": {"text"},
@@ -88,7 +88,7 @@ def _content(model: str, message: Json, place: int) -> Iterator[HttpError]:
             yield HttpError(400, said, None, f"messages.[{place}].content")
     elif isinstance(content, list):
         for number, part in enumerate(cast("list[Json]", content)):
-            kinds = _PARTS.get(role, {"text"}) | ({"thinking"} if model.startswith(THINKS_IN_PARTS) else set())
+            kinds = _PARTS.get(role, {"text"}) | ({"thinking"} if model.startswith(THINKS_IN_PARTS) else set[str]())
             if part.get("type") not in kinds:
                 known = ", ".join(f"'{one}'" for one in sorted(kinds))
                 said = f"Invalid value: '{part.get('type')}'. Supported values are: {known}."

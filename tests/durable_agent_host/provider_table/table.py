@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from tests.durable_agent_host.provider_table import anthropic_probes, gemini_probes, openai_probes
+from tests.durable_agent_host.provider_table import anthropic_probes, chat_probes, gemini_probes, openai_probes
 from tests.durable_agent_host.provider_table.measuring import Found, Probe, with_framework, with_host
 
 PROVIDERS: dict[str, tuple[str, Sequence[Probe]]] = {
     "openai": ("OpenAI Responses", openai_probes.PROBES),
     "anthropic": ("Anthropic Messages", anthropic_probes.PROBES),
     "gemini": ("Gemini", gemini_probes.PROBES),
+    "chat": ("Chat Completions", chat_probes.PROBES),
 }
 """Name of the client → title, and what is measured."""
 

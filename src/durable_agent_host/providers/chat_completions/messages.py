@@ -190,7 +190,7 @@ def _resolved(value: Any, contents: Sequence[Content]) -> Any:
     if place == "reasoning":
         return "".join(content.text or "" for content in contents if content.type == "text_reasoning")
     number, *where = cast("list[Any]", place)
-    text = _text_at(where, contents[number])
+    text = _text_at(where, contents[int(number)])
     if not isinstance(text, str):
         raise KeyError(place)
     return text
