@@ -22,8 +22,9 @@ PARAMETERS = frozenset(
     | {"previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
     | {"reasoning", "safety_identifier", "service_tier", "store", "stream", "stream_options", "temperature", "text"}
     | {"tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user"}
+    | {"agent_reference", "agent_session_id"}
 )
-"""Parameters of `POST /responses` (openai-python 3.52)."""
+"""Parameters of `POST /responses` (openai-python 3.52), the last two of Foundry's (agent-framework-foundry 1.15)."""
 
 UNKNOWN_MODELS = "unknown"
 """A model whose name begins so does not exist."""

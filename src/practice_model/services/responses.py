@@ -8,7 +8,7 @@ import asyncio
 import base64
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -79,6 +79,7 @@ class ResponsesService:
     async def create_response(self, request: Request) -> ASGIApp:
         """Answer `POST /responses`, streaming or not."""
         call = await Exchange.begin(request, self._shared.request_log)
+        call.body = _with_model(call.body)
         if refusal := self._refuse(request, call.body):
             return _refused(call, refusal)
         reading = Reading(call.body, self._transcript(call.body))
@@ -128,6 +129,8 @@ class ResponsesService:
             output=answer.items,
             transcript=reading.transcript,
         )
+        if "agent_reference" in reading.body:
+            response["agent_session_id"] = reading.body.get("agent_session_id") or self._mint.new("conv_")
         if answer.usage:
             response["usage"] = {**response["usage"], **answer.usage}
         if answer.failure:
@@ -199,6 +202,12 @@ class ResponsesService:
     async def expire_encrypted(self, _request: Request) -> JsonAnswer:
         """Reject all earlier encrypted reasoning, as a service with another key does."""
         return JsonAnswer({"expired": self.store.expire_encrypted()})
+
+
+def _with_model(body: Any) -> Any:
+    """An agent of Foundry's has its model there: a request names the agent instead."""
+    reference: Any = cast("Json", body).get("agent_reference") if isinstance(body, dict) else None
+    return {"model": reference.get("name"), **body} if isinstance(reference, dict) else body
 
 
 def _refused(call: Exchange, error: HttpError) -> JsonAnswer:
