@@ -1,6 +1,8 @@
 """Sessions whose conversation is a thread of the Azure AI Agents service, over kills of the host."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,9 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lives(model: PracticeModel, effects: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
     """A host that can crash."""
     more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "3", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
-    url = f"{model.control.removesuffix('/practice')}/agents"
-    running = Lives(tmp_path_factory.mktemp("agents"), None, app=APP, MODEL_URL=url, EFFECTS=str(effects), **more)
+    base = model.control.removesuffix("/practice")
+    more |= {"MODEL_URL": f"{base}/agents", "RESPONSES_URL": f"{base}/v1", "EFFECTS": str(effects)}
+    running = Lives(tmp_path_factory.mktemp("agents"), None, app=APP, **more)
     yield running
     running.host.stop()
 
@@ -212,3 +215,40 @@ def test_a_thread_that_is_gone_is_made_again(lives: Lives, model: PracticeModel)
     answer = lives.host.run("Worker", "What do I like?", session_id="gone")
     assert answer.status_code == 200, answer.text
     assert "I like green." in answer.text
+
+
+def import_threads(lives: Lives, model: PracticeModel, *threads: str) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    endpoint = f"{model.control.removesuffix('/practice')}/agents"
+    command = [str(Path(sys.executable).parent / "durable-agent-host"), "import-threads", "--endpoint", endpoint]
+    command += ["--api-key", "k", "--url", lives.host.url, "Elsewhere", *threads]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_threads_become_sessions_of_another_provider(lives: Lives, model: PracticeModel):
+    """With code, images, files and tools; taking them again changes nothing; the conversation goes on."""
+    model.plan(
+        {"calls": [{"name": "note", "arguments": {"line": "moved"}}]},
+        {"code": "print(6 * 7)", "logs": "42\n", "image": True, "text": "It is 42.", "files": ["table.csv"]},
+    )
+    lives.host.run("Worker", "What is six times seven?", session_id="to-move")
+    lives.host.run("Worker", "Thank you, Deep Thought.", session_id="to-move")
+    thread = asked(model, "/messages")[0]["path"].split("/")[-2]
+    first = import_threads(lives, model, thread)
+    assert (first.returncode, first.stderr) == (0, ""), first
+    assert first.stdout == f"{thread}: imported, 6 messages, 2 files\n"
+    document = json.dumps(lives.host.state("Elsewhere", thread))
+    assert "print(6 * 7)" in document
+    assert "42" in document
+    again = import_threads(lives, model, thread)
+    assert again.stdout == f"{thread}: left alone, the session is there already\n"
+    answer = lives.host.run("Elsewhere", "What did I ask you first?", session_id=thread)
+    assert "What is six times seven?" in answer.text
+    assert "Thank you, Deep Thought." in answer.text
+
+
+def test_a_thread_that_is_not_there_is_told_of(lives: Lives, model: PracticeModel):
+    """The others are taken."""
+    done = import_threads(lives, model, "thread_unknown")
+    assert done.returncode == 1
+    assert "No thread found with id 'thread_unknown'" in done.stderr

@@ -40,7 +40,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "transcripts": {"errors", "model", "codec", "stream", "providers"},
     "activities": {"errors", "settings", "model", "codec", "turn", "turn_log", "loops", "agent", "providers"},
-    "cli": set(),
+    "cli": {"providers", "transcripts"},
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
 
@@ -136,7 +136,11 @@ HOMES = {
     "agent_framework_gemini": ("durable_agent_host.providers.gemini",),
     "google": ("durable_agent_host.providers.gemini",),
     "azure.ai": ("durable_agent_host.providers.azure_ai_agents",),
-    "azure.identity": ("durable_agent_host.providers.openai", "durable_agent_host.storage.blob_account"),
+    "azure.identity": (
+        "durable_agent_host.providers.openai",
+        "durable_agent_host.providers.azure_ai_agents",
+        "durable_agent_host.storage.blob_account",
+    ),
     "azure.storage": (
         "durable_agent_host.storage.blob_account",
         "durable_agent_host.storage.blob_container",

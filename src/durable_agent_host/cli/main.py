@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from durable_agent_host.cli.sessions import add_session_commands, run_session_command
+from durable_agent_host.cli.threads import add_thread_command, run_thread_command
 
 _HOST = [sys.executable, "-m", "functions_host", "--called", "durable-agent-host"]
 _EXTRA_HOST = ("httptools", "starlette", "uvicorn", "watchfiles")
@@ -44,11 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("start", help="run a function app on the embedded host", add_help=False)
     add_session_commands(commands)
+    add_thread_command(commands)
     command, rest = parser.parse_known_args(arguments)
     if command.command == "sessions":
         if rest:
             parser.error(f"sessions {command.action} does not know: {' '.join(rest)}")
         sys.exit(run_session_command(command))
+    if command.command == "import-threads":
+        if rest:
+            parser.error(f"import-threads does not know: {' '.join(rest)}")
+        sys.exit(run_thread_command(command))
     if not all(find_spec(name) for name in _EXTRA_HOST):
         sys.exit("The embedded host is not installed: pip install 'durable-agent-host[host]'")
     os.execv(sys.executable, [*_HOST, command.command, *rest])  # noqa: S606 - this program, with its own arguments

@@ -23,7 +23,7 @@ def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -
 
     Args:
         endpoint: of the project.
-        credential: an async token credential of azure-identity.
+        credential: an async token credential of azure-identity; by default the one that it finds.
         api_key: sent instead of a token, as a header.
     """
     from azure.ai.agents.aio import AgentsClient  # noqa: PLC0415 - loaded when used
@@ -31,6 +31,10 @@ def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -
     from azure.core.pipeline.policies import AzureKeyCredentialPolicy  # noqa: PLC0415 - the same
 
     if api_key is None:
+        if credential is None:
+            from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - the same
+
+            credential = DefaultAzureCredential()
         return AgentsClient(endpoint, credential)
     key = AzureKeyCredential(api_key)
     policy = cast("Any", AzureKeyCredentialPolicy)(key, "api-key")

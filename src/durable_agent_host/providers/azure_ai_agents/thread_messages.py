@@ -122,6 +122,8 @@ def _build_part(content: Content) -> Any:
     if PROVIDER in content.additional_properties:
         part = content.additional_properties[PROVIDER]
         return {**part, "text": {"value": content.text, **part["text"]}} if content.text else part
+    if content.type == "data" and "file_id" in content.additional_properties:
+        return {"type": "image_file", "image_file": {"file_id": content.additional_properties["file_id"]}}
     if content.type == "hosted_file":
         return {"type": "image_file", "image_file": {"file_id": content.file_id}}
     if content.type == "uri":

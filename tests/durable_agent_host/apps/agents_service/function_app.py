@@ -7,6 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
+from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
@@ -40,6 +41,11 @@ SERVER = {
     "headers": {"X-Docs": "docs-header"},
     "require_approval": "always",
 }
+elsewhere = OpenAIChatClient(model="practice", api_key="k", base_url=os.environ["RESPONSES_URL"])
 app = DurableAgentApp(
-    agents=[agent("Worker", note, careful, {"type": "code_interpreter"}), agent("Reader", SERVER)],
+    agents=[
+        Agent(elsewhere, "Be brief.", name="Elsewhere"),
+        agent("Worker", note, careful, {"type": "code_interpreter"}),
+        agent("Reader", SERVER),
+    ],
 )
