@@ -230,6 +230,7 @@ def test_threads_become_sessions_of_another_provider(lives: Lives, model: Practi
     model.plan(
         {"calls": [{"name": "note", "arguments": {"line": "moved"}}]},
         {"code": "print(6 * 7)", "logs": "42\n", "image": True, "text": "It is 42.", "files": ["table.csv"]},
+        {"text": "You are welcome."},
     )
     lives.host.run("Worker", "What is six times seven?", session_id="to-move")
     lives.host.run("Worker", "Thank you, Deep Thought.", session_id="to-move")
