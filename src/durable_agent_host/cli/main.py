@@ -10,8 +10,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import NoReturn
 
+from durable_agent_host.cli.import_threads import add_thread_command, run_thread_command
 from durable_agent_host.cli.sessions import add_session_commands, run_session_command
-from durable_agent_host.cli.threads import add_thread_command, run_thread_command
 
 _HOST = [sys.executable, "-m", "functions_host", "--called", "durable-agent-host"]
 _EXTRA_HOST = ("httptools", "starlette", "uvicorn", "watchfiles")

@@ -1,8 +1,9 @@
 """The Azure AI Agents service (threads, runs, steps), through the SDK `azure-ai-agents` 1.1.
 
-`client` is the chat client that agents are given; `provider` implements the port. `call_kinds` and `thread_messages` say what
-the service's blocks are as contents and back, `events` reads its streams, `bodies_sent` writes what is sent, `service`
-calls the SDK, `run_calls` begins, continues and re-attaches to runs, `threads` reads whole threads to move them.
+`client` is the chat client that agents are given; `provider` implements the port. `call_kinds` and `thread_messages`
+say what the service's blocks are as contents and back, `events` reads its streams, `bodies_sent` writes what is
+sent, `service` calls the SDK, `run_calls` begins, continues and re-attaches to runs, `whole_threads` reads threads to
+move them.
 """
 
 from typing import TYPE_CHECKING, Any, Final

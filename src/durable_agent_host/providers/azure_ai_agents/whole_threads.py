@@ -11,8 +11,8 @@ from agent_framework import Content, Message
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.azure_ai_agents.call_kinds import hosted_file, parse_call_from_agents
 from durable_agent_host.providers.azure_ai_agents.events import carrier_of
-from durable_agent_host.providers.azure_ai_agents.messages import parse_message_from_agents
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService
+from durable_agent_host.providers.azure_ai_agents.thread_messages import parse_message_from_agents
 
 Json = dict[str, Any]
 
@@ -119,9 +119,9 @@ class _Reading:
         """Put the bytes of a file into its place, and into the outputs of code."""
         if content.type == "hosted_file" and content.file_id:
             return await self._downloaded(content, content.file_id)
-        if content.type == "code_interpreter_tool_result" and isinstance(content.outputs, list):
-            outputs = cast("list[Content]", content.outputs)
-            content.outputs = [await self._with_files(one) for one in outputs]
+        outputs: Any = content.outputs
+        if content.type == "code_interpreter_tool_result" and isinstance(outputs, list):
+            content.outputs = [await self._with_files(one) for one in cast("list[Content]", outputs)]
         return content
 
     async def _downloaded(self, content: Content, file_id: str) -> Content:

@@ -82,7 +82,7 @@ async def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 async def _import_one(host: HostRoutes, service: Any, agent: str, thread_id: str) -> int:
     """Take one thread; a failure of it does not stop the others."""
-    from durable_agent_host.providers.azure_ai_agents.threads import read_thread  # noqa: PLC0415 - the same
+    from durable_agent_host.providers.azure_ai_agents.whole_threads import read_thread  # noqa: PLC0415 - the same
     from durable_agent_host.transcripts import Conversation, encode  # noqa: PLC0415 - the same
 
     if _exists(host, agent, thread_id):
