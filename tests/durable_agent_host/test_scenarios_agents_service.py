@@ -253,3 +253,30 @@ def test_a_thread_that_is_not_there_is_told_of(lives: Lives, model: PracticeMode
     done = import_threads(lives, model, "thread_unknown")
     assert done.returncode == 1
     assert "No thread found with id 'thread_unknown'" in done.stderr
+
+
+def test_a_run_that_nobody_will_answer_does_not_keep_the_thread(lives: Lives, model: PracticeModel):
+    """A turn that fails while its run waits cancels the run; the next turn is taken."""
+    call = {"calls": [{"name": "note", "arguments": {"line": "refused"}}]}
+    model.plan(call, {"error": {"status": 400, "message": "These outputs are refused."}})
+    answer = lives.host.run("Worker", "Note it.", session_id="refused")
+    assert answer.status_code == 502
+    assert "These outputs are refused" in answer.text
+    assert len(asked(model, "/cancel")) == 1
+    model.plan({"text": "Here I am."})
+    assert lives.host.run("Worker", "Are you there?", session_id="refused").text == "Here I am."
+
+
+def test_a_thread_that_another_run_keeps_is_waited_for(lives: Lives, model: PracticeModel):
+    """The refusal passes; it is tried again, and told in a sentence when it does not."""
+    lives.host.run("Worker", "Hello.", session_id="kept")
+    thread = asked(model, "/messages")[0]["path"].removesuffix("/messages")
+    agent = asked(model, "/runs")[0]["body"]["assistant_id"]
+    model.plan({"calls": [{"name": "note", "arguments": {"line": "elsewhere"}}]})
+    base, key = model.control.removesuffix("/practice"), {"api-key": "k"}
+    run = requests.post(f"{base}{thread}/runs", json={"assistant_id": agent}, headers=key, timeout=60).json()
+    for _ in range(2):
+        requests.get(f"{base}{thread}/runs/{run['id']}", headers=key, timeout=60)
+    answer = lives.host.run("Worker", "Still there?", session_id="kept")
+    assert answer.status_code == 502
+    assert "another run works on the thread: (None) Can't add messages" in answer.text or run["id"] in answer.text

@@ -230,6 +230,7 @@ class AgentRunner:
             case Cancelled():
                 outcome = await self._cancelled(runs)
             case Failed(error):
+                await cancel_at_service(runs)
                 outcome = _failed(runs, error)
             case Superseded():
                 raise FencedError("a later attempt has taken the turn over")
@@ -253,9 +254,8 @@ class AgentRunner:
 
     async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Gather what a cancelled turn had produced, for the agent's own history providers, too."""
-        recorded = await runs.attempt.read_again()
-        await cancel_at_service(runs, recorded)
-        outcome = cancelled(runs, recorded)
+        await cancel_at_service(runs)
+        outcome = cancelled(runs, await runs.attempt.read_again())
         try:
             return await self._saved(runs, outcome)
         except HistoryError as error:  # the turn is cancelled all the same

@@ -5,8 +5,16 @@ import os
 from pathlib import Path
 
 import pytest
+from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.providers.azure_ai_agents.bodies_sent import (
+    answers_in,
+    approval_headers,
+    build_answers,
+    build_run,
+    build_tool,
+)
 from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.events import RunReader
@@ -169,3 +177,37 @@ def test_citations_keep_their_spans_and_kinds():
     kinds = [note["additional_properties"]["kind"] for note in content.annotations]
     assert (regions, kinds) == ([0, 4], ["file_path", "file_citation"])
     assert build_message_for_agents([content]) == message
+
+
+def recorded(name):
+    """Give a recorded body, or skip."""
+    if not FOLDER.is_dir():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
+    return json.loads((FOLDER / "azure-ai-agents" / "multiturn" / name).read_text())
+
+
+def test_outputs_are_submitted_as_the_service_has_accepted_them():
+    """The recorded body, from the result that the framework hands to the client."""
+    accepted = recorded("fn-requires-action-submit-stream/05.request.json")
+    results = [
+        Content.from_function_result(one["tool_call_id"], result=one["output"]) for one in accepted["tool_outputs"]
+    ]
+    body = build_answers(answers_in([Message("tool", results)]), {}, {})
+    assert body | {"stream": True} == accepted
+
+
+def test_runs_and_approvals_carry_headers_as_the_service_has_accepted_them():
+    """The recorded bodies, from a tool that the app defines with its headers."""
+    accepted_run = recorded("mcp-approval-stream/04.request.json")
+    accepted = recorded("mcp-approval-stream/05.request.json")
+    [resource] = accepted_run["tool_resources"]["mcp"]
+    server = {"type": "mcp", "server_url": "https://gitmcp.io/Azure/azure-rest-api-specs", **resource}
+    tools = [build_tool(server)]
+    agent = {"id": accepted_run["assistant_id"], "tools": tools}
+    assert build_run({"tools": [server]}, agent, {}, "") | {"stream": True} == accepted_run
+    [approval] = accepted["tool_approvals"]
+    call = Content("function_call", call_id=approval["tool_call_id"], name="n", hosted=True)
+    asked = Content.from_function_approval_request(id=approval["tool_call_id"], function_call=call)
+    answers = answers_in([Message("user", [asked.to_function_approval_response(approved=True)])])
+    labels = {approval["tool_call_id"]: resource["server_label"]}
+    assert build_answers(answers, labels, approval_headers([server], {})) | {"stream": True} == accepted

@@ -6,7 +6,7 @@ chat client; hosted, it is told the turn's id and a continuation token, and a cr
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from agent_framework import (
     BaseChatClient,
@@ -23,6 +23,9 @@ from durable_agent_host.providers.azure_ai_agents.events import complete_item, e
 from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
 from durable_agent_host.stream.fold import Fold
+
+
+_MOST_BEGUN: Final = 1024
 
 
 class _Items:
@@ -71,6 +74,7 @@ class RawAzureAIAgentsChatClient(BaseChatClient[Any]):
         self.api_key = api_key
         self.turn_id = ""
         self._known: dict[str, Any] = {}
+        self._begun: set[str] = set()
 
     @property
     def service(self) -> AgentsService:
@@ -90,6 +94,8 @@ class RawAzureAIAgentsChatClient(BaseChatClient[Any]):
 
     async def _updates(self, messages: Sequence[Message], options: Mapping[str, Any]) -> AsyncIterator[Any]:
         validated = await self._validate_options(options)
+        if len(self._begun) > _MOST_BEGUN:
+            self._begun.clear()
         call = RunCall(
             service=self.service,
             agent=await self._agent(validated),
@@ -98,6 +104,7 @@ class RawAzureAIAgentsChatClient(BaseChatClient[Any]):
             resources=self.tool_resources,
             turn_id=self.turn_id,
             poll_seconds=self.poll_seconds,
+            begun=self._begun,
         )
         async for update in call.updates():
             yield update

@@ -1,5 +1,6 @@
 """What has gone wrong with a run or a request, in a sentence, and whether to try again."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -10,6 +11,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 
 _PASSING: Final = frozenset({"rate_limit_exceeded", "server_error"})
+_ACTIVE: Final = re.compile(r"while a run \S+ is active|already has an active run")
 _TODO: Final = {
     "failed": "look at the code",
     "expired": "a run that waits for tools or approvals expires after a while: ask again",
@@ -51,10 +53,20 @@ def explain_run(error: BaseException) -> ProviderError | None:
     """
     ended = next((one for one in causes_of(error) if isinstance(one, RunEndedError)), None)
     if ended is None:
-        return None
+        return _explain_active(error)
     why = ": ".join(part for part in (ended.code, ended.said.rstrip(". ")) if part) or "no reason was given"
     todo = "try again" if ended.retryable else _TODO.get(ended.status, "ask again")
     return ProviderError(f"the run {ended.run_id} is {ended.status}: {why} - {todo}", retryable=ended.retryable)
+
+
+def _explain_active(error: BaseException) -> ProviderError | None:
+    """Another run keeps the thread: it ends, or it expires."""
+    for cause in causes_of(error):
+        if getattr(cause, "status_code", None) == 400 and _ACTIVE.search(said := _words_of(cause)):  # noqa: PLR2004
+            return ProviderError(
+                f"another run works on the thread: {said.rstrip('. ')} - wait for its end", retryable=True
+            )
+    return None
 
 
 def forgotten_by_service(error: BaseException) -> Forgotten | None:

@@ -51,6 +51,7 @@ class RunCall:
         resources: for tools, that the app gives to every run.
         turn_id: of the turn; empty when nobody would look for it after a crash.
         poll_seconds: how long to wait before a run is looked at again.
+        begun: the requests for which this process has posted messages; changed here.
     """
 
     service: AgentsService
@@ -60,6 +61,7 @@ class RunCall:
     resources: Mapping[str, Any]
     turn_id: str
     poll_seconds: float
+    begun: set[str]
 
     async def updates(self) -> Updates:
         """Give the updates of the call.
@@ -99,7 +101,10 @@ class RunCall:
                 yield update
             return
         new = bodies if self.options.get("conversation_id") else bodies[-1:]
-        await self._post(thread_id, new, metadata, may_be_there=bool(token))
+        request = f"{thread_id}/{metadata}"
+        may_be_there = bool(token) or request in self.begun
+        self.begun.add(request)
+        await self._post(thread_id, new, metadata, may_be_there=may_be_there)
         body = build_run(self.options, self.agent, self.resources, system_words(self.messages))
         reader = RunReader(thread_id)
         async with aclosing(
