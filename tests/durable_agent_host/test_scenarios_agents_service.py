@@ -279,4 +279,5 @@ def test_a_thread_that_another_run_keeps_is_waited_for(lives: Lives, model: Prac
         requests.get(f"{base}{thread}/runs/{run['id']}", headers=key, timeout=60)
     answer = lives.host.run("Worker", "Still there?", session_id="kept")
     assert answer.status_code == 502
-    assert "another run works on the thread: (None) Can't add messages" in answer.text or run["id"] in answer.text
+    assert "another run works on the thread" in answer.text
+    assert run["id"] in answer.text

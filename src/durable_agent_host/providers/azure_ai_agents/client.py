@@ -24,7 +24,6 @@ from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
 from durable_agent_host.stream.fold import Fold
 
-
 _MOST_BEGUN: Final = 1024
 
 
