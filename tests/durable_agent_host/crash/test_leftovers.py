@@ -186,6 +186,7 @@ def grown(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
     return data
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("what", "point"), [(what, point) for what, (_, points) in CASES.items() for point in points])
 def test_a_kill_loses_nothing_and_leaves_nothing(
     model: PracticeModel, grown: Path, tmp_path: Path, what: str, point: str
@@ -193,6 +194,7 @@ def test_a_kill_loses_nothing_and_leaves_nothing(
     """The one who asked asks again and gets the right answer; a sweep then leaves what the sessions need."""
     data, act, env = tmp_path / "data", CASES[what][0], {"LEDGER": str(tmp_path / "ledger")}
     shutil.copytree(grown, data)
+    model.plan({"text": "An answer."}, times=None)
     if what == "repair":
         host = start_host(data, model, app=LAB, **env)
         damage(host)
