@@ -22,6 +22,7 @@ from durable_agent_host.segments.pages import read_page
 from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.record_writer import RecordWriter
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.sweeping import Keeps, Sweeper
 
 HEAD_BYTES = 32 * 1024
 RULES = RepairRules()
@@ -273,3 +274,34 @@ def test_references_of_others_are_not_imported(store, place):
     with pytest.raises(RequestError, match=rf"durableAgentHost\.{place} refers to parts of another session"):
         asyncio.run(imported(store, json.dumps(document).encode(), "c" * 32))
     assert asyncio.run(sizes(store, "c" * 32)) == {}
+
+
+def test_a_fork_of_many_forks_keeps_what_it_shares_until_it_is_erased(store):
+    """More homes than a head lists: no sweep takes what the last of them needs, its erasure takes all that is left."""
+    entries = turns()
+    session, number = stored(store, entries), 0
+    while session.sealed.homes_at is None:
+        number += 1
+        session = forked(store, session, f"fork-{number}", at_turn=f"t{650 - 10 * number}")
+    holder = f"@a@fork-{number}"
+    homes = asyncio.run(record_of(store, session).homes())
+    assert len(homes) > MOST_HOMES >= len(session.sealed.homes)
+
+    async def read(asked: str) -> Session | Keeps:
+        return session if asked == holder else Keeps.NOTHING
+
+    async def sweep_all() -> None:
+        sweeper = Sweeper(store, read, grace_seconds=0.0, unheld_seconds=0.0)
+        for home in [home async for home in store.homes()]:
+            await sweeper.sweep(home)
+
+    async def erase_all() -> list[str]:
+        sweeper = Sweeper(store, read, grace_seconds=3600.0, unheld_seconds=3600.0)
+        for home in reversed(homes):
+            await sweeper.erase(home, holder)
+        return [home async for home in store.homes()]
+
+    asyncio.run(sweep_all())
+    assert whole(store, session) == entries[: 2 * (650 - 10 * number + 1)]
+    assert asyncio.run(find_problems(record_of(store, session), RULES)) == []
+    assert asyncio.run(erase_all()) == []
