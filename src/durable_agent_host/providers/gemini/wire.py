@@ -78,9 +78,10 @@ def _part_words(part: Any) -> dict[str, Any]:
 
 def _accepted(tool: Any) -> Any:
     """Write the type of a hosted tool under the name that it has in the recorded requests that were accepted."""
-    if not isinstance(tool, dict) or "toolType" not in tool:
-        return tool
-    return {"tool_type" if name == "toolType" else name: value for name, value in cast("dict[str, Any]", tool).items()}
+    known: Any = tool
+    if not isinstance(tool, dict):
+        return known
+    return {"tool_type" if name == "toolType" else name: value for name, value in known.items()}
 
 
 @cache
