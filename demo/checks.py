@@ -196,7 +196,7 @@ def check_continued(agent: str, turn: list[dict[str, Any]], *, is_first: bool) -
     """
     if is_first or not turn:
         return []
-    body = turn[0]["body"] or {}
+    body = cast("Item", turn[0]["body"] or {})
     is_thread = any("/threads/" in request["path"] for request in turn)
     if is_thread or body.get("previous_response_id") or len(conversation_of(body)) > 1:
         return []
