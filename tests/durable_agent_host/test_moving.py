@@ -46,7 +46,7 @@ async def test_a_conversation_goes_on_with_another_provider_and_comes_back(first
     before = lab.document
     own = lab.bodies[-1]
     said = await turn(lab, second, "Go on elsewhere")
-    for words in KEPT:
+    for words in (one for one in KEPT if first != "chat" or one != "cedar-out"):  # it runs no code
         assert json.dumps(words, ensure_ascii=False)[1:-1] in said, words
     assert _entries(before) == _entries(lab.document)[: len(_entries(before))]
     back = await turn(lab, first, "And here again")
