@@ -44,14 +44,6 @@ def _responses(http: httpx2.AsyncClient, _app: Any) -> Any:
     return OpenAIChatClient(model="practice-reasoning", async_client=sdk)
 
 
-def _chat(http: httpx2.AsyncClient, _app: Any) -> Any:
-    import openai
-    from agent_framework_openai import OpenAIChatCompletionClient
-
-    sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
-    return OpenAIChatCompletionClient(model="practice-reasoning", async_client=sdk)
-
-
 def _anthropic(http: httpx2.AsyncClient, _app: Any) -> Any:
     import anthropic
     from agent_framework_anthropic import AnthropicClient
