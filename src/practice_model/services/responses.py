@@ -206,8 +206,10 @@ class ResponsesService:
 
 def _with_model(body: Any) -> Any:
     """An agent of Foundry's has its model there: a request names the agent instead."""
-    reference: Any = cast("Json", body).get("agent_reference") if isinstance(body, dict) else None
-    return {"model": reference.get("name"), **body} if isinstance(reference, dict) else body
+    if not isinstance(body, dict) or not isinstance(cast("Json", body).get("agent_reference"), dict):
+        return cast("Any", body)
+    given = cast("Json", body)
+    return {"model": given["agent_reference"].get("name"), **given}
 
 
 def _refused(call: Exchange, error: HttpError) -> JsonAnswer:
