@@ -206,10 +206,9 @@ class ResponsesService:
 
 def _with_model(body: Any) -> Any:
     """An agent of Foundry's has its model there: a request names the agent instead."""
-    if not isinstance(body, dict) or not isinstance(cast("Json", body).get("agent_reference"), dict):
-        return cast("Any", body)
-    given = cast("Json", body)
-    return {"model": given["agent_reference"].get("name"), **given}
+    given = cast("Json", body if isinstance(body, dict) else {})
+    reference = cast("Json | None", given.get("agent_reference"))
+    return {"model": reference.get("name"), **given} if reference else cast("Any", body)
 
 
 def _refused(call: Exchange, error: HttpError) -> JsonAnswer:
