@@ -110,7 +110,7 @@ def test_a_lost_content_is_named_and_mended(lives, model, capsys):
 
 
 def test_an_import_that_is_cut_off_leaves_no_session(lives, model):
-    """A client that leaves in the middle, or a document that ends there: nothing is stored under the id."""
+    """A client that leaves, or a document that ends early, stores nothing; the same may come twice, another may not."""
     host = lives(ROOT).host
     entries = [
         {
@@ -134,7 +134,9 @@ def test_an_import_that_is_cut_off_leaves_no_session(lives, model):
         requests.post(sessions(host, "cut/import"), data=leaves(), timeout=60)
     assert host.state(AGENT, "cut") is None
     assert requests.post(sessions(host, "cut/import"), data=body, timeout=60).status_code == 201
-    again = requests.post(sessions(host, "cut/import"), data=body, timeout=60)
+    assert requests.post(sessions(host, "cut/import"), data=body, timeout=60).status_code == 201
+    other = body.replace(b'"t199"', b'"other"')
+    again = requests.post(sessions(host, "cut/import"), data=other, timeout=60)
     assert (again.status_code, "already" in again.json()["detail"]) == (409, True)
 
 
