@@ -1,7 +1,7 @@
 """The demo's checks: what the model sent, compared with what was stored and replayed. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 Item = Mapping[str, Any]
@@ -22,8 +22,8 @@ def check_stored(session: Mapping[str, Any], turn: list[dict[str, Any]], *, has_
     messages = [message for message in session["messages"] if message["turn_id"] == turn_id]
     contents = [content for message in messages if message["role"] == "assistant" for content in message["contents"]]
     output = [item for request in turn for item in items_of(request["output"] or [])]
-    code: list[Item] = [item for item in output if item["type"] == "code_interpreter_call"]
-    calls: list[Item] = [item for item in output if item["type"] == "function_call"]
+    code = [item for item in output if item["type"] == "code_interpreter_call"]
+    calls = [item for item in output if item["type"] == "function_call"]
     losses = [
         *_check_code(contents, code),
         *_check_text(contents, [item for item in output if item["type"] == "message"], has_own_ids=has_own_ids),
@@ -87,7 +87,7 @@ def _said(part: Mapping[str, Any]) -> list[str]:
     return [str(part[name]) for name in ("text", "uri", "stdout", "stderr", "message") if part.get(name)]
 
 
-def _check_ids(contents: list[dict[str, Any]], code: list[Item], calls: list[Item]) -> list[str]:
+def _check_ids(contents: list[dict[str, Any]], code: Sequence[Item], calls: Sequence[Item]) -> list[str]:
     """Check the ids that the next request needs, where the wire has the items' own."""
     losses: list[str] = []
     stored = [content["content"] for content in contents if content["$type"] == "codeInterpreterToolCall"]
@@ -174,7 +174,10 @@ def check_replayed(agent: str, before: list[dict[str, Any]], turn: list[dict[str
 
 def conversation_of(body: Item | None) -> list[Any]:
     """Give the conversation in a request, as each of the wires names it; empty where the service keeps it."""
-    said: Any = next((body[name] for name in ("input", "messages", "contents") if name in (body or ())), [])
+    given: Item = body or {}
+    said: Any = next((given[name] for name in ("input", "messages", "contents") if name in given), None)
+    if said is None:
+        return []
     return cast("list[Any]", said) if isinstance(said, list) else [said]
 
 
