@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.stream.fold import ItemReader
@@ -113,7 +113,7 @@ class ModelProvider(ItemReader, Protocol):
         """List the files of the service to which a stored content refers."""
         ...
 
-    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download a file of the service.
 
         Args:

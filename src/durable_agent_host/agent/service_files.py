@@ -8,7 +8,7 @@ from agent_framework import Content
 
 from durable_agent_host.agent.hosting import HostedAgent
 from durable_agent_host.agent.loop import submit
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 
 
 class ServiceFiles:
@@ -25,7 +25,7 @@ class ServiceFiles:
         """List the files of the service to which a stored content refers."""
         return self._host().provider.service_files(content)
 
-    async def read(self, file: ServiceFile) -> bytes:
+    async def read(self, file: ServiceFile) -> ServedFile:
         """Download a file, on the agents' event loop, to which the client's connections belong.
 
         Raises:

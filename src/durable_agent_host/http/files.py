@@ -1,6 +1,7 @@
 """Routes of files: upload some, list those of a session, read one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final
@@ -69,7 +70,14 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     if call.method == "HEAD" and file.size is not None:
         return Response(headers=headers | {"content-length": str(file.size)})
-    data = await (files.read(file) if file.service is None else service.read(file.service))
+    if file.service is None:
+        data = await files.read(file)
+    else:
+        served = await service.read(file.service)
+        data = served.data
+        headers = _headers_of(
+            replace(file, name=file.name or served.name, media_type=file.media_type or served.media_type)
+        )
     if call.method == "HEAD":
         return Response(headers=headers | {"content-length": str(len(data))})
     return Response(data, headers=headers)

@@ -24,6 +24,21 @@ class ServiceFile:
     place: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True)
+class ServedFile:
+    """A file as the model's service gave it.
+
+    Attributes:
+        data: its bytes.
+        name: as the service says, or None.
+        media_type: the same.
+    """
+
+    data: bytes
+    name: str | None = None
+    media_type: str | None = None
+
+
 class ServiceFileReader(Protocol):
     """Finds and reads the files that the service of an agent's chat client keeps."""
 
@@ -31,7 +46,7 @@ class ServiceFileReader(Protocol):
         """List the files of the service to which a stored content refers."""
         ...
 
-    async def read(self, file: ServiceFile) -> bytes:
+    async def read(self, file: ServiceFile) -> ServedFile:
         """Download a file.
 
         Raises:

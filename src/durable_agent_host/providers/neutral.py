@@ -7,7 +7,7 @@ from typing import Any, Final
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import NotFoundError, ProviderError
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import connections, endings
@@ -97,7 +97,7 @@ class NeutralProvider:
         if content.type == "hosted_file" and content.file_id:
             yield ServiceFile(content.file_id, content.name, content.media_type)
 
-    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download nothing: how is the service's own matter."""
         del client
         raise NotFoundError(f"the file {file.file_id!r} is with the model's service, and cannot be read from there")

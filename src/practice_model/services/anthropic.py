@@ -5,6 +5,8 @@ items of the Responses API, and written as a message and its events with `dialec
 """
 
 import asyncio
+import base64
+import mimetypes
 import time
 from collections.abc import Sequence
 from typing import Any, cast
@@ -19,7 +21,7 @@ from practice_model.dialects.anthropic.errors import error_body, error_event
 from practice_model.dialects.anthropic.reading import issued_values, reading_of
 from practice_model.dialects.responses import sealed
 from practice_model.dialects.responses.errors import HttpError
-from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.items import PIXEL, Json
 from practice_model.event_stream import EventStream
 from practice_model.exchange import Exchange, Shared, error_answer
 from practice_model.json_text import JsonAnswer
@@ -57,6 +59,7 @@ class AnthropicService:
             routes += [
                 Route(f"{prefix}/v1/messages", self.create_message, methods=["POST"]),
                 Route(f"{prefix}/v1/files/{{file_id}}/content", self.read_file, methods=["GET"]),
+                Route(f"{prefix}/v1/files/{{file_id}}", self.describe_file, methods=["GET"]),
             ]
         return routes
 
@@ -78,6 +81,7 @@ class AnthropicService:
         body = cast("Json", call.body)
         message = answer.recorded_response or self._compose(answer, body)
         self._known.remember(cast("list[Json]", message["content"]), message.get("container"))
+        self._known.files.update(message_object.named_files(answer.items))
         call.response_id, call.output = message["id"], answer.items
         if not body.get("stream"):
             await asyncio.sleep(answer.delivery.delay_milliseconds / 1000)
@@ -110,10 +114,20 @@ class AnthropicService:
     async def read_file(self, request: Request) -> ASGIApp:
         """Answer `GET /v1/files/{id}/content` for files that code has made."""
         file_id = request.path_params["file_id"]
-        if file_id not in self._known.files:
-            error = HttpError(404, f"File not found: {file_id}")
-            return error_answer(error.status, error_body(error))
-        return Response(f"written by code: {file_id}\n", media_type="application/octet-stream")
+        name = self._known.files.get(file_id)
+        if name is None:
+            return _no_file(file_id)
+        return Response(_bytes_of(name), media_type="application/octet-stream")
+
+    async def describe_file(self, request: Request) -> ASGIApp:
+        """Answer `GET /v1/files/{id}`."""
+        file_id = request.path_params["file_id"]
+        name = self._known.files.get(file_id)
+        if name is None:
+            return _no_file(file_id)
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        told = {"type": "file", "id": file_id, "filename": name, "mime_type": media_type, "downloadable": True}
+        return JsonAnswer(told | {"size_bytes": len(_bytes_of(name)), "created_at": "2026-01-01T00:00:00Z"})
 
     async def expire_containers(self, _request: Request) -> JsonAnswer:
         """Expire all containers."""
@@ -128,11 +142,11 @@ class Issued:
         containers: of recorded traffic.
 
     Attributes:
-        files: ids of the files that code has made.
+        files: of the files that code has made, id → name.
     """
 
     def __init__(self, genuine: set[str], containers: Sequence[str] | Any) -> None:
-        self.files: set[str] = set()
+        self.files: dict[str, str] = {}
         self._genuine = genuine
         self._containers: dict[str, bool] = dict.fromkeys(containers, True)
         self._thoughts: dict[str, str] = {}
@@ -152,7 +166,8 @@ class Issued:
             told: Any = block.get("content")
             found: Any = cast("Json", told).get("content") if isinstance(told, dict) else None
             made = cast("list[Json]", found) if isinstance(found, list) else []
-            self.files |= {str(one["file_id"]) for one in made if one.get("file_id")}
+            for file_id in (str(one["file_id"]) for one in made if one.get("file_id")):
+                self.files.setdefault(file_id, f"{file_id}.png")
         if isinstance(container, dict):
             self._containers[str(cast("Json", container)["id"])] = True
 
@@ -184,6 +199,16 @@ class Issued:
         count = sum(self._containers.values())
         self._containers = dict.fromkeys(self._containers, False)
         return count
+
+
+def _bytes_of(name: str) -> bytes:
+    """Give what code has written: an image under a name that ends so, else a text."""
+    return base64.b64decode(PIXEL.partition(",")[2]) if name.endswith(".png") else f"written by code: {name}\n".encode()
+
+
+def _no_file(file_id: str) -> JsonAnswer:
+    error = HttpError(404, f"File not found: {file_id}")
+    return error_answer(error.status, error_body(error))
 
 
 def _refused(call: Exchange, error: HttpError) -> JsonAnswer:

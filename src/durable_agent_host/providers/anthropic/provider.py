@@ -7,7 +7,7 @@ from typing import Any, Final
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item, stamp_of
@@ -91,7 +91,7 @@ class AnthropicProvider(NeutralProvider):
         yield from super().service_files(content)
         yield from made_files(content)
 
-    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it by the Files API."""
         return await read_file(client, file)
 

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.errors import NotFoundError
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.providers.anthropic.errors import explain_error
 
 _GONE: Final = frozenset({400, 403, 404, 410})
@@ -24,7 +24,7 @@ def made_files(content: Content) -> Iterator[ServiceFile]:
             yield ServiceFile(output.file_id, output.name, output.media_type)
 
 
-async def read_file(client: Any, file: ServiceFile) -> bytes:
+async def read_file(client: Any, file: ServiceFile) -> ServedFile:
     """Download a file by the Files API.
 
     Args:
@@ -32,7 +32,7 @@ async def read_file(client: Any, file: ServiceFile) -> bytes:
         file: as it was listed.
 
     Returns:
-        Its bytes.
+        Its bytes, with the name and the type that no block has.
 
     Raises:
         NotFoundError: the service does not have it, or does not give it out: what a caller uploaded is not given out.
@@ -41,8 +41,10 @@ async def read_file(client: Any, file: ServiceFile) -> bytes:
     from anthropic import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used
 
     try:
-        answer = await client.anthropic_client.beta.files.download(file.file_id)
-        return bytes(await answer.read())
+        files = client.anthropic_client.beta.files
+        told = await files.retrieve_metadata(file.file_id)
+        answer = await files.download(file.file_id)
+        return ServedFile(bytes(await answer.read()), told.filename, told.mime_type)
     except APIStatusError as error:
         if error.status_code in _GONE:
             raise NotFoundError(

@@ -7,7 +7,7 @@ from agent_framework import Content
 
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.errors import NotFoundError, ProviderError
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, forgotten_by_service
 from durable_agent_host.providers.azure_ai_agents.events import ENDS, complete_item, event_of
@@ -75,10 +75,11 @@ class AzureAIAgentsProvider(NeutralProvider):
             if isinstance(output, Content):
                 yield from super().service_files(output)
 
-    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it."""
         try:
-            return await client.service.read_file(file.file_id)
+            told = await client.service.file(file.file_id)
+            return ServedFile(await client.service.read_file(file.file_id), told.get("filename"))
         except Exception as error:
             status = getattr(error, "status_code", None)
             if status in {400, 403, 404}:

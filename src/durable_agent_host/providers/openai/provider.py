@@ -7,7 +7,7 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.foreign import Target, retold
@@ -66,7 +66,7 @@ class OpenAIProvider(ItemsOfResponses, NeutralProvider):
         yield from super().service_files(content)
         yield from cited_files(content)
 
-    async def read_service_file(self, client: Any, file: ServiceFile, /) -> bytes:
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it from its container, or from the Files API."""
         return await read_file(client, file)
 

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.errors import NotFoundError
-from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.providers.openai.errors import explain_error
 
 _CONTAINER: Final = "container_id"
@@ -33,7 +33,7 @@ def cited_files(content: Content) -> Iterable[ServiceFile]:
             )
 
 
-async def read_file(client: Any, file: ServiceFile) -> bytes:
+async def read_file(client: Any, file: ServiceFile) -> ServedFile:
     """Download a file.
 
     Args:
@@ -41,7 +41,7 @@ async def read_file(client: Any, file: ServiceFile) -> bytes:
         file: as the conversation names it.
 
     Returns:
-        Its bytes.
+        Its bytes; the name is in the citation.
 
     Raises:
         NotFoundError: the service does not have it any more, or does not give it out.
@@ -61,4 +61,4 @@ async def read_file(client: Any, file: ServiceFile) -> bytes:
                 f"the model's service does not give out the file {file.file_id!r} (any more): {error.message}"
             ) from error
         raise explain_error(error) or error from error
-    return cast("bytes", answer.content)
+    return ServedFile(answer.content)

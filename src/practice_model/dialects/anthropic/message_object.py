@@ -4,7 +4,7 @@ An item whose type is one of this API's blocks goes out as it is, so a plan can 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -139,10 +139,19 @@ def _native(item: Json) -> Json:
     return {name: value for name, value in item.items() if not (made_up and name == "id")}
 
 
-def _add_files(blocks: Sequence[Json], item: Json) -> None:
+def named_files(items: Iterable[Json]) -> dict[str, str]:
+    """List the files that items cite, id → name. Guarantee: pure."""
+    return {file_id(note): str(note["filename"]) for item in items for note in _cited(item)}
+
+
+def _cited(item: Json) -> list[Mapping[str, Any]]:
     parts = cast("list[Json]", item.get("content") or [])
     notes = [note for part in parts for note in cast("list[Mapping[str, Any]]", part.get("annotations") or [])]
-    files = [note for note in notes if note.get("type") == "container_file_citation"]
+    return [note for note in notes if note.get("type") == "container_file_citation"]
+
+
+def _add_files(blocks: Sequence[Json], item: Json) -> None:
+    files = _cited(item)
     run = next((one for one in reversed(blocks) if one.get("type") == "code_execution_tool_result"), None)
     if run is not None:
         made = [{"type": "code_execution_output", "file_id": file_id(note)} for note in files]
