@@ -6,8 +6,9 @@ Times: a stream of one content in so many chunks, as the real client parses the 
 get the same updates and take turns, so that what else the machine does falls on both. Garbage collection is on. The
 framework's side is ``AgentResponse.from_updates``; where it would take longer than the limit for one fold, as the
 square of the length before says, it is left out ("-"). "calls" are calls of tools in parallel, ten chunks each, mixed;
-"chat" is a text in chunks of Chat Completions, "gemini" one in chunks of Gemini, "plain" one in updates that no client
-made. Times are the processor's, both sides being one thread, so that they hold on a busy machine.
+"chat", "claude" and "gemini" are texts in chunks of Chat Completions, Anthropic and Gemini, "claude code" is code of
+Anthropic's, "plain" a text in updates that no client made. Times are the processor's, both sides being one thread, so
+that they hold on a busy machine.
 
 Bytes, for each recorded stream: ``streamed`` is the JSON of the events, ``updates`` what the updates' contents take as
 they are encoded, ``stored`` what the contents of the fold add to the entry that the session stores, ``final`` the
@@ -16,6 +17,7 @@ stream, completed by the same items. All is compact UTF-8 JSON.
 """
 
 import argparse
+import asyncio
 import copy
 import gc
 import json
@@ -23,13 +25,17 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpdate, Content
 from agent_framework._types import map_chat_to_agent_update
+from agent_framework_anthropic import AnthropicClient
 from agent_framework_openai import OpenAIChatCompletionClient
+from anthropic._models import construct_type as typed_event
+from anthropic.types.beta import BetaRawMessageStreamEvent
 from openai._models import construct_type
 from openai.types.chat import ChatCompletionChunk
 
@@ -37,6 +43,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.message import encode_response_entry
+from durable_agent_host.providers.anthropic.provider import ANTHROPIC
+from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.reading import ResponseReader
 from durable_agent_host.providers.openai.provider import RESPONSES
@@ -103,14 +111,60 @@ def _call_events(calls: int, deltas: int) -> list[dict[str, Any]]:
 
 
 def chat_updates(chunks: int) -> list[AgentResponseUpdate]:
-    """A text in so many chunks of Chat Completions."""
+    """A text in so many chunks of Chat Completions, as the hosted client reads them."""
     choice = {"index": 0, "delta": {"content": "token "}, "finish_reason": None, "logprobs": None}
-    base = {"object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "f"}
-    body = json.dumps(base | {"id": "c", "choices": [choice]})
-    client = OpenAIChatCompletionClient(model="m", api_key="practice")
-    typed = (construct_type(type_=ChatCompletionChunk, value=json.loads(body)) for _ in range(chunks))
-    parse = client._parse_response_update_from_openai  # noqa: SLF001 - what the client does with each chunk
-    return [map_chat_to_agent_update(parse(chunk), "Player") for chunk in typed]
+    base = {"object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "f", "id": "c"}
+    last = base | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "logprobs": None}]}
+    said = [*([base | {"choices": [choice]}] * chunks), last]
+    client = CHAT.adapt(OpenAIChatCompletionClient(model="m", api_key="practice"))
+    typed = (construct_type(type_=ChatCompletionChunk, value=copy.deepcopy(one)) for one in said)
+    return _read_by(client, map(client._parse_response_update_from_openai, typed))  # noqa: SLF001 - as the client does
+
+
+def claude_updates(chunks: int) -> list[AgentResponseUpdate]:
+    """A text in so many deltas of Anthropic, as the hosted client reads them."""
+    return _claude({"type": "text", "text": ""}, {"type": "text_delta", "text": "token "}, chunks)
+
+
+def claude_code_updates(chunks: int) -> list[AgentResponseUpdate]:
+    """The code of a hosted tool in so many deltas of Anthropic."""
+    block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
+    pieces = ['{"code": "', *["token "] * (chunks - 2), '"}']
+    return _claude(block, *({"type": "input_json_delta", "partial_json": piece} for piece in pieces))
+
+
+def _claude(block: dict[str, Any], *deltas: Any) -> list[AgentResponseUpdate]:
+    if isinstance(deltas[-1], int):
+        deltas = (deltas[0],) * deltas[-1]
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    events = [
+        {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    client = ANTHROPIC.adapt(AnthropicClient(model="m", api_key="practice"))
+    typed = (typed_event(type_=cast("Any", BetaRawMessageStreamEvent), value=copy.deepcopy(one)) for one in events)
+    state, usage_told = SimpleNamespace(), None
+    read = (client._process_stream_event(event, usage_told, request_state=state) for event in typed)  # noqa: SLF001
+    return _read_by(client, (one for one in read if one is not None))
+
+
+def _read_by(client: Any, updates: Iterable[Any]) -> list[AgentResponseUpdate]:
+    """Read what a hosted client has parsed to the end, as it does itself."""
+
+    async def arriving() -> AsyncIterator[Any]:
+        for update in updates:
+            yield update
+
+    async def read() -> list[AgentResponseUpdate]:
+        stream = client._build_response_stream(arriving())  # noqa: SLF001 - what the client does with each stream
+        return [map_chat_to_agent_update(update, "Player") async for update in stream]
+
+    return asyncio.run(read())
 
 
 def gemini_updates(chunks: int) -> list[AgentResponseUpdate]:
@@ -144,10 +198,17 @@ STREAMS: dict[str, Callable[[int], list[AgentResponseUpdate]]] = {
     "arguments": _through_responses(argument_events),
     "calls": _through_responses(parallel_events),
     "chat": chat_updates,
+    "claude": claude_updates,
+    "claude code": claude_code_updates,
     "gemini": gemini_updates,
     "plain": plain_updates,
 }
-PROVIDERS: dict[str, ItemReader] = {"gemini": GEMINI}
+PROVIDERS: dict[str, ItemReader] = {
+    "chat": CHAT,
+    "claude": ANTHROPIC,
+    "claude code": ANTHROPIC,
+    "gemini": GEMINI,
+}
 """Stream → the provider whose client gives it; the others are OpenAI's."""
 
 
@@ -168,7 +229,7 @@ def shown(times: list[float]) -> str:
 def time_streams(lengths: list[int], repeat: int, limit: float) -> None:
     """Print the times of both sides."""
     print(
-        f"{'stream':<10} {'chunks':>7} {'ours ms':>10} {'p99':>10} {'theirs ms':>10} {'p99':>10} {'ratio':>7} {'n':>4}"
+        f"{'stream':<12} {'chunks':>7} {'ours ms':>10} {'p99':>10} {'theirs ms':>10} {'p99':>10} {'ratio':>7} {'n':>4}"
     )
     for name, stream_of in STREAMS.items():
         slowest = 0.0
@@ -186,7 +247,7 @@ def time_streams(lengths: list[int], repeat: int, limit: float) -> None:
             gc.unfreeze()
             slowest = max(theirs) if theirs else math.inf
             ratio = f"{statistics.median(theirs) / statistics.median(ours):>6.1f}x" if theirs else f"{'-':>7}"
-            print(f"{name:<10} {chunks:>7} {shown(ours)} {shown(theirs)} {ratio} {len(ours):>4}", flush=True)
+            print(f"{name:<12} {chunks:>7} {shown(ours)} {shown(theirs)} {ratio} {len(ours):>4}", flush=True)
 
 
 def size(value: object) -> int:
