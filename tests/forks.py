@@ -26,7 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HOST = ("functions_host.cli", "functions_host.host", "functions_host.app.loader", "azure.durable_functions")
 """What each host imports before it looks at its app; nothing here changes how an app without agents behaves."""
-AGENTS = (*HOST, "agent_framework.openai", "openai.resources.responses", "durable_agent_host.app", "practice_model")
+AGENTS = (
+    *(*HOST, "agent_framework.openai", "openai.resources.responses", "durable_agent_host.app", "practice_model"),
+    *("agent_framework_anthropic", "agent_framework_gemini", "azure.ai.agents.aio"),
+)
 """What a host of agents imports as well."""
 
 

@@ -91,4 +91,6 @@ def _entries(document):
 
 
 def _conversation(body):
-    return next(body[name] for name in ("input", "messages", "contents") if name in body)
+    """The conversation of a request; an agent's name stands on its messages as soon as its turn has ended."""
+    said = next(body[name] for name in ("input", "messages", "contents") if name in body)
+    return [{name: value for name, value in one.items() if name != "name" or one.get("type")} for one in said]

@@ -46,7 +46,9 @@ def sdk_clients(client: Any) -> dict[str, Any]:
                 copied._client = _guarded(http)
             found[name] = copied
             learn_secrets(_keys_of(copied))
-        elif type(value).__module__.startswith("google.genai") and hasattr(value, "_api_client"):
+        elif hasattr(value, "_api_client") and any(
+            one.__module__.startswith("google.genai") for one in type(value).__mro__
+        ):
             found[name] = _guarded_google(value)
             learn_secrets(_keys_of(value._api_client))
     return found

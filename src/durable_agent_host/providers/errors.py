@@ -8,6 +8,9 @@ from agent_framework.exceptions import ChatClientException, ResponseInvalidatedE
 from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 
+REDIRECTED: Final = "it redirects, and the conversation was not sent there: check the endpoint's address"
+"""What to do about a status below 400."""
+
 _ADVICE: Final = {
     401: "check the key",
     403: "check that the key may use this model",
@@ -67,7 +70,7 @@ def _explained(advice: Advice) -> ProviderError:
     how = f"refused the call with {advice.status}" if advice.status else "failed in the middle of its answer"
     default = "try again" if advice.retryable else "check the request and the model's name"
     if advice.status is not None and advice.status < 400:  # noqa: PLR2004
-        default = "it redirects, and the conversation was not sent there: check the endpoint's address"
+        default = REDIRECTED
     todo = _ADVICE.get(advice.status or 0, default)
     return ProviderError(
         f"the model's service {how}: {advice.said.rstrip('. ') or 'no reason was given'} - {todo}",

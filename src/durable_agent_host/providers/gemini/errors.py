@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers.errors import explain_client_error, says_enough
+from durable_agent_host.providers.errors import REDIRECTED, explain_client_error, says_enough
 
 _ADVICE: Final = (
     (400, re.compile(r"API[ _]key", re.IGNORECASE), "check GOOGLE_API_KEY"),
     (400, re.compile(r"thought.?signature", re.IGNORECASE), "verify the session, or begin a new one"),
     (400, re.compile(r"location is not supported"), "the service does not serve the place that the host runs in"),
     (400, re.compile(r"token count"), "the conversation is too long: give the agent a compaction strategy"),
+    *((n, re.compile(""), REDIRECTED) for n in range(300, 400)),
     (401, re.compile(""), "check GOOGLE_API_KEY, or the Google Cloud credentials"),
     (403, re.compile(""), "check that the key may use this model, and that files in the conversation still exist"),
     (404, re.compile(""), "check GOOGLE_MODEL, and the endpoint"),

@@ -31,7 +31,7 @@ def with_words(client: Any) -> Any:
     Returns:
         The copy.
     """
-    if not type(client).__module__.startswith("google.genai"):
+    if not any(one.__module__.startswith("google.genai") for one in type(client).__mro__):
         return client
     hosted, there = copy_with(client, _Borrowed), copy_with(client.aio, _Borrowed)
     hosted._aio, there._models = there, copy_with(there.models, _KeepsWords)

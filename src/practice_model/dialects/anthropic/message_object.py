@@ -141,7 +141,9 @@ def _native(item: Json) -> Json:
 
 def named_files(items: Iterable[Json]) -> dict[str, str]:
     """List the files that items cite, id → name. Guarantee: pure."""
-    return {file_id(note): str(note["filename"]) for item in items for note in _cited(item)}
+    return {
+        file_id(note): str(note["filename"]) for item in items if item.get("type") == "message" for note in _cited(item)
+    }
 
 
 def _cited(item: Json) -> list[Mapping[str, Any]]:

@@ -92,7 +92,7 @@ def usage(request: Mapping[str, Any], transcript: Sequence[Json], output: Sequen
     """Return token counts proportional to the text read and written."""
     asked = json.dumps([request.get("instructions"), request.get("tools")])
     known = transcript.characters if isinstance(transcript, Transcript) else len(json.dumps(list(transcript)))
-    read = (len(asked) + known) // _CHARACTERS_PER_TOKEN + 1
+    read = (len(asked) + len(", ") + known) // _CHARACTERS_PER_TOKEN + 1
     thought = sum(64 for item in output if item["type"] == "reasoning")
     spoken = [item for item in output if item["type"] != "reasoning"]
     written = thought + len(json.dumps(spoken)) // _CHARACTERS_PER_TOKEN + 1
