@@ -4,7 +4,8 @@ import pytest
 from agent_framework import Content, Message
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
+from durable_agent_host.providers.chat_completions.provider import CHAT
+from durable_agent_host.providers.openai.provider import RESPONSES
 
 
 def data(media_type, name=None):
@@ -21,7 +22,7 @@ HOSTED = Content.from_hosted_file("file-1")
     ("provider", "taken", "refused"),
     [
         (RESPONSES, [IMAGE, PDF, CSV, WAV, PDF_URL, HOSTED], [OGG, AUDIO_URL]),
-        (OPENAI, [IMAGE, PDF, WAV], [CSV, OGG, AUDIO_URL, PDF_URL, HOSTED]),
+        (CHAT, [IMAGE, PDF, WAV], [CSV, OGG, AUDIO_URL, PDF_URL, HOSTED]),
     ],
 )
 def test_what_a_client_would_leave_out_is_refused(provider, taken, refused):

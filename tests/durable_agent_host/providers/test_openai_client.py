@@ -4,7 +4,7 @@ import httpx2
 import openai
 import pytest
 from agent_framework import Content, Message
-from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
+from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.neutral import without_carriers
@@ -50,9 +50,9 @@ def test_azure_is_adapted_too():
     assert provider_for(client) is RESPONSES
 
 
-@pytest.mark.parametrize("client", [object(), OpenAIChatCompletionClient(model="m", api_key="k")])
-def test_other_clients_are_left_alone(client):
-    """A client of another API is the same object."""
+def test_other_clients_are_left_alone():
+    """A client that nobody knows is the same object."""
+    client = object()
     assert provider_for(client).adapt(client) is client
 
 
