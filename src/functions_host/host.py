@@ -156,10 +156,12 @@ async def _serve(options: StartOptions, prepared: _Prepared, store: SqliteStore,
 
     served = add_middleware(host.http, middleware)
 
+    own_calls: list[OwnCalls] = []
+
     def announce() -> None:
         # Written at once: whoever waits for the first line may close the pipe after it.
         print(_announcement(options, context, functions), flush=True)  # noqa: T201
-        OwnCalls(context.addresses.own_origin, served)
+        own_calls.append(OwnCalls(context.addresses.own_origin, served))
         host.start_work()
 
     for sentence in list_oddities(functions):
@@ -169,7 +171,7 @@ async def _serve(options: StartOptions, prepared: _Prepared, store: SqliteStore,
     server = HostServer(served, announce, read_connection_limits(os.environ))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, server)
+        loop.add_signal_handler(number, _stop, server, own_calls)
     await server.serve(sockets=[prepared.listener])
     await host.stop()
 
@@ -186,7 +188,9 @@ def _announcement(options: StartOptions, context: AppContext, functions: tuple[A
     return "\n".join(lines)
 
 
-def _stop(server: HostServer) -> None:
+def _stop(server: HostServer, own_calls: list[OwnCalls]) -> None:
+    for one in own_calls:  # the app learns of the stop as it would from a host that no longer listens
+        one.close()
     if server.should_exit:
         os._exit(_KILLED_STATUS)  # asked twice: nothing that is committed can be lost
     server.should_exit = True
