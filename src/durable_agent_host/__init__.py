@@ -14,15 +14,19 @@ if TYPE_CHECKING:
     from durable_agent_host.agent.coalescing_history import CoalescingHistoryProvider
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.durable.entity import DurableAgentEntity
+    from durable_agent_host.model.budget import Budget, Budgets, Price
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
     from durable_agent_host.transcripts import Conversation, decode, encode, fold
 
 __all__ = [
+    "Budget",
+    "Budgets",
     "CoalescingHistoryProvider",
     "Conversation",
     "DurableAgentApp",
     "DurableAgentEntity",
+    "Price",
     "Settings",
     "ToolCall",
     "agent_activity",
@@ -35,10 +39,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Budget": "model.budget",
+    "Budgets": "model.budget",
     "CoalescingHistoryProvider": "agent.coalescing_history",
     "Conversation": "transcripts",
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.entity",
+    "Price": "model.budget",
     "Settings": "settings",
     "ToolCall": "tool_calls",
     "agent_activity": "activities",

@@ -17,6 +17,7 @@ from agent_framework_durabletask import (
 )
 
 from durable_agent_host.activities import run_limits
+from durable_agent_host.agent.budgets import BudgetsOfAgents
 from durable_agent_host.agent.callbacks import CallbackObserver
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.external_history import ExternalHistory
@@ -32,6 +33,7 @@ from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
 from durable_agent_host.durable.maintenance import TimesToLive
 from durable_agent_host.durable.register import (
+    refuse_same_names,
     register_agent_entity,
     register_agent_tool,
     register_route,
@@ -40,7 +42,6 @@ from durable_agent_host.durable.register import (
 )
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
 from durable_agent_host.http.gate import Gate
@@ -49,6 +50,7 @@ from durable_agent_host.http.sdk_requests import adapt_http_functions
 from durable_agent_host.log_records import keep_secrets_out_of_logs
 from durable_agent_host.loops.once import once
 from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
@@ -95,6 +97,7 @@ class DurableAgentApp(AgentFunctionApp):
         observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
         compaction: the framework's strategy for the contexts of agents that say none themselves.
         session_ttl: seconds or a duration that sessions are kept after their last use, 0 for ever; else the setting's.
+        budgets: what agents may spend that say nothing themselves.
 
     Raises:
         RegistrationError: an agent has no usable name, or one that another agent has; or a time to live is none.
@@ -121,6 +124,7 @@ class DurableAgentApp(AgentFunctionApp):
         observers: Sequence[TurnObserver] = (),
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         armed_plan()
         learn_secrets(secrets_of_settings(os.environ))
@@ -132,6 +136,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
         self._compactions = Compactions(compaction)
+        self._budgets = BudgetsOfAgents(budgets)
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -140,7 +145,6 @@ class DurableAgentApp(AgentFunctionApp):
         self._histories: dict[str, Histories] = {}
         self._external: dict[str, ExternalHistory] = {}
         self._ttls = TimesToLive(session_ttl, self.settings.session_ttl_seconds)
-        self._wakeups = Wakeups()
         self._open_stores()
         super().__init__(
             agents=cast("Any", agents),
@@ -163,6 +167,7 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _open_stores(self) -> None:
         """Prepare what turns share; the stores are opened when they are first used."""
+        self._wakeups = Wakeups()
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
         self._open_log = once(partial(open_turn_log, self.settings))
@@ -191,6 +196,7 @@ class DurableAgentApp(AgentFunctionApp):
         allowed_options: AllowedOptions | None = None,
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -204,6 +210,7 @@ class DurableAgentApp(AgentFunctionApp):
             allowed_options: what clients may set for a turn; the app's setting when left out.
             compaction: how this agent's context is compacted; the agent's own strategy when left out, then the app's.
             session_ttl: how long sessions are kept after their last use; the app's setting when left out.
+            budgets: what the agent may spend; the app's when left out.
 
         Raises:
             RegistrationError: the name is unusable or taken, sessions would share a conversation, or the time is none.
@@ -222,6 +229,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._ttls.note(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
+        self._budgets.add(name, budgets, why_no_journal(agent))
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
     def get_agent(
@@ -271,15 +279,7 @@ class DurableAgentApp(AgentFunctionApp):
         Raises:
             RegistrationError: two have one name, upper and lower case aside.
         """
-        taken: dict[str, str] = {}
-        for name in [function.get_function_name() or "" for function in functions]:
-            if (other := taken.get(name.casefold())) is not None:
-                raise RegistrationError(
-                    f"two functions are named {other!r} and {name!r}, and Durable Functions does not tell them apart: "
-                    "rename one, or the agent, executor or workflow that it comes from. An agent makes dafx-AGENT, an "
-                    "executor dafx-WORKFLOW-EXECUTOR, a workflow dafx-WORKFLOW and that with -start, -status, -respond"
-                )
-            taken[name.casefold()] = name
+        refuse_same_names(function.get_function_name() or "" for function in functions)
         cast("Any", super()).validate_function_names(functions)
 
     def _setup_agent_functions(
@@ -358,6 +358,7 @@ class DurableAgentApp(AgentFunctionApp):
             keeper=self._keeper,
             history=history,
             compaction=self._compactions.of_agent(agent_name),
+            budgets=self._budgets.of_agent(agent_name),
         )
         self._runners[agent_name] = runner
         register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))

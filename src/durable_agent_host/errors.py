@@ -146,6 +146,10 @@ class InvalidAnswerError(TurnError):
     """The model's answer does not fit the response format that was asked for."""
 
 
+class BudgetExceededError(TurnError):
+    """The next call would cross a budget of the turn or its session; it was not made."""
+
+
 class ProviderError(TurnError):
     """The model service did not give an answer.
 

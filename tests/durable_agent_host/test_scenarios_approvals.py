@@ -19,9 +19,9 @@ def pays(*amounts: float):
     return {"calls": [{"name": "pay", "arguments": {"amount": amount}} for amount in amounts]}
 
 
-def waiting_turn(host: AgentHost, *, message: str = "pay", **more: str):
+def waiting_turn(host: AgentHost, *, message: str = "pay", agent: str = "Payer", **more: str):
     """Run a turn until it waits for a person; gives the answer of `run`."""
-    answer = host.run("Payer", {"message": message} | more)
+    answer = host.run(agent, {"message": message} | more)
     assert answer.status_code == 202, answer.text
     body = answer.json()
     assert body["status"] == "waiting_for_approval"

@@ -27,6 +27,7 @@ from durable_agent_host.agent.observer import ModelCallBegan, ModelCallFailed, M
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
+from durable_agent_host.model.budget import Reservation
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -81,7 +82,16 @@ class _Answer:
             return
         run.check()
         context.messages = list(run.prepare_messages(chosen))
-        self._step = _Call(run, context, self._call_next, position)
+        self._step = _Call(run, context, self._call_next, position, await self._admitted())
+
+    async def _admitted(self) -> Reservation | None:
+        """Hold the call against the budgets."""
+        run, context = self._run, self._context
+        if run.spending is None:
+            return None
+        wanted = await run.spending.admit_model_call(run.ask_for_budget, context.messages, context.options or {})
+        run.check_waiting()
+        return wanted
 
     async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
         """Give the updates of all calls; each response is durable before the next call is made."""
@@ -141,8 +151,11 @@ def _finished(response: ChatResponse[Any], position: int, *, replayed: bool) -> 
 class _Call:
     """One model call, with its retries."""
 
-    def __init__(self, run: AgentRun, context: ChatContext, call_next: CallNext, position: int) -> None:
+    def __init__(
+        self, run: AgentRun, context: ChatContext, call_next: CallNext, position: int, wanted: Reservation | None
+    ) -> None:
         self._run = run
+        self._wanted = wanted
         self._context = context
         self._call_next = call_next
         self._position = position
@@ -172,6 +185,8 @@ class _Call:
                     yield one
                 break
             except Exception as error:
+                if not told and run.spending is not None:
+                    await run.spending.release(self._position, None)
                 if (seconds := await self._wait_before_retry(retry, error)) is None:
                     raise
                 if told:
@@ -199,6 +214,9 @@ class _Call:
             await run.journal.model_finished(self._position, response, run.session_state.changes())
         except (LogError, CorruptStateError) as error:
             raise RunStoppedError(stop_of(error)) from error
+        if run.spending is not None:
+            usage = cast("Mapping[str, Any] | None", self.response.usage_details)
+            run.spending.settle(self._position, None, usage, self.response.model)
         run.finish_call(self._position, self.response)
         await run.audience.tell(_finished(self.response, self._position, replayed=False))
 
@@ -212,6 +230,8 @@ class _Call:
     async def _attempt(self) -> AsyncIterator[ChatResponseUpdate]:
         self._updates = []
         self._continue_background()
+        if self._run.spending is not None and self._wanted is not None:
+            await self._run.spending.reserve(self._position, None, self._wanted)
         await self._call_next()
         result: Any = self._context.result
         if isinstance(result, ResponseStream):

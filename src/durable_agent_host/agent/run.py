@@ -15,6 +15,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Ch
 
 from durable_agent_host.agent.approvals import answer_requests
 from durable_agent_host.agent.attempt import Attempt
+from durable_agent_host.agent.budgets import NO_BUDGETS
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError
 from durable_agent_host.agent.history import DurableSession
 from durable_agent_host.agent.hosting import HostedAgent
@@ -26,10 +27,12 @@ from durable_agent_host.agent.run_history import RunHistories
 from durable_agent_host.agent.run_state import REPLAYED, AgentRun, Live
 from durable_agent_host.agent.service_losses import ServiceLosses
 from durable_agent_host.agent.session_state import SessionState
+from durable_agent_host.agent.spending import Spending
 from durable_agent_host.agent.turn_context import TurnContext
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.errors import TurnError
+from durable_agent_host.errors import TurnError, TurnTimedOutError
+from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.turn import TurnRequest
@@ -66,6 +69,8 @@ class AgentRuns:
         produced: what the current run has streamed.
         histories: the agent's history providers in the current run.
         context: chooses the messages of the current run's model calls; None when all of them are sent.
+        budgets: of the agent.
+        worked_before: seconds that earlier attempts had worked.
         began_at: by `time.perf_counter`.
     """
 
@@ -87,12 +92,15 @@ class AgentRuns:
     produced: Produced = field(init=False)
     histories: RunHistories | None = None
     context: TurnContext | None = None
+    budgets: Budgets = NO_BUDGETS
+    worked_before: float = 0.0
     began_at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         """Begin with nothing lost and nothing produced."""
         self.losses = ServiceLosses(self.request.turn_id)
         self.produced = Produced(self.provider)
+        self.worked_before = self.attempt.recorded.worked_seconds
 
     async def finish(self) -> None:
         """Run the agent until it has answered.
@@ -125,6 +133,42 @@ class AgentRuns:
         """Return how long the agent has worked."""
         return round((time.perf_counter() - self.began_at) * 1000, 1)
 
+    def seconds_left(self, most_seconds: float) -> float:
+        """Return how long the agent may go on; 0 when its time is over.
+
+        Args:
+            most_seconds: that one attempt of a turn may take.
+        """
+        left = most_seconds - (time.perf_counter() - self.began_at)
+        spending = self.run.spending if self.run is not None else None
+        return max(left if spending is None else min(left, spending.seconds_left), 0.0)
+
+    def out_of_time(self, most_seconds: float) -> TurnError:
+        """Say which time is over; the arguments are those of `seconds_left`."""
+        spending = self.run.spending if self.run is not None else None
+        if spending is not None and (exceeded := spending.out_of_time()) is not None:
+            return exceeded
+        return TurnTimedOutError(
+            f"the turn has taken longer than {most_seconds:g} s: ask for less in one turn, "
+            "or raise DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS"
+        )
+
+    def spent(self) -> Spent | None:
+        """Return what the turn has spent; None when nothing counts it."""
+        return self.run.spending.total if self.run is not None and self.run.spending is not None else None
+
+    def _spending(self, journal: Journal) -> Spending | None:
+        if not self.budgets.counts:
+            return None
+        return Spending(
+            self.budgets,
+            journal,
+            before=self.record.session.spent,
+            answers=self.answers,
+            worked_before=self.worked_before,
+            began_at=self.began_at,
+        )
+
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.produced = Produced(self.provider)
         self.agent_session = _restore_session(self.agent_session_before, self.request)
@@ -146,6 +190,7 @@ class AgentRuns:
             drop_continuations=bool(self.losses),
             choose_messages=self._choose_messages,
             prepare_messages=self._without_losses,
+            spending=self._spending(journal),
         )
 
     def _new_context(self) -> TurnContext | None:

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from agent_framework import ChatContext, ChatResponse, Message
 
-from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Stop, Waiting
+from durable_agent_host.agent.ending import Cancelled, Failed, RunStoppedError, Stop, Waiting
 from durable_agent_host.agent.observer import ApprovalAwaited, Audience
 from durable_agent_host.agent.produced import Produced
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.session_state import SessionState
+from durable_agent_host.agent.spending import ASKED_AS, Spending
 from durable_agent_host.agent.unreadable_arguments import set_unreadable_apart
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.journal_entry import ToolKey
@@ -102,6 +103,7 @@ class AgentRun:
         drop_continuations: replayed responses leave their conversation ids out, because the service has lost them.
         choose_messages: gives the messages of a model call, by its context, its position, and whether it is replayed.
         prepare_messages: leaves out of a request what the service can no longer use.
+        spending: counts what the turn spends, and keeps it to its budgets; None without any.
         gave_up: set when nobody wants the run's results any more; tools can look at it from their threads.
         progress: how far the run is.
     """
@@ -120,6 +122,7 @@ class AgentRun:
     drop_continuations: bool
     choose_messages: "ChooseMessages"
     prepare_messages: Callable[[Sequence[Message]], Sequence[Message]]
+    spending: Spending | None = None
     gave_up: threading.Event = field(default_factory=threading.Event)
     progress: Progress = field(default_factory=Progress)
 
@@ -151,6 +154,8 @@ class AgentRun:
         """
         if self.progress.pending:
             raise RunStoppedError(Cancelled() if self.replay_only else Waiting(tuple(self.progress.pending)))
+        if self.spending is not None and self.spending.failure is not None:
+            raise RunStoppedError(Failed(self.spending.failure))
 
     def give_up(self, stop: Stop) -> None:
         """Do nothing new from now on; safe from any thread.
@@ -197,6 +202,10 @@ class AgentRun:
             reason = explain(error) or error
             _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
         return seconds
+
+    async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
+        """Leave it to a person whether a turn may spend more; the run stops before its next model call."""
+        await self.ask(question, ToolKey(self.journal.position, question, 0), ASKED_AS, figures, sentence)
 
     async def ask(self, question: str, key: ToolKey, name: str, arguments: Mapping[str, Any], reason: str) -> None:
         """Leave a tool call to a person: the run goes on with the other calls of the batch, and then stops."""

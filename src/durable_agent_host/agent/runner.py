@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from agent_framework import AgentResponse, SupportsAgentRun
 
 from durable_agent_host.agent.attempt import Attempt
+from durable_agent_host.agent.budgets import NO_BUDGETS
 from durable_agent_host.agent.cancellations import CANCELLATIONS
 from durable_agent_host.agent.compaction import NOTHING_SAID, CompactionChoice
 from durable_agent_host.agent.ending import (
@@ -41,7 +42,8 @@ from durable_agent_host.agent.service_runs import cancel_at_service
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.errors import FencedError, HistoryError, LogError, TurnTimedOutError, log_reason
+from durable_agent_host.errors import FencedError, HistoryError, LogError, log_reason
+from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
@@ -91,6 +93,7 @@ class AgentRunner:
             outcome has all that it says in itself.
         history: where the agent's conversations are kept; when left out, what the agent itself says.
         compaction: what the app says of the compaction of the agent's context.
+        budgets: what the agent's turns and sessions may spend.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class AgentRunner:
         keeper: Keeper = NO_KEEPER,
         history: ExternalHistory | None = None,
         compaction: CompactionChoice = NOTHING_SAID,
+        budgets: Budgets = NO_BUDGETS,
     ) -> None:
         self.name = name
         self.agent = agent
@@ -114,6 +118,7 @@ class AgentRunner:
         self._observers = observers
         self._open_log = open_log
         self._limits = limits
+        self._budgets = budgets
         self._host = _hosting(agent, lambda one: HostedAgent(one, provider_for, compaction))
 
     @property
@@ -184,6 +189,7 @@ class AgentRunner:
             request=request,
             answers=answers or {},
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
+            budgets=self._budgets,
         )
         await wait_until_warm()
         ending = await self._run_to_end(runs)
@@ -236,7 +242,7 @@ class AgentRunner:
                 raise FencedError("a later attempt has taken the turn over")
             case LogLost(error):
                 raise error
-        kept = outcome
+        outcome = kept = replace(outcome, spent=runs.spent())
         if outcome.status != "suspended":
             kept = await self._kept(runs, outcome)
         await runs.attempt.end(ending, outcome, kept)
@@ -310,19 +316,18 @@ class AgentRunner:
         Returns:
             Why they are given up; None when they have ended.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._limits.turn_seconds
+        most = self._limits.turn_seconds
         with CANCELLATIONS.waiter(runs.request.turn_id) as hint:
             while True:
                 hinted = asyncio.ensure_future(hint.wait())
-                seconds = min(_LOOK_SECONDS, max(deadline - loop.time(), 0.0))
+                seconds = min(_LOOK_SECONDS, runs.seconds_left(most))
                 await asyncio.wait({task, hinted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 hinted.cancel()
                 hint.clear()
                 if task.done():
                     return None
-                if loop.time() >= deadline:
-                    return Failed(_timed_out(self._limits.turn_seconds))
+                if not runs.seconds_left(most):
+                    return Failed(runs.out_of_time(most))
                 if not runs.was_cancelled and await _is_cancelled(runs.attempt):
                     return Cancelled()
 
@@ -333,13 +338,6 @@ def _stop_of(runs: AgentRuns, error: BaseException) -> Stop:
             return Failed(runs.provider.explain(raised) or raised)
         case stop:
             return stop
-
-
-def _timed_out(seconds: float) -> TurnTimedOutError:
-    return TurnTimedOutError(
-        f"the turn has taken longer than {seconds:g} s: ask for less in one turn, "
-        "or raise DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS"
-    )
 
 
 def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]) -> Callable[[], HostedAgent]:

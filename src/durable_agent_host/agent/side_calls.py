@@ -17,6 +17,7 @@ from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
+from durable_agent_host.model.budget import Reservation
 
 Call = Callable[[], Awaitable[ChatResponse[Any]]]
 
@@ -61,18 +62,26 @@ class SideCalls:
         elif self._replayed:
             raise ProviderError("the model call of a compaction had failed", retryable=False)
         else:
-            response = await self._make(call)
+            response = await self._make(call, number)
             await self._journal(number, response)
         self.usage = add_usage_details(self.usage, response.usage_details)
         return response
 
-    async def _make(self, call: Call) -> ChatResponse[Any]:
-        retry = 0
+    async def _make(self, call: Call, number: int) -> ChatResponse[Any]:
+        run, retry = self._run, 0
+        spending, wanted = run.spending, Reservation()
+        if spending is not None:
+            wanted = await spending.admit_model_call(run.ask_for_budget, (), {})
+            run.check_waiting()
         while True:
             self._run.check()
             try:
+                if spending is not None:
+                    await spending.reserve(self._position, number, wanted)
                 return await call()
             except Exception as error:
+                if spending is not None:
+                    await spending.release(self._position, number)
                 seconds = self._run.wait_before_retry(retry, error)
                 if seconds is None:
                     raise
@@ -84,6 +93,8 @@ class SideCalls:
             await self._run.journal.side_call_finished(self._position, number, encode_model_response(response))
         except (LogError, CorruptStateError) as error:
             raise RunStoppedError(stop_of(error)) from error
+        if self._run.spending is not None:
+            self._run.spending.settle(self._position, number, response.usage_details, response.model)
 
 
 _CURRENT: Final[ContextVar[SideCalls | None]] = ContextVar("durable_agent_host_side_calls", default=None)

@@ -139,6 +139,10 @@ class ToolCalls(FunctionMiddleware):
             return
         if decision.arguments is not None:
             context.arguments = arguments = dict(decision.arguments)
+        spending = self._run.spending
+        if spending is not None and not await spending.admit_tool_call(self._run.ask_for_budget):
+            context.result = "waits for its budget"
+            return
         name, attempt = context.function.name, known.starts + 1
         await self._run.audience.tell(ToolCallBegan(key.call_id, name, arguments, attempt, replayed=False))
         await self._run.journal.tool_started(key, name, arguments)

@@ -12,7 +12,10 @@ from durable_agent_host.codec.content import decode_content, decode_usage, encod
 from durable_agent_host.codec.fields import dump_value, load_value
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.codec.result_text import value_text
+from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.journal_entry import (
+    CallReleased,
+    CallReserved,
     JournalStep,
     ModelBegun,
     ModelFinished,
@@ -22,6 +25,8 @@ from durable_agent_host.model.journal_entry import (
     ToolStarted,
 )
 from durable_agent_host.model.log_entry import (
+    CALL_RELEASED,
+    CALL_RESERVED,
     MODEL_BEGUN,
     MODEL_FINISHED,
     SIDE_CALL_FINISHED,
@@ -48,6 +53,11 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
         case SideCallFinished():
             wire = {"position": step.position, "number": step.number, "response": step.response}
             return LogEntry(SIDE_CALL_FINISHED, wire)
+        case CallReserved():
+            spends = {"tokens": step.reservation.tokens, "cost": step.reservation.cost, "seconds": step.seconds}
+            return LogEntry(CALL_RESERVED, _encode_call(step) | spends)
+        case CallReleased():
+            return LogEntry(CALL_RELEASED, _encode_call(step))
 
 
 def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
@@ -70,7 +80,16 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
         return ToolFinished(_decode_tool_key(wire), wire["outcome"], wire["result"], wire.get("state"))
     if entry.kind == SIDE_CALL_FINISHED:
         return SideCallFinished(wire["position"], wire["number"], wire["response"])
+    if entry.kind == CALL_RESERVED:
+        reservation = Reservation(wire["tokens"], wire["cost"])
+        return CallReserved(wire["position"], wire.get("number"), reservation, wire["seconds"])
+    if entry.kind == CALL_RELEASED:
+        return CallReleased(wire["position"], wire.get("number"))
     return None
+
+
+def _encode_call(step: CallReserved | CallReleased) -> dict[str, Any]:
+    return {"position": step.position} | ({"number": step.number} if step.number is not None else {})
 
 
 def _encode_state(state: Mapping[str, Any] | None) -> dict[str, Any]:

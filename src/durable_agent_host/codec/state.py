@@ -4,13 +4,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.pieces import decode_sealed, encode_sealed
 from durable_agent_host.codec.schema import outline_faults
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
+from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnStats
 
@@ -30,6 +31,7 @@ _OURS: Final = (
     "receipts",
     "refused",
     "overlay",
+    "spent",
     "erasing",
     "appState",
     "sealed",
@@ -83,6 +85,7 @@ def decode_session(state: Any) -> Session:
         refused=tuple(ours.get("refused") or ()),
         sealed=decode_sealed(ours.get("sealed")),
         overlay=_object_or_none(ours.get("overlay")),
+        spent=decode_spent(ours.get("spent")),
         erasing=ours.get("erasing") or "",
         app_state=ours.get("appState") or {},
         receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
@@ -113,6 +116,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "receipts": [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)] or None,
         "refused": list(session.refused) or None,
         "overlay": dict(session.overlay) if session.overlay else None,
+        "spent": encode_spent(session.spent) if session.spent is not None else None,
         "erasing": session.erasing or None,
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dict(session.app_state) or None,
@@ -180,6 +184,23 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         error=wire.get("error"),
         stats=decode_stats(stats) if stats else None,
     )
+
+
+def encode_spent(spent: Spent) -> dict[str, float]:
+    """Write what was spent, by the names of `Spent`. Guarantee: pure."""
+    return asdict(spent)
+
+
+def decode_spent(wire: Any) -> Spent | None:
+    """Read what was spent. Guarantee: pure.
+
+    Args:
+        wire: as `encode_spent` wrote it, or None; names that this version does not know are ignored.
+    """
+    if not isinstance(wire, dict):
+        return None
+    known = cast("dict[str, float]", wire)
+    return Spent(**{field.name: known[field.name] for field in fields(Spent) if field.name in known})
 
 
 def encode_stats(stats: TurnStats) -> dict[str, Any]:

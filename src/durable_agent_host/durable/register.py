@@ -1,7 +1,7 @@
 """Binds the package's functions to a Functions app: triggers, names and durable clients."""
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import azure.durable_functions as df
@@ -15,6 +15,7 @@ from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RegistrationError
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.keeper import Keeper
@@ -200,3 +201,25 @@ def register_route(
         return await handler(req, turns_of(client))
 
     _ = answer
+
+
+def refuse_same_names(names: Iterable[str]) -> None:
+    """Refuse names of functions that Durable Functions does not tell apart.
+
+    Guarantee: pure.
+
+    Args:
+        names: of all functions of an app.
+
+    Raises:
+        RegistrationError: two are one name, upper and lower case aside.
+    """
+    taken: dict[str, str] = {}
+    for name in names:
+        if (other := taken.get(name.casefold())) is not None:
+            raise RegistrationError(
+                f"two functions are named {other!r} and {name!r}, and Durable Functions does not tell them apart: "
+                "rename one, or the agent, executor or workflow that it comes from. An agent makes dafx-AGENT, an "
+                "executor dafx-WORKFLOW-EXECUTOR, a workflow dafx-WORKFLOW and that with -start, -status, -respond"
+            )
+        taken[name.casefold()] = name

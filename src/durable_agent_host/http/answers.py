@@ -12,7 +12,7 @@ import azure.functions as func
 from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.shape import place_of
-from durable_agent_host.codec.state import encode_stats
+from durable_agent_host.codec.state import encode_spent, encode_stats
 from durable_agent_host.http.problems import problem_body
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
@@ -168,6 +168,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
             "stats": encode_stats(turn.outcome.stats),
             **(turn.outcome.served or {}),
         }
+        if turn.outcome.spent is not None:
+            view["spent"] = encode_spent(turn.outcome.spent)
         if turn.outcome.status == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
@@ -210,6 +212,8 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
             for receipt in page.receipts
         ],
     }
+    if session.spent is not None:
+        view["spent"] = encode_spent(session.spent)
     if page.left_out:
         view["left_out"] = [{**asdict(one), "path": place_of(tuple(one.path))} for one in page.left_out]
     if page.problems:

@@ -32,6 +32,7 @@ _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "IdempotencyKeyReusedError": HTTPStatus.UNPROCESSABLE_ENTITY,
     "AnswerGoneError": HTTPStatus.GONE,
     "QueueFullError": HTTPStatus.TOO_MANY_REQUESTS,
+    "BudgetExceededError": HTTPStatus.PAYMENT_REQUIRED,
     "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
     "CorruptStateError": HTTPStatus.CONFLICT,
 }
@@ -105,7 +106,8 @@ def problem_of_outcome(
         members: further members of the problem.
 
     Returns:
-        400, 409, 410, 422, 429 with ``Retry-After``, 502, or 503, with ``Retry-After`` when the turn has not begun.
+        400, 402, 409, 410, 422, 429 with ``Retry-After``, 502, or 503, with ``Retry-After`` when the turn has not
+        begun.
     """
     status = _status_of_outcome(failure)
     retry_after = failure.get("retry_after_seconds")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from durable_agent_host.model.budget import Reservation
+
 
 class ToolKey(NamedTuple):
     """Identifies a tool call of a turn.
@@ -94,4 +96,36 @@ class SideCallFinished:
     response: Mapping[str, Any]
 
 
-type JournalStep = ModelBegun | ModelFinished | ToolStarted | ToolFinished | SideCallFinished
+@dataclass(frozen=True)
+class CallReserved:
+    """A model call begins under a budget. Without an end it counts as made.
+
+    Attributes:
+        position: of the model call, or of the one before which a strategy makes this one.
+        number: of the strategy's call, or None.
+        reservation: what it may spend.
+        seconds: how long the agent had worked on the turn.
+    """
+
+    position: int
+    number: int | None
+    reservation: Reservation
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CallReleased:
+    """A reserved model call has spent nothing: the service refused it.
+
+    Attributes:
+        position: as it was reserved.
+        number: as it was reserved.
+    """
+
+    position: int
+    number: int | None
+
+
+type JournalStep = (
+    ModelBegun | ModelFinished | ToolStarted | ToolFinished | SideCallFinished | CallReserved | CallReleased
+)

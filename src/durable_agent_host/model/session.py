@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast, overload
 
+from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.sealed import NOTHING_SEALED, Sealed
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
@@ -153,6 +154,7 @@ class Session:
         refused: turns that were not let in, oldest first, a bounded window: their records go with the session.
         overlay: what of the conversation is its context, as `durable_agent_host.codec.overlay` writes it; None when
             that is all of it. It can be thrown away and made again.
+        spent: by all turns that had a budget, those that failed included; None when there was none.
         erasing: since when it is being erased, UTC, ISO-8601; no turn is admitted then. Empty otherwise.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
@@ -169,6 +171,7 @@ class Session:
     receipts: Sequence[Receipt] = ()
     refused: tuple[str, ...] = ()
     overlay: Mapping[str, Any] | None = None
+    spent: Spent | None = None
     erasing: str = ""
     app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.sealed import Sealing
 
 Policy = Literal["queue", "reject", "interrupt"]
@@ -109,6 +110,7 @@ class TurnOutcome:
         text_at: where the text of an answer is that is too long to travel, see `durable_agent_host.segments.keeper`;
             empty when ``text`` has it.
         response: for an orchestration that asked: the response entry, or its piece (``home``, ``name``).
+        spent: what the turn has spent, when it had a budget.
         overlay: the session's overlay from now on, empty for none; None when it stays as it is.
     """
 
@@ -129,6 +131,7 @@ class TurnOutcome:
     text_at: str = ""
     response: Mapping[str, Any] | None = None
     overlay: Mapping[str, Any] | None = None
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True)

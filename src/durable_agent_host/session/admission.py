@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from durable_agent_host.errors import TurnRejectedError
+from durable_agent_host.model.budget import NOTHING_SPENT
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
 from durable_agent_host.session.receipts import is_same_request
@@ -190,6 +191,8 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         )
     if outcome.sealing is not None:
         session = apply_sealing(session, outcome.sealing)
+    if outcome.spent is not None:
+        session = replace(session, spent=(session.spent or NOTHING_SPENT).plus(outcome.spent))
     receipt = receipt_of_outcome(outcome, ended_at=window.now)
     session = _with_receipt(replace(session, running=None), receipt, window)
     if outcome.overlay is not None:

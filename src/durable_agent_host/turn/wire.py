@@ -5,7 +5,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 from durable_agent_host.codec.pieces import decode_sealing, encode_sealing, json_bytes_of
-from durable_agent_host.codec.state import decode_stats, encode_stats
+from durable_agent_host.codec.state import decode_spent, decode_stats, encode_spent, encode_stats
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
@@ -89,6 +89,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
     del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
+    del wire["spent"]
     if outcome.pending:  # absent when empty, as in older documents
         wire["pending"] = [dict(call) for call in outcome.pending]
     if outcome.served:
@@ -101,6 +102,8 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         wire["response"] = dict(outcome.response)
     if outcome.overlay is not None:
         wire["overlay"] = dict(outcome.overlay)
+    if outcome.spent is not None:
+        wire["spent"] = encode_spent(outcome.spent)
     return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 
@@ -118,6 +121,7 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     known["pending"] = tuple(wire.get("pending") or ())
     if sealing := wire.get("sealing"):
         known["sealing"] = decode_sealing(sealing)
+    known["spent"] = decode_spent(wire.get("spent"))
     known["stats"] = decode_stats(wire.get("stats") or {})
     return TurnOutcome(**known)
 

@@ -52,7 +52,10 @@ UPKEEP_POINTS: Final = (
 )
 """What erasures and sweeps pass."""
 
-CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS + COPY_POINTS + UPKEEP_POINTS
+BUDGET_POINTS: Final = ("journal.budget.before_reserve", "journal.budget.after_reserve")
+"""Passed before each model call of agents with a budget."""
+
+CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS + BUDGET_POINTS + COPY_POINTS + UPKEEP_POINTS
 
 _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
 

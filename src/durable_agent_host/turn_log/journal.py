@@ -20,8 +20,11 @@ from typing import Any
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
+from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
+    CallReleased,
+    CallReserved,
     ModelBegun,
     ModelFinished,
     SideCallFinished,
@@ -63,6 +66,8 @@ class Recorded:
         has_begun: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
+        reserved: what model calls without an end may have spent, by position and number of a strategy's call.
+        worked_seconds: how long the agent had worked on the turn when the latest model call began under a budget.
         finished_at: offsets of finished model calls by position, and of finished tool calls by key.
     """
 
@@ -78,6 +83,10 @@ class Recorded:
         default_factory=dict[tuple[int, int], Mapping[str, Any]]
     )
     finished_at: dict[int | ToolKey, int] = field(default_factory=dict[int | ToolKey, int])
+    reserved: dict[tuple[int, int | None], list[Reservation]] = field(
+        default_factory=dict[tuple[int, int | None], list[Reservation]]
+    )
+    worked_seconds: float = 0.0
 
     def note(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -97,6 +106,7 @@ class Recorded:
         match step:
             case ModelFinished():
                 self.responses[step.position] = step.response
+                self._settle(step.position, None)
                 self._note_end(step.position, step.state, record.offset)
             case ToolStarted():
                 self.tools.setdefault(step.key, RecordedTool()).starts += 1
@@ -108,10 +118,23 @@ class Recorded:
                 return False
             case SideCallFinished():
                 self.side_calls[step.position, step.number] = step.response
+                self._settle(step.position, step.number)
+                return False
+            case CallReserved():
+                self.reserved.setdefault((step.position, step.number), []).append(step.reservation)
+                self.worked_seconds = max(self.worked_seconds, step.seconds)
+                return False
+            case CallReleased():
+                self._settle(step.position, step.number)
                 return False
             case None:
                 return False
         return True
+
+    def _settle(self, position: int, number: int | None) -> None:
+        """Forget the latest reservation of a call whose end is known; those before it stay without one."""
+        if open_calls := self.reserved.get((position, number)):
+            open_calls.pop()
 
     def _note_end(self, step: int | ToolKey, state: Mapping[str, Any] | None, offset: int) -> None:
         self.finished_at[step] = offset
@@ -215,6 +238,23 @@ class Journal:
         reach("journal.side_call.before_append")
         await self._writer.commit(encode_journal_entry(SideCallFinished(position, number, response)))
         reach("journal.side_call.after_append")
+
+    async def call_reserved(self, position: int, number: int | None, reservation: Reservation, seconds: float) -> None:
+        """Append that a model call begins under a budget; durable when this returns.
+
+        Args:
+            position: of the model call, or of the one before which a strategy makes this one.
+            number: of the strategy's call, or None.
+            reservation: what it may spend.
+            seconds: how long the agent has worked on the turn.
+        """
+        reach("journal.budget.before_reserve")
+        await self._writer.commit(encode_journal_entry(CallReserved(position, number, reservation, seconds)))
+        reach("journal.budget.after_reserve")
+
+    async def call_released(self, position: int, number: int | None) -> None:
+        """Append that a reserved call was refused without an answer; durable when this returns."""
+        await self._writer.commit(encode_journal_entry(CallReleased(position, number)))
 
     def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
         """Begin a tool call; in the order in which the model asked for them.

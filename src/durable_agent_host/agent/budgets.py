@@ -1,0 +1,79 @@
+"""What an app says of the budgets of its agents."""
+
+from dataclasses import replace
+from typing import Final
+
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.budget import KINDS, Budget, Budgets, Price
+
+NO_BUDGETS: Final = Budgets()
+
+
+class BudgetsOfAgents:
+    """What an app says of the budgets of its agents.
+
+    Args:
+        default: of agents that say nothing themselves.
+
+    Raises:
+        RegistrationError: a limit or a price is none.
+    """
+
+    def __init__(self, default: Budgets | None) -> None:
+        self._default = default or NO_BUDGETS
+        _check(self._default, "the app")
+        self._own: dict[str, Budgets] = {}
+
+    def add(self, name: str, budgets: Budgets | None, why_not: str) -> None:
+        """Note the budgets of an agent.
+
+        Args:
+            name: the agent's registered name.
+            budgets: its own, with the app's prices when they have none; None for the app's.
+            why_not: why its calls are not seen; empty for an agent with a journal.
+
+        Raises:
+            RegistrationError: a limit or a price is none, or the agent's own budgets cannot be kept.
+        """
+        if why_not:
+            if budgets is not None:
+                raise RegistrationError(f"the budgets of agent {name!r} cannot be kept: {why_not}")
+            return
+        if budgets is None:
+            self._own[name] = self._default
+            return
+        if not budgets.prices:
+            budgets = replace(budgets, prices=self._default.prices)
+        _check(budgets, f"agent {name!r}")
+        self._own[name] = budgets
+
+    def of_agent(self, name: str) -> Budgets:
+        """Return the budgets of an agent."""
+        return self._own.get(name, NO_BUDGETS)
+
+
+def _check(budgets: Budgets, whose: str) -> None:
+    for budget in (budgets.turn, budgets.session):
+        _check_limits(budget, whose)
+        if budget.cost is not None and not budgets.prices:
+            raise RegistrationError(
+                f"a budget of {whose} limits the cost, and there are no prices: "
+                "give Budgets(prices={'MODEL': Price(input=…, output=…)}, …)"
+            )
+    for name, price in budgets.prices.items():
+        _check_price(name, price)
+
+
+def _check_limits(budget: Budget, whose: str) -> None:
+    for kind in KINDS:
+        limit = getattr(budget, kind)
+        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
+            raise RegistrationError(f"a budget of {whose} has {kind}={limit!r}: give a number above 0, or None")
+    if budget.exceeded not in {"fail", "ask"}:
+        raise RegistrationError(f"a budget of {whose} has exceeded={budget.exceeded!r}: give 'fail' or 'ask'")
+
+
+def _check_price(name: str, price: Price) -> None:
+    given = (price.input, price.output, 0 if price.cached_input is None else price.cached_input)
+    if any(not 0 <= one < float("inf") for one in given):
+        raise RegistrationError(f"the price of model {name!r} is {price!r}: give numbers of 0 or more")

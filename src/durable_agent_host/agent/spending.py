@@ -1,0 +1,243 @@
+"""What a turn spends under its budgets: reserved in the journal before each model call, settled after it.
+
+A call whose answer is in the journal counts as its usage says. One that was reserved and has no end may have been made:
+the process died, or the stream broke in its middle. It stays counted as it was reserved. A tool call counts when its
+intent is written. So a kill at any moment leaves a turn that has spent at most what is counted, but for what the
+estimate of its last call missed.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from agent_framework import Message
+
+from durable_agent_host.agent.ending import Failed, RunStoppedError, stop_of
+from durable_agent_host.codec.content import decode_usage
+from durable_agent_host.errors import BudgetExceededError, LogError
+from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budgets, Kind, Reservation, Spent
+from durable_agent_host.turn.budgeting import (
+    Crossing,
+    Scope,
+    find_crossings,
+    reserve,
+    spent_on_answer,
+    spent_on_reservation,
+)
+from durable_agent_host.turn_log.journal import Journal, Recorded
+
+ASKED_AS: Final = "budget"
+"""The name of a call that waits for a person because of a budget."""
+
+_ADVICE: Final[Mapping[str, str]] = {
+    "turn": "ask for less in one turn, or raise the budget of the agent's turns",
+    "session": "begin a new session, or raise the budget of the agent's sessions",
+}
+Ask = Callable[[str, Mapping[str, Any], str], Any]
+"""Leaves a question to a person: its id, its figures, and a sentence."""
+
+
+class Spending:
+    """What one run of a turn's agent has spent, and may spend.
+
+    Args:
+        budgets: of the agent.
+        journal: of the run.
+        before: what the session had spent when the turn began.
+        answers: of persons, by question.
+        worked_before: seconds of earlier attempts.
+
+    Attributes:
+        failure: the budget that ends the turn, or None.
+    """
+
+    def __init__(
+        self,
+        budgets: Budgets,
+        journal: Journal,
+        *,
+        before: Spent | None,
+        answers: Mapping[str, Mapping[str, Any]],
+        worked_before: float,
+        began_at: float,
+    ) -> None:
+        self.failure: BudgetExceededError | None = None
+        self._budgets = budgets
+        self._journal = journal
+        self._before = before or NOTHING_SPENT
+        self._answers = answers
+        self._worked_before = worked_before
+        self._began_at = began_at
+        self._open: dict[tuple[int, int | None], Reservation] = {}
+        self._last_tokens = 0
+        self._last_model: str | None = None
+        self._settled = NOTHING_SPENT
+        self._asked: set[str] = set()
+        self._recall(journal.recorded)
+
+    @property
+    def total(self) -> Spent:
+        """What the turn has spent so far, calls without an end included."""
+        spent = self._settled.plus(Spent(seconds=self._worked_seconds))
+        for reservation in self._open.values():
+            spent = spent.plus(spent_on_reservation(reservation))
+        return spent
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the agent may go on, by the budgets that fail the turn."""
+        worked = self._worked_seconds
+        left = [
+            budget.seconds - used
+            for budget, used in (
+                (self._budgets.turn, worked),
+                (self._budgets.session, worked + self._before.seconds),
+            )
+            if budget.seconds is not None and budget.exceeded == "fail"
+        ]
+        return max(min(left, default=float("inf")), 0.0)
+
+    def out_of_time(self) -> BudgetExceededError | None:
+        """Say which budget of seconds is used up, or None."""
+        crossed = next((one for one in self._crossings(NOTHING_SPENT) if one.kind == "seconds"), None)
+        return _failure(crossed) if crossed is not None else None
+
+    async def admit_model_call(self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
+        """Let a model call be made, or not.
+
+        Args:
+            ask: leaves a question to a person.
+            messages: of the request.
+            options: of the request.
+
+        Returns:
+            What the call may spend, to be reserved; when a person has to decide, ``ask`` was called.
+
+        Raises:
+            RunStoppedError: a budget ends the turn.
+        """
+        needs_estimate = any(
+            limit is not None for one in (self._budgets.turn, self._budgets.session) for limit in (one.tokens, one.cost)
+        )
+        characters = sum(map(_characters, messages)) if needs_estimate else 0
+        most = options.get("max_tokens")
+        wanted = reserve(
+            max(characters, self._last_tokens * 4),
+            most if isinstance(most, int) else 0,
+            self._last_model or options.get("model"),
+            self._budgets.prices,
+        )
+        await self._admit(ask, spent_on_reservation(wanted))
+        if self.failure is not None:
+            raise RunStoppedError(Failed(self.failure))
+        return wanted
+
+    async def admit_tool_call(self, ask: Ask) -> bool:
+        """Let a tool run, and count it; otherwise the run stops after the other calls of the batch.
+
+        Args:
+            ask: leaves a question to a person.
+        """
+        is_admitted = await self._admit(ask, Spent(tool_calls=1))
+        if is_admitted:
+            self._settled = self._settled.plus(Spent(tool_calls=1))
+        return is_admitted
+
+    async def reserve(self, position: int, number: int | None, reservation: Reservation) -> None:
+        """Reserve a model call; durable when this returns."""
+        if not self._budgets.has_limits:
+            return
+        self._open[position, number] = reservation
+        try:
+            await self._journal.call_reserved(position, number, reservation, round(self._worked_seconds, 3))
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+
+    async def release(self, position: int, number: int | None) -> None:
+        """Note that a reserved call was refused without an answer."""
+        if self._open.pop((position, number), None) is None:
+            return
+        try:
+            await self._journal.call_released(position, number)
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+
+    def settle(self, position: int, number: int | None, usage: Mapping[str, Any] | None, model: str | None) -> None:
+        """Count an answered model call."""
+        self._open.pop((position, number), None)
+        self._count(usage, model)
+
+    def _recall(self, recorded: Recorded) -> None:
+        for response in (*recorded.responses.values(), *recorded.side_calls.values()):
+            usage = response.get("usage")
+            self._count(decode_usage(usage) if usage else None, response.get("model"))
+        for reservations in recorded.reserved.values():
+            for one in reservations:
+                self._settled = self._settled.plus(spent_on_reservation(one))
+        starts = sum(tool.starts for key, tool in recorded.tools.items() if key.position >= 0)
+        self._settled = self._settled.plus(Spent(tool_calls=starts))
+
+    def _count(self, usage: Mapping[str, Any] | None, model: str | None) -> None:
+        spent = spent_on_answer(usage, model, self._budgets.prices)
+        self._settled = self._settled.plus(spent)
+        self._last_tokens = spent.tokens
+        self._last_model = model or self._last_model
+
+    @property
+    def _worked_seconds(self) -> float:
+        return self._worked_before + time.perf_counter() - self._began_at
+
+    async def _admit(self, ask: Ask, needed: Spent) -> bool:
+        """Look at all limits; tells whether none is crossed."""
+        if self.failure is not None:
+            return False
+        for crossing in self._crossings(needed):
+            question = crossing.question(self._grants(crossing.scope, crossing.kind))
+            answer = self._answers.get(question)
+            if crossing.exceeded == "fail" or answer is not None:
+                self.failure = _failure(crossing, answer)
+            elif question not in self._asked:
+                self._asked.add(question)
+                figures = {"budget": crossing.scope, "of": crossing.kind, "limit": crossing.limit}
+                await ask(question, figures | {"used": crossing.used, "needed": crossing.needed}, crossing.sentence)
+            return False
+        return True
+
+    def _crossings(self, needed: Spent) -> list[Crossing]:
+        total = self.total
+        scopes: tuple[tuple[Scope, Any, Spent, Spent], ...] = (
+            ("turn", self._budgets.turn, total, NOTHING_SPENT),
+            ("session", self._budgets.session, self._before.plus(total), self._before),
+        )
+        return [
+            crossing
+            for scope, budget, used, before in scopes
+            for crossing in find_crossings(
+                scope, budget, used, needed, before=before, grants={kind: self._grants(scope, kind) for kind in KINDS}
+            )
+        ]
+
+    def _grants(self, scope: Scope, kind: Kind) -> int:
+        """Count how often a person has allowed as much again."""
+        crossing, number = Crossing(scope, kind, 0, 0, 0, "ask"), 0
+        while self._answers.get(crossing.question(number), {}).get("approved") is True:
+            number += 1
+        return number
+
+
+def _failure(crossing: Crossing, answer: Mapping[str, Any] | None = None) -> BudgetExceededError:
+    refused = ""
+    if answer is not None:
+        refused = "; a person has not allowed more" + (f": {answer['reason']}" if answer.get("reason") else "")
+    return BudgetExceededError(
+        f"{crossing.sentence}{refused}. The turn has ended and the conversation is as it was: {_ADVICE[crossing.scope]}"
+    )
+
+
+def _characters(message: Message) -> int:
+    return sum(
+        len(part)
+        for content in message.contents
+        for part in (content.text, content.arguments, content.result)
+        if isinstance(part, str)
+    )

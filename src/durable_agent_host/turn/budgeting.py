@@ -1,0 +1,156 @@
+"""Budgets: what a call may need, what an answer has cost, and which limit it would cross. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from durable_agent_host.model.budget import KINDS, Budget, Kind, Price, Reservation, Spent
+
+Scope = Literal["turn", "session"]
+ANY_MODEL: Final = "*"
+"""The name in an app's prices that stands for all models without a price of their own."""
+
+_CHARACTERS_PER_TOKEN: Final = 4
+_MILLION: Final = 1_000_000
+_WORDS: Final[Mapping[Kind, str]] = {
+    "tokens": "tokens",
+    "cost": "in cost",
+    "model_calls": "model calls",
+    "tool_calls": "tool calls",
+    "seconds": "seconds of work",
+}
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A limit that a call would cross.
+
+    Attributes:
+        scope: whose budget it is.
+        kind: the field of `Budget`.
+        limit: as the app has set it.
+        used: by the turn or the session so far.
+        needed: by the call, as far as is known before it.
+        exceeded: what the app wants then, as in `Budget`.
+    """
+
+    scope: Scope
+    kind: Kind
+    limit: float
+    used: float
+    needed: float
+    exceeded: Literal["fail", "ask"]
+
+    @property
+    def sentence(self) -> str:
+        """Say it to whoever asked."""
+        return (
+            f"the {self.scope}'s budget of {self.limit:g} {_WORDS[self.kind]} does not allow the next call: "
+            f"{self.used:g} used, and the call needs {self.needed:g}"
+        )
+
+    def question(self, number: int) -> str:
+        """Name the question to a person; each approval allows as much again as the limit."""
+        return f"budget-{self.scope}-{self.kind}" + (f"-{number}" if number else "")
+
+
+def find_crossings(
+    scope: Scope, budget: Budget, used: Spent, needed: Spent, *, before: Spent, grants: Mapping[Kind, int]
+) -> Iterable[Crossing]:
+    """Find the limits that a call would cross.
+
+    Guarantee: pure.
+
+    Args:
+        scope: whose budget it is.
+        budget: with its limits.
+        used: so far, by the turn, or by the session with this turn.
+        needed: by the call, as far as is known before it.
+        before: what was used when the turn began: a limit that had been crossed then counts from there, so that an
+            approval allows as much again.
+        grants: how often a person has allowed as much again, by kind.
+    """
+    for kind in KINDS:
+        limit = getattr(budget, kind)
+        if limit is None:
+            continue
+        allowed = max(limit, getattr(before, kind)) if grants.get(kind) else limit
+        allowed += limit * grants.get(kind, 0)
+        taken, more = getattr(used, kind), getattr(needed, kind)
+        is_full = taken >= allowed if kind == "seconds" else taken + more > allowed
+        if is_full:
+            yield Crossing(scope, kind, limit, taken, more, budget.exceeded)
+
+
+def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
+    """Find the price of a model.
+
+    Guarantee: pure.
+
+    Args:
+        prices: by the name of a model, or by the beginning of the names of its dated versions, or `ANY_MODEL`.
+        model: as the service named it, or None.
+
+    Returns:
+        The price under the longest name that fits; for a model without one the dearest, so that a budget errs on the
+        safe side; None without prices.
+    """
+    fitting = [name for name in prices if name != ANY_MODEL and model and model.startswith(name)]
+    if fitting:
+        return prices[max(fitting, key=len)]
+    if ANY_MODEL in prices:
+        return prices[ANY_MODEL]
+    return max(prices.values(), key=lambda price: price.input + price.output, default=None)
+
+
+def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: Mapping[str, Price]) -> Spent:
+    """Count an answered model call.
+
+    Guarantee: pure.
+
+    Args:
+        usage: token counts by the framework's names, or None when the service said nothing.
+        model: that served it.
+        prices: as for `price_of`.
+    """
+    counts = usage or {}
+    read, written = _count(counts, "input_token_count"), _count(counts, "output_token_count")
+    total = _count(counts, "total_token_count")
+    cached, written_to_cache = (_count(counts, f"cache_{way}_input_token_count") for way in ("read", "creation"))
+    if not total:  # a service that gives no total counts what its cache read and wrote apart from the input
+        read += cached + written_to_cache
+        total = read + written
+    price = price_of(prices, model)
+    cost = 0.0
+    if price is not None:
+        cached = min(read, cached)
+        cheap = price.input if price.cached_input is None else price.cached_input
+        cost = ((read - cached) * price.input + cached * cheap + written * price.output) / _MILLION
+    return Spent(tokens=total, cost=cost, model_calls=1)
+
+
+def reserve(characters: int, max_output_tokens: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
+    """Estimate what a model call will need.
+
+    Guarantee: pure.
+
+    Args:
+        characters: of the request's texts.
+        max_output_tokens: that the request allows, or 0 when it says nothing.
+        model: that was served last, or None.
+        prices: as for `price_of`.
+    """
+    read = max(-(-characters // _CHARACTERS_PER_TOKEN), 1)
+    price = price_of(prices, model)
+    cost = (read * price.input + max_output_tokens * price.output) / _MILLION if price is not None else 0.0
+    return Reservation(read + max_output_tokens, cost)
+
+
+def spent_on_reservation(reservation: Reservation) -> Spent:
+    """Count a model call whose answer is not known: it may have been made. Guarantee: pure."""
+    return Spent(tokens=reservation.tokens, cost=reservation.cost, model_calls=1)
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return int(value) if isinstance(value, int | float) and value > 0 else 0

@@ -1,0 +1,232 @@
+"""Budgets: turns and sessions spend at most so much, are told so with the figures, or a person is asked."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_journal import Doomed
+from tests.kit import AgentHost, PracticeModel, hosted
+from tests.processes import wait_until
+
+BUDGETS = Path(__file__).parent / "apps" / "budgets"
+NEVER_ENDS = {"calls": [{"name": "buy", "arguments": {"what": "more"}}]}
+USAGE = {"input_tokens": 300, "output_tokens": 100, "total_tokens": 400, "input_tokens_details": {"cached_tokens": 100}}
+COST_OF_USAGE = (200 * 10 + 100 * 1 + 100 * 100) / 1_000_000
+
+
+@pytest.fixture(scope="module")
+def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("budgets-ledger") / "ledger.txt"
+
+
+@pytest.fixture(scope="module")
+def _budgets(
+    practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    with hosted(tmp_path_factory.mktemp("budgets"), practice_model, app=BUDGETS, LEDGER=str(_ledger)) as running:
+        yield running
+
+
+@pytest.fixture
+def budgets(_budgets: AgentHost, model: PracticeModel, _ledger: Path) -> AgentHost:
+    """A host with agents that may spend only so much."""
+    _ledger.write_text("")
+    return _budgets
+
+
+@pytest.fixture
+def bought(_ledger: Path):
+    """Give what the tool has bought."""
+    return lambda: _ledger.read_text().splitlines()
+
+
+def told(answer: requests.Response) -> str:
+    """Give what the caller of a turn that has crossed a budget is told."""
+    assert answer.status_code == 402, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.json()["detail"]
+
+
+def spent(host: AgentHost, agent: str, session: str):
+    """Give what the session says that it has spent."""
+    return host.session(agent, session)["spent"]
+
+
+def test_a_loop_of_model_calls_ends_at_the_budget(budgets: AgentHost, model: PracticeModel, bought):
+    """The third call is the last; the turn fails with the figure, and the conversation is as it was."""
+    model.plan(NEVER_ENDS, times=None)
+    session = uuid4().hex
+    detail = told(budgets.run("Calls", {"message": "go", "session_id": session}))
+    assert "budget of 3 model calls" in detail
+    assert "3 used" in detail
+    assert len(model.requests()) == 3
+    assert bought() == ["more"] * 3
+    shown = budgets.session("Calls", session)
+    assert shown["messages"] == []
+    assert shown["turns"][0]["error"]["type"] == "BudgetExceededError"
+    assert (shown["spent"]["model_calls"], shown["spent"]["tool_calls"]) == (3, 3)
+    model.forget()
+    model.plan({"text": "Fine."})
+    assert budgets.run("Calls", {"message": "again", "session_id": session}).status_code == 200
+    assert spent(budgets, "Calls", session)["model_calls"] == 4
+
+
+def test_tools_beyond_the_budget_do_not_run(budgets: AgentHost, model: PracticeModel, bought):
+    """Of five calls at once two run to their end; the turn fails before another model call."""
+    model.plan({"calls": [{"name": "buy", "arguments": {"what": str(n), "seconds": 0.1}} for n in range(5)]})
+    answer = budgets.run("Tools", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert "budget of 2 tool calls" in told(answer)
+    assert sorted(bought()) == ["0", "1"]
+    assert len(model.requests()) == 1
+    turn = budgets.session("Tools", session)["turns"][0]
+    assert turn["status"] == "failed"
+    assert spent(budgets, "Tools", session)["tool_calls"] == 2
+
+
+def test_tokens_are_those_that_the_service_counted(budgets: AgentHost, model: PracticeModel, bought):
+    """Two calls of 400 tokens leave no room for a third one like them."""
+    model.plan(*[NEVER_ENDS | {"usage": USAGE}] * 5)
+    detail = told(budgets.run("Tokens", {"message": "go", "session_id": (session := uuid4().hex)}))
+    assert "800 used, and the call needs 400" in detail
+    assert len(model.requests()) == 2
+    assert spent(budgets, "Tokens", session)["tokens"] == 800
+
+
+def test_a_session_pays_for_all_its_turns(budgets: AgentHost, model: PracticeModel):
+    """Cost adds up over turns, by the prices, tokens from the cache cheaper; the turn beyond it makes no model call."""
+    session = uuid4().hex
+    model.plan(*[{"text": "Done.", "usage": USAGE}] * 3)
+    assert budgets.run("Cost", {"message": "one", "session_id": session}).status_code == 200
+    assert spent(budgets, "Cost", session)["cost"] == pytest.approx(COST_OF_USAGE)
+    model.plan({"text": "Dear.", "usage": USAGE | {"output_tokens": 200, "total_tokens": 500}})
+    assert budgets.run("Cost", {"message": "two", "session_id": session}).status_code == 200
+    calls = len(model.requests())
+    before = spent(budgets, "Cost", session)
+    answer = budgets.run("Cost", {"message": "x" * 100_000, "session_id": session})
+    assert "session's budget of 0.02 in cost" in told(answer)
+    assert len(model.requests()) == calls
+    after = spent(budgets, "Cost", session)
+    assert {**after, "seconds": 0} == {**before, "seconds": 0}
+    fork = budgets.post(f"/agents/Cost/sessions/{session}/fork", b"{}")
+    assert fork.ok, fork.text
+    assert spent(budgets, "Cost", fork.json()["session_id"]) == after
+
+
+def test_time_ends_a_turn_in_the_middle_of_a_tool(budgets: AgentHost, model: PracticeModel, bought):
+    """An agent that works longer than its budget is stopped where it is."""
+    model.plan({"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds": 60}}]})
+    detail = told(budgets.run("Time", {"message": "go", "session_id": (session := uuid4().hex)}))
+    assert "budget of 1.5 seconds" in detail
+    assert bought() == ["sleep"]
+    assert 1.5 <= spent(budgets, "Time", session)["seconds"] < 30
+
+
+def test_a_person_allows_as_much_again(budgets: AgentHost, model: PracticeModel, bought):
+    """The turn waits with the figures, goes on after a yes from where it was, and asks again after as much again."""
+    model.plan(*[NEVER_ENDS] * 4, {"text": "Done."})
+    turn = waiting_turn(budgets, agent="AskCalls")
+    (call,) = turn["pending_approvals"]
+    assert call["name"] == "budget"
+    figures = {"budget": "turn", "of": "model_calls", "limit": 2, "used": 2, "needed": 1}
+    assert call["arguments"] == figures
+    assert len(model.requests()) == 2
+    assert approve(turn, yes(call)).status_code == 200
+    (second,) = wait_until(lambda: pending_other_than(turn, call))
+    assert second["arguments"] == figures | {"used": 4}
+    assert len(model.requests()) == 4
+    assert approve(turn, yes(second)).status_code == 200
+    assert wait_until(lambda: ended_turn(turn))["response"] == "Done."
+    assert (len(model.requests()), bought()) == (5, ["more"] * 4)
+
+
+def test_a_person_may_refuse(budgets: AgentHost, model: PracticeModel):
+    """A no ends the turn, with the figures and the reason."""
+    model.plan(NEVER_ENDS, times=None)
+    turn = waiting_turn(budgets, agent="AskCalls")
+    assert approve(turn, no(turn["pending_approvals"][0], "enough")).status_code == 200
+    ended = wait_until(lambda: ended_turn(turn))
+    assert (ended["status"], ended["error"]["type"]) == ("failed", "BudgetExceededError")
+    assert "a person has not allowed more: enough" in ended["error"]["message"]
+    assert len(model.requests()) == 2
+
+
+def test_a_person_allows_more_tools(budgets: AgentHost, model: PracticeModel, bought):
+    """Of a batch the tools within the budget run, the others once a person allows them; each runs once."""
+    model.plan({"calls": [{"name": "buy", "arguments": {"what": str(n)}} for n in range(4)]}, {"text": "Done."})
+    turn = waiting_turn(budgets, agent="AskTools")
+    assert len(turn["pending_approvals"]) == 1
+    assert sorted(bought()) == ["0", "1"]
+    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
+    assert wait_until(lambda: ended_turn(turn))["response"] == "Done."
+    assert sorted(bought()) == ["0", "1", "2", "3"]
+
+
+def test_a_full_session_asks_on_each_turn(budgets: AgentHost, model: PracticeModel):
+    """A session beyond its budget asks once at each turn's beginning, and counts on."""
+    model.plan(*[{"text": "Done.", "usage": USAGE}] * 3)
+    session = uuid4().hex
+    assert budgets.run("AskSession", {"message": "one", "session_id": session}).status_code == 200
+    turn = waiting_turn(budgets, agent="AskSession", session_id=session)
+    assert turn["pending_approvals"][0]["arguments"]["used"] == 400
+    assert len(model.requests()) == 1
+    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
+    assert wait_until(lambda: ended_turn(turn))["response"] == "Done."
+    assert spent(budgets, "AskSession", session)["tokens"] == 800
+
+
+def test_prices_alone_count_the_cost(budgets: AgentHost, model: PracticeModel):
+    """Without a limit a turn says what it cost; an answer that was refused by the service costs nothing."""
+    model.plan({"error": {"status": 400, "message": "no"}}, {"text": "Done.", "usage": USAGE})
+    session = uuid4().hex
+    assert budgets.run("Free", {"message": "one", "session_id": session}).status_code == 502
+    assert spent(budgets, "Free", session)["model_calls"] == 0
+    answer = budgets.run("Free", {"message": "two", "session_id": session})
+    shown = budgets.turn(answer)
+    assert shown["spent"]["cost"] == pytest.approx(COST_OF_USAGE)
+    assert (shown["spent"]["tokens"], shown["spent"]["model_calls"]) == (400, 1)
+
+
+@pytest.mark.parametrize(
+    ("point", "calls", "counted"),
+    [
+        ("journal.budget.before_reserve", 3, 3),
+        ("journal.budget.after_reserve:2", 2, 3),
+        ("journal.model.before_append:2", 3, 3),
+        ("journal.model.after_append:2", 3, 3),
+        ("journal.tool.after_run:2", 3, 3),
+    ],
+)
+def test_a_kill_gives_no_budget_back(tmp_path: Path, model: PracticeModel, point: str, calls: int, counted: int):
+    """Whenever the process dies, the service gets no more calls than the budget has, and those are counted."""
+    model.plan(NEVER_ENDS, times=None)
+    doomed = Doomed(tmp_path, model, app=BUDGETS)
+    try:
+        turn = doomed.run("Calls", point)
+        assert (turn["status"], turn["error"]["type"]) == ("failed", "BudgetExceededError"), turn
+        assert len(model.requests()) == calls
+        assert turn["spent"]["model_calls"] == counted
+        assert len(doomed.traces) <= calls
+    finally:
+        doomed.stop()
+
+
+def test_summaries_count_and_are_not_made_beyond_the_budget(budgets: AgentHost, model: PracticeModel):
+    """A compaction's model call is reserved and settled as any other, and ends the turn at the limit."""
+    session = uuid4().hex
+    model.plan({"text": "Answer.", "usage": USAGE}, times=None)
+    for message in ("one", "two"):
+        assert budgets.run("Sums", {"message": message, "session_id": session}).status_code == 200
+    calls = len(model.requests())
+    assert calls == spent(budgets, "Sums", session)["model_calls"] == 3, "two answers and a summary"
+    assert "session's budget" in told(budgets.run("Sums", {"message": "three", "session_id": session}))
+    assert len(model.requests()) == calls
+
+
+def pending_other_than(turn, call):
+    """Read which calls wait, when another one than this waits."""
+    pending = requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []
+    return [one for one in pending if one["call_id"] != call["call_id"]]
