@@ -199,7 +199,7 @@ def decode_spent(wire: Any) -> Spent | None:
     """
     if not isinstance(wire, dict):
         return None
-    known = cast("dict[str, float]", wire)
+    known = cast("dict[str, Any]", wire)
     return Spent(**{field.name: known[field.name] for field in fields(Spent) if field.name in known})
 
 
