@@ -8,43 +8,76 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from scripts.supply.locks import read_lock
 from tests.house.installed import needed_by
 from tests.house.source import ROOT
 
 LOCKS = {"constraints.txt": "durable-agent-host[dev]", "requirements.txt": "durable-agent-host"}
 """File → what it locks."""
 
-
-def _pins(file: str) -> dict[str, Requirement]:
-    lines = (ROOT / file).read_text().splitlines()
-    pins = [Requirement(line) for line in lines if not line.startswith("#")]
-    return {canonicalize_name(pin.name): pin for pin in pins}
+HASHED = ("requirements.txt", "scripts/supply/tools.txt")
+"""What is installed with ``pip install --require-hashes``."""
 
 
-def _version(pin: Requirement) -> str:
-    assert re.fullmatch(r"==[^*,]+", str(pin.specifier)), f"{pin} is not pinned"
-    return str(pin.specifier).removeprefix("==")
+def _versions(file: str) -> dict[str, str]:
+    """The versions that a lock gives to packages on this platform."""
+    return {pin.name: pin.version for pin in read_lock(ROOT / file) if pin.is_for_here}
 
 
 @pytest.mark.parametrize("file", LOCKS)
 def test_what_is_installed_is_what_is_locked(file):
     """A lock names every package that is needed, no other, and the version that is installed."""
     needed = {name: package.version for name, package in needed_by(LOCKS[file]).items() if name != "durable-agent-host"}
-    assert {name: _version(pin) for name, pin in _pins(file).items()} == needed
+    assert _versions(file) == needed
 
 
-def test_the_locks_agree():
-    """What is deployed is what is tested."""
-    tested = _pins("constraints.txt")
-    assert not [pin for name, pin in _pins("requirements.txt").items() if _version(pin) != _version(tested[name])]
+@pytest.mark.parametrize("file", HASHED)
+def test_the_locks_agree(file):
+    """What is deployed, and what audits it, has the versions that are tested."""
+    tested = _versions("constraints.txt")
+    assert {name: version for name, version in _versions(file).items() if tested.get(name, version) != version} == {}
+
+
+@pytest.mark.parametrize("file", {*LOCKS, *HASHED})
+def test_a_lock_pins_each_package_once(file):
+    """Exact versions and markers, on whatever platform: no ranges, no options, no index and no place of its own."""
+    text = (ROOT / file).read_text()
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
+    assert not [
+        one for one in lines if not re.match(r"[\w.-]+==[\w.!+]+( ; [^:@]+)?( +--hash=sha256:[0-9a-f]{64})*$", one)
+    ]
+    assert "://" not in text
+    names = [pin.name for pin in read_lock(ROOT / file)]
+    assert len(names) == len(set(names)) > 0
+
+
+@pytest.mark.parametrize("file", HASHED)
+def test_every_file_that_may_be_installed_has_its_hash(file):
+    """Each package of a lock with hashes has at least one, and no file stands for two packages."""
+    hashes = {pin.name: pin.hashes for pin in read_lock(ROOT / file)}
+    assert not [name for name, allowed in hashes.items() if not allowed]
+    every = [*chain.from_iterable(hashes.values())]
+    assert len(every) == len(set(every))
+
+
+def _is_pinned_by(wanted: Requirement, file: str) -> bool:
+    version = _versions(file).get(canonicalize_name(wanted.name))
+    return version is not None and wanted.specifier.contains(version, prereleases=True)
 
 
 def test_the_locks_fit_the_project():
-    """The pins are in the ranges of pyproject.toml."""
+    """The pins are in the ranges of pyproject.toml: every extra where it is tested, none where deployed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pins = _pins("constraints.txt")
     extras = chain.from_iterable(wanted for name, wanted in project["optional-dependencies"].items() if name != "bench")
-    for one in map(Requirement, [*project["dependencies"], *extras]):
-        if one.name != project["name"]:
-            version = _version(pins[canonicalize_name(one.name)])
-            assert one.specifier.contains(version, prereleases=True), f"{version} is outside of {one}"
+    tested = [one for one in map(Requirement, extras) if one.name != project["name"]]
+    deployed = [Requirement(one) for one in project["dependencies"]]
+    assert not [str(one) for one in (*deployed, *tested) if not _is_pinned_by(one, "constraints.txt")]
+    assert not [str(one) for one in deployed if not _is_pinned_by(one, "requirements.txt")]
+
+
+def test_the_tools_fit_what_is_asked_of_them():
+    """The tools that lock and audit are locked themselves, in the ranges of tools.in."""
+    lines = (ROOT / "scripts/supply/tools.in").read_text().splitlines()
+    wanted = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert wanted
+    assert not [str(one) for one in wanted if not _is_pinned_by(one, "scripts/supply/tools.txt")]
