@@ -24,11 +24,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HOST = ("functions_host.cli", "functions_host.host", "functions_host.app.loader", "azure.durable_functions")
+HOST = (
+    *("functions_host.cli", "functions_host.host", "functions_host.app.loader", "azure.durable_functions"),
+    *("azure_functions_runtime.handle_event", "azure_functions_runtime.native_invocation", "uvicorn.lifespan.off"),
+)
 """What each host imports before it looks at its app; nothing here changes how an app without agents behaves."""
 AGENTS = (
-    *(*HOST, "agent_framework.openai", "openai.resources.responses", "durable_agent_host.app", "practice_model"),
-    *("agent_framework_anthropic", "agent_framework_gemini", "azure.ai.agents.aio"),
+    *(*HOST, "durable_agent_host.app", "durable_agent_host.turn_log.sqlite.log", "practice_model"),
+    *("agent_framework_openai", "agent_framework_anthropic", "agent_framework_gemini", "azure.ai.agents.aio"),
+    *(
+        f"durable_agent_host.providers.{name}.provider"
+        for name in ("openai", "chat_completions", "anthropic", "gemini")
+    ),
+    *("openai.resources.responses.responses", "httpcore", "httpcore2", "truststore", "tests.warm"),
 )
 """What a host of agents imports as well."""
 
