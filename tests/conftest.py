@@ -1,7 +1,9 @@
 """Settings of the whole suite: no test fails because the machine was busy, and what was drawn can be drawn again."""
 
+import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -11,6 +13,9 @@ from tests import sweeps
 # A shell that is not interactive starts background jobs with SIGINT ignored, and processes of tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each client of a model reads the certificates that it trusts, 20 milliseconds for the usual ones. No test needs TLS.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 
 examples = sweeps.count("EXAMPLES", short=100, long=1000)
 settings.register_profile("project", settings.default, deadline=None, max_examples=examples)
