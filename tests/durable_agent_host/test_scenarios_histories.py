@@ -384,6 +384,7 @@ def test_the_entity_and_orchestrations_give_the_whole_answer(host: AgentHost, mo
 def test_a_long_conversation_leaves_the_head_small(host: AgentHost, model: PracticeModel):
     """What the entity keeps does not grow with what was said, and the answer of an early turn is still found."""
     session = uuid4().hex
+    model.plan({"text": "word " * 100}, times=None)  # by itself it repeats all that was said
     first, *_ = say(host, "Noted", session, *(f"{n} " + "word " * 400 for n in range(30)))
     stored = json.dumps(host.state("Noted", session))
     assert len(stored) < 20_000
