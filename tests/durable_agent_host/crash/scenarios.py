@@ -20,8 +20,6 @@ DELAY_MILLISECONDS = 4
 ANSWER = "All of it is done, as far as I can tell."
 LONG_ANSWER = "This answer takes its time: a host can be killed in its middle, and a client can be cut off. " * 2
 LARGE = "More than an entity holds. " * 700
-IN_PIECES: Step = {"chunk_characters": 80}
-"""By itself the model says six characters at a time, and a large answer would take half a minute."""
 
 
 def say(text: str, **more: Any) -> Step:
@@ -199,9 +197,7 @@ SCENARIOS = {
     "stream": Scenario(((*_SEQUENCE[:3], say(LONG_ANSWER)),), _streamed),
     "interrupt": Scenario(((call("brood"), say(ANSWER)), (call("note"), say(ANSWER))), _interrupted, {0: 0}),
     "look": Scenario((_SEQUENCE,), _looked_at),
-    "large": Scenario(
-        ((say(LONG_ANSWER + LARGE, **IN_PIECES),), (call("note"), say(ANSWER + LARGE, **IN_PIECES))), _retried_twice
-    ),
+    "large": Scenario(((say(LONG_ANSWER + LARGE),), (call("note"), say(ANSWER + LARGE))), _retried_twice),
     "kept": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Kept"),
     "gemini": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Gemini"),
     "chat": Scenario((_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Chatter"),
