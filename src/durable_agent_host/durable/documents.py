@@ -247,6 +247,10 @@ class SessionDocuments:
         kept = await keep_original(record)
         await kept.hold(self.keeper.open_store, holder_of(agent, keep_as))
         reach("repair.after_hold")
+        if await self.read(agent, session_id) != state:  # what it was may have been erased before it was held
+            if await self.held(agent, keep_as) is None:
+                await kept.release(self.keeper.open_store, holder_of(agent, keep_as))
+            raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: ask again")
         await self.put(agent, keep_as, encode_session(kept.session), instead_of=None)
         reach("repair.after_original")
         await fork.hold(self.keeper.open_store, holder_of(agent, session_id))

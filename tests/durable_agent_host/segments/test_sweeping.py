@@ -2,29 +2,36 @@
 
 import asyncio
 import contextlib
+import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.durable_agent_host.segments.worlds import World, holder_named
+from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from tests import sweeps
+from tests.contract.piece_stores import BlobPieces
+from tests.durable_agent_host.segments.worlds import Aging, World, holder_named
+from tests.kit_services import azurite
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SIZES = st.sampled_from([10, 12_000, 20_000])
 """Of answers: small, such that two of them leave no room in the head, and such that each is a piece of its own."""
 
-TURNS = st.tuples(st.just("turn"), NAMES, SIZES, st.booleans())
+TURNS = st.tuples(st.just("turn"), NAMES, SIZES, st.sampled_from(["completes", "fails", "leaves a call open"]))
+IMPORTS = st.tuples(st.just("import"), NAMES, SIZES)
+REPAIRS = st.tuples(st.just("repair"), NAMES, NAMES)
 FORKS = st.tuples(st.just("fork"), NAMES, NAMES)
 ERASURES = st.tuples(st.just("erase"), NAMES)
 RESETS = st.tuples(st.just("reset"), NAMES)
 SWEEPS = st.tuples(st.just("sweep"))
-ACTS = st.one_of(TURNS, FORKS, ERASURES, SWEEPS, SWEEPS)
+ACTS = st.one_of(TURNS, FORKS, IMPORTS, REPAIRS, ERASURES, SWEEPS, SWEEPS)
 ACTIONS = st.one_of(
-    st.tuples(st.just("do"), st.one_of(TURNS, TURNS, FORKS, ERASURES, RESETS, SWEEPS)),
+    st.tuples(st.just("do"), st.one_of(TURNS, TURNS, FORKS, IMPORTS, REPAIRS, ERASURES, RESETS, SWEEPS)),
     st.tuples(st.just("begin"), ACTS, st.integers(0, 8)),
     st.tuples(st.just("go on"), st.integers(0, 3), st.integers(1, 8)),
     st.tuples(st.just("kill"), st.integers(0, 3)),
@@ -33,11 +40,23 @@ ACTIONS = st.one_of(
 TALK = st.lists(st.tuples(st.sampled_from(["a", "a", "b"]), SIZES), min_size=2, max_size=6)
 
 
+@pytest.fixture(scope="module")
+def azurite_port(tmp_path_factory) -> Iterator[int]:
+    """An Azurite for all examples; each has a container of its own."""
+    with azurite(tmp_path_factory.mktemp("azurite")) as port:
+        yield port
+
+
 def act_of(world: World, what: tuple) -> tuple[str, Coroutine[Any, Any, None]]:
     """What is done, and its kind."""
     match what:
-        case ("turn", name, size, fails):
-            return f"turn of {name}", world.run_turn(name, size, fails=fails)
+        case ("turn", name, size, end):
+            is_open = end == "leaves a call open"
+            return f"turn of {name}", world.run_turn(name, size, fails=end == "fails", is_open=is_open)
+        case ("import", name, size):
+            return "import", world.import_session(name, size)
+        case ("repair", name, keep_as):
+            return "repair", world.repair(name, keep_as)
         case ("fork", name, new):
             return "fork", world.fork(name, new)
         case ("erase", name):
@@ -84,16 +103,32 @@ async def come_to_rest(world: World) -> None:
 
 
 @contextlib.asynccontextmanager
-async def world_of(*talk: tuple[str, int]) -> AsyncIterator[World]:
+async def world_of(*talk: tuple) -> AsyncIterator[World]:
     """A world in which there has been some talk already."""
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder, "segments.sqlite"))
-        try:
-            for name, size in talk:
-                await world.do(f"turn of {name}", world.run_turn(name, size))
+        path = Path(folder, "segments.sqlite")
+        store = SqliteSegmentStore(path)
+
+        async def age(seconds: float) -> None:
+            await store.check()  # the first use creates the file
+            with contextlib.closing(sqlite3.connect(path)) as file, file:
+                file.execute("UPDATE pieces SET put_at = put_at - ?", (seconds,))
+                file.execute("UPDATE holders SET held_at = held_at - ?", (seconds,))
+
+        async with talking(World(store, age), talk) as world:
             yield world
-        finally:
-            await world.close()
+
+
+@contextlib.asynccontextmanager
+async def talking(world: World, talk: Iterable[tuple]) -> AsyncIterator[World]:
+    """Let some talk be in a world, and close it at the end."""
+    try:
+        for name, size, *end in talk:
+            await world.do(*act_of(world, ("turn", name, size, *(end or ["completes"]))))
+        yield world
+    finally:
+        await world.close()
+        await world.store.close()
 
 
 async def check_rest(world: World) -> None:
@@ -110,21 +145,42 @@ async def check_rest(world: World) -> None:
     assert await world.held() == homes
 
 
-@given(TALK, st.lists(ACTIONS, max_size=15))
+async def play_all(world: World, actions: Iterable[tuple]) -> None:
+    """Play actions; nothing that is referred to goes at any time, and nothing else is left at the end."""
+    for action in actions:
+        await play(world, action)
+        await check_conversations(world)
+    await check_rest(world)
+
+
+PLAYED = st.lists(ACTIONS, max_size=15)
+
+
+@given(TALK, PLAYED)
 def test_no_interleaving_sweeps_what_is_referred_to_and_none_leaves_anything_else(talk, actions):
-    """Turns, forks, resets, erasures, crashes and sweeps, in any order of their accesses to sessions and store."""
+    """Turns, forks, imports, repairs, resets, erasures, crashes and sweeps, in any order of their accesses."""
 
     async def example() -> None:
         async with world_of(*talk) as world:
-            for action in actions:
-                await play(world, action)
-                await check_conversations(world)
-            await check_rest(world)
+            await play_all(world, actions)
 
     asyncio.run(example())
 
 
-LONG = [("a", 20_000), ("a", 12_000), ("a", 20_000), ("a", 12_000), ("a", 12_000)]
+@given(TALK, PLAYED)
+@settings(max_examples=sweeps.count("EXAMPLES", short=5, long=100))
+def test_the_same_in_blobs(azurite_port, talk, actions):
+    """A store that answers over HTTP, deletes one by one, and lists holders beside pieces."""
+
+    async def example() -> None:
+        store = Aging(BlobPieces(azurite_port).make())
+        async with talking(World(store, store.age), talk) as world:
+            await play_all(world, actions)
+
+    asyncio.run(example())
+
+
+LONG = [("a", 20_000), ("a", 12_000, "leaves a call open"), ("a", 20_000), ("a", 12_000), ("a", 12_000)]
 """Contents of their own in the head and in segments."""
 
 
@@ -151,9 +207,11 @@ async def interleave(world: World, first: tuple, steps: int, second: tuple, *, p
     await check_conversations(world)
 
 
-TURN, FORK, ERASE, RESET, SWEEP = (
-    ("turn", "a", 20_000, False),
+TURN, FORK, IMPORT, REPAIR, ERASE, RESET, SWEEP = (
+    ("turn", "a", 20_000, "completes"),
     ("fork", "a", "b"),
+    ("import", "b", 20_000),
+    ("repair", "a", "b"),
     ("erase", "a"),
     ("reset", "a"),
     ("sweep",),
@@ -164,7 +222,7 @@ TURN, FORK, ERASE, RESET, SWEEP = (
     ("first", "second"),
     [
         (TURN, SWEEP),
-        (("turn", "b", 20_000, False), SWEEP),
+        (("turn", "b", 20_000, "completes"), SWEEP),
         (FORK, SWEEP),
         (FORK, ERASE),
         (FORK, RESET),
@@ -174,6 +232,10 @@ TURN, FORK, ERASE, RESET, SWEEP = (
         (ERASE, FORK),
         (ERASE, SWEEP),
         (ERASE, ERASE),
+        (IMPORT, SWEEP),
+        (REPAIR, SWEEP),
+        (REPAIR, ERASE),
+        (SWEEP, REPAIR),
     ],
     ids=lambda what: "-".join(map(str, what[:2])),
 )
@@ -223,7 +285,7 @@ def test_what_a_fork_shares_stays_until_the_last_of_them_is_erased():
     async def example() -> None:
         async with world_of(*LONG) as world:
             await world.do(*act_of(world, FORK))
-            await world.do(*act_of(world, ("turn", "a", 20_000, False)))
+            await world.do(*act_of(world, ("turn", "a", 20_000, "completes")))
             before = await world.stored()
             await world.do(*act_of(world, ERASE))
             assert await world.stored() == await world.named() < before
@@ -250,12 +312,27 @@ def test_what_changes_after_a_home_was_clean_is_looked_at_again():
     asyncio.run(example())
 
 
+def test_a_repair_changes_the_session_and_keeps_the_original():
+    """So that what is played of repairs plays something."""
+
+    async def example() -> None:
+        async with world_of(*LONG) as world:
+            before = world.heads["a"]
+            await world.do(*act_of(world, REPAIR))
+            assert world.heads["b"].sealed.refs == before.sealed.refs != world.heads["a"].sealed.refs
+            await world.do(*act_of(world, ("repair", "a", "c")))
+            assert "c" not in world.heads
+            await check_conversations(world)
+
+    asyncio.run(example())
+
+
 def test_a_turn_that_fails_leaves_nothing():
     """Its pieces and its hold on a home that no head has named go after the grace period, and not before."""
 
     async def example() -> None:
         async with world_of() as world:
-            await world.do(*act_of(world, ("turn", "a", 20_000, True)))
+            await world.do(*act_of(world, ("turn", "a", 20_000, "fails")))
             before = await world.stored()
             await world.do(*act_of(world, SWEEP))
             assert await world.stored() == before != set()

@@ -5,22 +5,25 @@ access to a session or to the store, until the test lets one of them go on; so a
 """
 
 import asyncio
-import sqlite3
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from durable_agent_host.codec.detached import at_home
+from durable_agent_host.codec.state import decode_session
 from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.segments.cache import PieceCache
-from durable_agent_host.segments.protocol import StoredPiece
+from durable_agent_host.segments.checks import repair_record
+from durable_agent_host.segments.forks import keep_original
+from durable_agent_host.segments.imports import read_document
+from durable_agent_host.segments.protocol import SegmentStore, StoredPiece
 from durable_agent_host.segments.record import Record
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.record_writer import RecordWriter
 from durable_agent_host.segments.sweeping import CleanHomes, Keeps, Sweeper
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import SealedOutcome, emptied, seal_outcome
@@ -38,18 +41,19 @@ class World:
     """Sessions, the store, and what acts on them.
 
     Args:
-        path: of the store's file.
+        store: of the pieces.
+        age: makes all that is stored older by some seconds.
 
     Attributes:
         heads: the sessions by name.
         texts: what each session's conversation is to be.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.store = SqliteSegmentStore(path)
+    def __init__(self, store: SegmentStore, age: Callable[[float], Awaitable[None]]) -> None:
+        self.store = store
         self.heads: dict[str, Session] = {}
         self.texts: dict[str, list[str]] = {}
-        self._path = path
+        self._age = age
         self._ended: dict[str, SealedOutcome] = {}
         self._said: dict[str, list[str]] = {}
         self._waiting: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
@@ -102,11 +106,8 @@ class World:
 
     async def pass_time(self) -> None:
         """Let more than the grace period pass: for turns, however far they are; nothing else takes so long."""
-        if not {"fork", "sweep", "erase"} & {*self._kinds.values()}:
-            await self.store.check()  # the first use creates the file
-            with closing(sqlite3.connect(self._path)) as file, file:
-                file.execute("UPDATE pieces SET put_at = put_at - ?", (2 * GRACE_SECONDS,))
-                file.execute("UPDATE holders SET held_at = held_at - ?", (2 * GRACE_SECONDS,))
+        if not {"fork", "import", "repair", "sweep", "erase"} & {*self._kinds.values()}:
+            await self._age(2 * GRACE_SECONDS)
 
     async def _settled(self, task: asyncio.Task[None]) -> None:
         while not task.done() and all(waiting is not task for waiting, _ in self._waiting):
@@ -124,8 +125,15 @@ class World:
 
     # --- what acts ---------------------------------------------------------------------------
 
-    async def run_turn(self, name: str, size: int, *, fails: bool = False) -> None:
-        """Run a turn: admit, seal, store, commit; or go on with the one whose process died."""
+    async def run_turn(self, name: str, size: int, *, fails: bool = False, is_open: bool = False) -> None:
+        """Run a turn: admit, seal, store, commit; or go on with the one whose process died.
+
+        Args:
+            name: of the session.
+            size: of the answer.
+            fails: nothing is committed.
+            is_open: the answer has a call without a result, which a repair mends.
+        """
         await self._step()
         head = self.heads.get(name, Session())
         if head.erasing or f"turn of {name}" in self._others():
@@ -135,7 +143,7 @@ class World:
             head = self.heads[name] = replace(head, running=f"turn-{self._turns}")
         turn = str(head.running)
         if turn not in self._ended:
-            self._ended[turn] = await self._seal(name, head, turn, size)
+            self._ended[turn] = await self._seal(name, head, turn, size, is_open=is_open)
         await self._step()
         outcome = self._ended.pop(turn)
         if fails:
@@ -144,12 +152,10 @@ class World:
         self.heads[name], _ = commit_outcome(self.heads[name], outcome.outcome, window=WINDOW)
         self.texts[name] = [*self.texts.get(name, []), *self._said.pop(turn)]
 
-    async def _seal(self, name: str, head: Session, turn: str, size: int) -> SealedOutcome:
+    async def _seal(self, name: str, head: Session, turn: str, size: int, *, is_open: bool) -> SealedOutcome:
         """Store what the turn's commit will name; from then on a later attempt returns the same without storing it."""
         self._said[turn] = [f"ask {turn}", f"answer of {turn} ".ljust(size, "x")]
-        entries = tuple(
-            _entry(kind, turn, text) for kind, text in zip(("request", "response"), self._said[turn], strict=True)
-        )
+        entries = tuple(_turn(turn, self._said[turn], is_open=is_open))
         state = {"session_id": name, "state": {"kept": turn * (size // 10)}}
         outcome = TurnOutcome(turn, "completed", entries=entries, agent_session=state)
         sealed = seal_outcome(head, outcome, new_home=derived_id("home", name, turn), seen=50)
@@ -182,6 +188,53 @@ class World:
         if new not in self.heads:
             self.texts[new] = texts
             self.heads[new] = Session(entries=entries, sealed=Sealed(homes=sealed.homes, refs=sealed.refs))
+
+    async def import_session(self, name: str, size: int) -> None:
+        """Store a document of some turns as a new session; the head goes last."""
+        await self._step()
+        if name in self.heads:
+            return
+        self._turns += 1
+        turns = [f"import-{self._turns}-{number}" for number in range(6)]
+        said = {turn: [f"ask {turn}", f"answer of {turn} ".ljust(size, "x")] for turn in turns}
+        history = [entry for turn, texts in said.items() for entry in _turn(turn, texts, is_open=turn == turns[0])]
+        document = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": history}}).encode()
+        store: Any = Stepping(self.store, self._step)
+        home, holder = derived_id("home of import", str(self._turns)), holder_named(name)
+        writer = RecordWriter(lambda: store, home, holder=holder, seen=50, grace_seconds=GRACE_SECONDS)
+        imported = await read_document(_at_once(document), writer, max_bytes=len(document))
+        await self._step()
+        if name not in self.heads:
+            self.heads[name] = decode_session(imported.document)
+            self.texts[name] = [text for texts in said.values() for text in texts]
+
+    async def repair(self, name: str, keep_as: str) -> None:
+        """Give each call its result, and keep the original as another session."""
+        await self._step()
+        head = self.heads.get(name)
+        if head is None or head.erasing:
+            return
+        store: Any = Stepping(self.store, self._step)
+        texts = [*self.texts.get(name, [])]
+        record = Record(lambda: store, head, cache=PieceCache(0))
+        repaired, changes = await repair_record(record, RepairRules())
+        if not changes or head.running:
+            return
+        kept = await keep_original(record)
+        await kept.hold(lambda: store, holder_named(keep_as))
+        await self._step()
+        if self.heads.get(name) != head:
+            if keep_as not in self.heads:
+                await kept.release(lambda: store, holder_named(keep_as))
+            return
+        await self._step()
+        if keep_as in self.heads:
+            return
+        self.heads[keep_as], self.texts[keep_as] = kept.session, texts
+        await repaired.hold(lambda: store, holder_named(name))
+        await self._step()
+        if self.heads.get(name) == head:
+            self.heads[name] = repaired.session
 
     async def erase(self, name: str) -> None:
         """Erase a session, or go on where an erasure was cut off."""
@@ -239,24 +292,18 @@ class World:
         """All pieces that are needed to read the conversations: what reading them asks the store for."""
         asked: set[tuple[str, str]] = set()
 
-        class Noting(SqliteSegmentStore):
-            async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
-                asked.update((home, name) for name in names)
-                return await super().get(home, names)
-
-        store = Noting(self._path)
+        store: Any = _Noting(self.store, asked)
         for head in self.heads.values():
             record = Record(lambda: store, head, cache=PieceCache())
+            await record.homes()
             await record.agent_session()
             await record.entries()
-        await store.close()
         return asked
 
     async def close(self) -> None:
         """End what still waits, and close the store."""
         while self._waiting:
             await self.kill(0)
-        await self.store.close()
 
     async def held(self) -> set[tuple[str, str]]:
         """All holders that the store has, with their homes."""
@@ -266,7 +313,7 @@ class World:
 class Stepping:
     """The store, whose every access waits for its turn."""
 
-    def __init__(self, store: SqliteSegmentStore, step: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, store: SegmentStore, step: Callable[[], Awaitable[None]]) -> None:
         self._store = store
         self._step = step
 
@@ -313,7 +360,103 @@ class Stepping:
         return await self._store.holders(home)
 
 
-def _entry(kind: str, turn: str, text: str) -> dict[str, Any]:
-    role = "user" if kind == "request" else "assistant"
-    message = {"role": role, "contents": [{"$type": "text", "text": text}]}
-    return {"$type": kind, "correlationId": turn, "createdAt": "2026-01-01T00:00:00Z", "messages": [message]}
+class Aging:
+    """A store whose things can be made older, where a test cannot change the clock: they count as younger before.
+
+    Args:
+        store: nobody else uses it.
+    """
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._now = 0.0
+        self._put_at: dict[tuple[str, str], float] = {}
+        self._held_at: dict[tuple[str, str], float] = {}
+
+    async def age(self, seconds: float) -> None:
+        """Make all that is stored older."""
+        self._now += seconds
+
+    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+        """See the protocol."""
+        await self._store.put(home, pieces)
+        self._put_at |= {(home, name): self._now for name in pieces}
+
+    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+        """See the protocol."""
+        return await self._store.get(home, names)
+
+    async def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
+        """See the protocol."""
+        async for piece in self._store.pieces(home):
+            yield replace(piece, age_seconds=piece.age_seconds + self._now - self._put_at[home, piece.name])
+
+    async def homes(self) -> AsyncIterator[str]:
+        """See the protocol."""
+        async for home in self._store.homes():
+            yield home
+
+    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+        """See the protocol."""
+        old = {piece.name async for piece in self.pieces(home) if piece.age_seconds >= older_than_seconds}
+        return await self._store.delete(home, old & {*names})
+
+    async def hold(self, home: str, holder: str) -> None:
+        """See the protocol."""
+        await self._store.hold(home, holder)
+        self._held_at[home, holder] = self._now
+
+    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+        """See the protocol."""
+        if (await self.holders(home)).get(holder, 0.0) >= older_than_seconds:
+            await self._store.release(home, holder)
+
+    async def holders(self, home: str) -> dict[str, float]:
+        """See the protocol."""
+        found = await self._store.holders(home)
+        return {holder: age + self._now - self._held_at[home, holder] for holder, age in found.items()}
+
+    async def check(self) -> None:
+        """See the protocol."""
+        await self._store.check()
+
+    async def close(self) -> None:
+        """See the protocol."""
+        await self._store.close()
+
+
+class _Noting:
+    """The store, of which only is read; notes what."""
+
+    def __init__(self, store: SegmentStore, asked: set[tuple[str, str]]) -> None:
+        self._store = store
+        self._asked = asked
+
+    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+        """See the protocol."""
+        self._asked.update((home, name) for name in names)
+        return await self._store.get(home, names)
+
+
+async def _at_once(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+def _turn(turn: str, texts: list[str], *, is_open: bool) -> list[dict[str, Any]]:
+    """The entries of a turn, as they are stored; an open one has a call without a result."""
+    asked, answered = texts
+    call = {"$type": "functionCall", "callId": f"call_{turn}", "name": "echo", "arguments": {"text": "x"}}
+    contents = {"request": [_text(asked)], "response": [_text(answered), *([call] if is_open else [])]}
+    return [
+        {
+            "$type": kind,
+            "correlationId": turn,
+            "createdAt": "2026-01-01T00:00:00+00:00",
+            "messages": [{"role": role, "contents": contents[kind]}],
+        }
+        for kind, role in (("request", "user"), ("response", "assistant"))
+    ]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"$type": "text", "text": text}
