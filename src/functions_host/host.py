@@ -24,6 +24,7 @@ from functions_host.errors import StartupError
 from functions_host.host_json import read_host_settings
 from functions_host.host_names import HostNames, check_names
 from functions_host.log_secrets import mask_log_output
+from functions_host.memory import return_large_blocks
 from functions_host.settings import apply_local_settings, prepare_environment
 from functions_host.startup_report import list_functions, list_keys, list_oddities
 from functions_host.web.body_limit import read_body_limit
@@ -65,6 +66,7 @@ def run_host(options: StartOptions) -> None:
     if not options.app_dir.is_dir():
         raise StartupError(f"There is no folder {options.app_dir}; pass the app's folder with --app DIR.")
     mask_log_output()
+    return_large_blocks()
     with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)) as data:
         prepared = _prepare(options)
         with contextlib.closing(

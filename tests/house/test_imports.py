@@ -58,6 +58,7 @@ ALLOWED_ROOMS_OF_THE_HOST: dict[str, set[str]] = {
     "app_host": _HOST_BASICS | {"engine", "app", "triggers", "web"},
     "startup_report": {"app", "web"},
     "log_secrets": set(),
+    "memory": set(),
     "argument_parser": set(),
 }
 """Room of functions_host → rooms that it may import besides itself; what starts the host, and testing, import all."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
+from durable_agent_host.agent.memory import MEMORY
 from durable_agent_host.loops.once import once
 from durable_agent_host.tool_calls import RUNNING_CALL
 
@@ -100,4 +101,11 @@ def submit[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     Returns:
         Its future: ``.result()`` blocks a thread, `asyncio.wrap_future` waits in another loop.
     """
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    return asyncio.run_coroutine_threadsafe(_run_and_tidy(coroutine), _loop())
+
+
+async def _run_and_tidy[T](coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await coroutine
+    finally:
+        MEMORY.tidy_soon()

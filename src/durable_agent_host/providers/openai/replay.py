@@ -254,9 +254,19 @@ def without_lone_surrogates(value: Any) -> Any:
         The same value, or a copy where something changed.
     """
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value if _is_utf8(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
         return [without_lone_surrogates(one) for one in cast("list[Any]", value)]
     if isinstance(value, dict):
         return {name: without_lone_surrogates(one) for name, one in cast("dict[str, Any]", value).items()}
     return value
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

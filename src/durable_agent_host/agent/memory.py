@@ -1,0 +1,59 @@
+"""Frees what large turns leave behind.
+
+A run of the framework ends in reference cycles (its streams and pipelines refer to functions that refer to them), and
+these hold all that was sent. Python looks for cycles when enough new objects wait, whatever their size: of turns that
+send 100 MB, several would. So when the process has grown by the end of a turn, garbage is collected, and the C library
+is asked to return freed pages.
+"""
+
+import asyncio
+import ctypes
+import gc
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_GROWN_BYTES: Final = 32 * 1024 * 1024
+_LATER_SECONDS: Final = 0.1
+"""By then, nothing refers to the turn any more."""
+_MOST_OF_THE_TIME: Final = 0.05
+_STATM: Final = Path("/proc/self/statm")
+
+
+class Memory:
+    """The memory of this process, from one look to the next; used in one loop only."""
+
+    def __init__(self) -> None:
+        self._least_bytes = resident_bytes()
+        self._rests_until = 0.0
+
+    def tidy_soon(self) -> None:
+        """Look a moment later whether the process has grown, and collect its garbage then; from the running loop."""
+        asyncio.get_running_loop().call_later(_LATER_SECONDS, self._tidy)
+
+    def _tidy(self) -> None:
+        self._least_bytes = min(self._least_bytes, now := resident_bytes())
+        if now < self._least_bytes + _GROWN_BYTES:
+            return
+        if (rest := self._rests_until - time.monotonic()) > 0:
+            asyncio.get_running_loop().call_later(rest, self._tidy)
+            return
+        began = time.thread_time()
+        gc.collect()
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
+        self._rests_until = time.monotonic() + (time.thread_time() - began) / _MOST_OF_THE_TIME
+        self._least_bytes = resident_bytes()
+
+
+def resident_bytes() -> int:
+    """Return the resident set of this process, or 0 where the system does not say."""
+    with suppress(OSError):
+        return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+MEMORY: Final = Memory()
+"""Of this process."""
