@@ -1,5 +1,6 @@
 """Compaction over HTTP: summaries that survive a kill, the context that is shown, and its reset."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,9 +10,11 @@ from uuid import uuid4
 
 import pytest
 
+from durable_agent_host.codec.state import document_digest
 from tests.durable_agent_host.test_scenarios_fork_delete import command
 from tests.durable_agent_host.test_scenarios_journal import Doomed, without_ids
 from tests.kit import AgentHost, PracticeModel, start_host
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "compaction"
 TOOL = {"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}
@@ -141,6 +144,61 @@ def test_a_context_is_reset_and_made_again(host, model, capsys):
     talk(host, "Summing", "r", range(3, 4))
     assert sum(map(is_summary, model.requests())) > summaries
     assert not context(host, "Summing", "r")["is_whole"]
+
+
+def summaries_of(model: PracticeModel) -> list[str]:
+    """What the model was asked to sum up."""
+    return [str(one["body"]["input"]) for one in model.requests() if is_summary(one)]
+
+
+def test_a_fork_at_an_earlier_turn_makes_its_context_again(host, model):
+    """It begins with all that was said until then, and its summaries know of nothing that was said later."""
+    script(model)
+    talk(host, "Summing", "whole", range(5))
+    asked = host.get("/agents/Summing/sessions/whole?limit=100").json()
+    at_turn = next(one["turn_id"] for one in asked["messages"] if "question 2" in texts([one]))
+    body = json.dumps({"session_id": "part", "at_turn": at_turn}).encode()
+    assert host.post("/agents/Summing/sessions/whole/fork", body).ok
+    shown = context(host, "Summing", "part")
+    assert shown["is_whole"]
+    assert [text for text in texts(shown["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
+    model.forget()
+    script(model)
+    talk(host, "Summing", "part", range(7, 8))
+    first, *_ = summaries_of(model)
+    assert "question 0" in first
+    sent = "".join(str(one["body"]["input"]) for one in model.requests())
+    assert "question 7" in sent
+    assert "question 3" not in sent
+    assert not context(host, "Summing", "part")["is_whole"]
+    assert not context(host, "Summing", "whole")["is_whole"]
+
+
+def test_a_repaired_session_makes_its_context_again(host, model):
+    """What was summed up is there again after a repair, as is what the repair added; the next turn sums it up."""
+    script(model)
+    talk(host, "Summing", "hurt", range(3))
+    assert not context(host, "Summing", "hurt")["is_whole"]
+    state = host.state("Summing", "hurt")
+    history = state["data"]["conversationHistory"]
+    call = {"$type": "functionCall", "callId": "call_open", "name": "look_up", "arguments": {"word": "lost"}}
+    for kind, role, content in (("request", "user", {"$type": "text", "text": "and?"}), ("response", "assistant", call)):
+        message = {"role": role, "contents": [content]}
+        at = {"correlationId": "open", "createdAt": "2026-01-01T00:00:00+00:00"}
+        history.append({"$type": kind, **at, "messages": [message]})
+    change = {"document": state, "instead_of": document_digest(host.state("Summing", "hurt"))}
+    host.signal("Summing", "hurt", "put_document", change)
+    wait_until(lambda: host.state("Summing", "hurt") == state)
+    assert not context(host, "Summing", "hurt")["is_whole"]
+    assert host.post("/agents/Summing/sessions/hurt/repair", b"").json()["changes"]
+    shown = context(host, "Summing", "hurt")
+    assert shown["is_whole"]
+    assert [text for text in texts(shown["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
+    model.forget()
+    script(model)
+    talk(host, "Summing", "hurt", range(3, 4))
+    assert "question 0" in summaries_of(model)[0]
+    assert not context(host, "Summing", "hurt")["is_whole"]
 
 
 def test_an_agent_without_compaction_has_the_whole_record(host, model):
