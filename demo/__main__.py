@@ -69,13 +69,13 @@ class Demo:
             print(f"  (the model plays {', '.join(conversation.recordings)})")
             steps = [{"recording": name} for name in conversation.recordings]
             post_json(f"{self.control}/plans", {"when": {"user_text": conversation.messages[0]}, "steps": steps})
-        session_id, answer = None, ""
+        session_id, answer, begun = None, "", len(self.requests())
         for number, message in enumerate(conversation.messages):
             if number == 1:
                 self.host.kill()
                 print(KILLED)
                 self.start_host()
-            session_id, answer = self.say(conversation.agent, message, session_id)
+            session_id, answer = self.say(conversation.agent, message, session_id, begun)
         for expected in conversation.expected:
             if expected not in answer:
                 self.losses.append(f"{conversation.agent}: the last answer does not know of {expected!r}: {answer!r}")
@@ -91,8 +91,15 @@ class Demo:
         calls = PROVIDERS[self.provider].calls_of_stream
         self.losses += show_stream(self.control, self.host.url, kill_and_restart, model_calls=calls)
 
-    def say(self, agent: str, message: str, session_id: str | None) -> tuple[str | None, str]:
-        """Send one message, print the answer, and check what was stored."""
+    def say(self, agent: str, message: str, session_id: str | None, begun: int) -> tuple[str | None, str]:
+        """Send one message, print the answer, and check what was stored.
+
+        Args:
+            agent: name.
+            message: of the user.
+            session_id: None for a new session.
+            begun: how many requests the model had received before the session began.
+        """
         print(f"  you    {message}")
         seen = len(self.requests())
         query = f"?thread_id={session_id}" if session_id else ""
@@ -107,7 +114,7 @@ class Demo:
         session = get_json(f"{self.host.url}/api/agents/{agent}/sessions/{session_id}")
         requests = self.requests()
         self.losses += check_stored(session, requests[seen:], has_own_ids=self.provider != OPENAI)
-        self.losses += check_replayed(agent, requests[:seen], requests[seen:])
+        self.losses += check_replayed(agent, requests[begun:seen], requests[seen:])
         self.losses += check_continued(agent, requests[seen:], is_first=not query)
         self.add_row(agent, session["turns"][-1]["stats"], milliseconds)
         return session_id, body

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
 Item = Mapping[str, Any]
@@ -154,7 +155,7 @@ def check_replayed(agent: str, before: list[dict[str, Any]], turn: list[dict[str
 
     Args:
         agent: name for the sentences.
-        before: requests of earlier turns.
+        before: requests of the session's earlier turns.
         turn: requests of this turn.
 
     Returns:
@@ -164,21 +165,30 @@ def check_replayed(agent: str, before: list[dict[str, Any]], turn: list[dict[str
         return []
     replayed = conversation_of(turn[0]["body"])
     earlier = [conversation_of(request["body"]) for request in before if _is_whole(request["body"])]
-    sent = earlier[-1] if earlier and len(replayed) > 1 else []
+    sent = earlier[-1] if earlier else []
     return [
         f"{agent}: item {n} of the conversation was {old}, and is replayed as {new}"
-        for n, (old, new) in enumerate(zip(sent, replayed, strict=False))
+        for n, (old, new) in enumerate(zip_longest(sent, replayed[: len(sent)], fillvalue="nothing"))
         if old != new
     ]
 
 
 def conversation_of(body: Item | None) -> list[Any]:
-    """Give the conversation in a request, as each of the wires names it; empty where the service keeps it."""
+    """Give the conversation in a request, as each of the wires names it; empty where the service keeps it.
+
+    Messages of Chat Completions come without their authors' names: a message gets its name when its turn has ended.
+    """
     given: Item = body or {}
     said: Any = next((given[name] for name in ("input", "messages", "contents") if name in given), None)
     if said is None:
         return []
-    return cast("list[Any]", said) if isinstance(said, list) else [said]
+    return [_unnamed(one) for one in cast("list[Any]", said)] if isinstance(said, list) else [said]
+
+
+def _unnamed(entry: Any) -> Any:
+    if not isinstance(entry, dict) or "type" in entry:
+        return cast("Any", entry)
+    return {name: value for name, value in cast("dict[str, Any]", entry).items() if name != "name"}
 
 
 def _is_whole(body: Item | None) -> bool:
