@@ -8,7 +8,14 @@ import tempfile
 from importlib.util import find_spec
 from typing import Any, cast
 
-from durable_agent_host.cli.sessions import COULD_NOT, DEFAULT_URL, OK, PROBLEMS_FOUND, CommandError, HostRoutes
+from durable_agent_host.cli.host_routes import (
+    OK,
+    PROBLEMS_FOUND,
+    CommandError,
+    HostRoutes,
+    add_host_arguments,
+    carry_out,
+)
 
 
 def add_thread_command(commands: Any) -> None:
@@ -28,8 +35,7 @@ def add_thread_command(commands: Any) -> None:
         "--endpoint", required=True, help="of the project: https://….services.ai.azure.com/api/projects/…"
     )
     parser.add_argument("--api-key", help="instead of the credential that azure-identity finds")
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"where the host listens (default {DEFAULT_URL})")
-    parser.add_argument("--key", help="function key, for a host that asks for one")
+    add_host_arguments(parser)
     parser.add_argument("--all", action="store_true", help="all threads of the project")
     parser.add_argument("agent", help="the agent of the host that the sessions are for")
     parser.add_argument("thread", nargs="*", help="ids of threads; a thread's id becomes its session's")
@@ -44,21 +50,20 @@ def run_thread_command(arguments: argparse.Namespace) -> int:
     Returns:
         The exit status.
     """
-    try:
-        return asyncio.run(_import(_checked_host(arguments), arguments))
-    except CommandError as error:
-        print(f"durable-agent-host import-threads: {error}", file=sys.stderr)
-        return COULD_NOT
+
+    def work(host: HostRoutes) -> int:
+        _check(arguments)
+        host.ask("/agents")
+        return asyncio.run(_import(host, arguments))
+
+    return carry_out("import-threads", work, arguments)
 
 
-def _checked_host(arguments: argparse.Namespace) -> HostRoutes:
+def _check(arguments: argparse.Namespace) -> None:
     if bool(arguments.thread) == arguments.all:
         raise CommandError("name threads by their ids, or give --all")
     if not find_spec("azure.ai.agents"):
         raise CommandError("the SDK is not installed: pip install 'durable-agent-host[azure-ai-agents]'")
-    host = HostRoutes(arguments.url, arguments.key)
-    host.ask("/agents")
-    return host
 
 
 async def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:

@@ -4,163 +4,25 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from http.client import HTTPException
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Final
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import Request, urlopen
+from typing import Any, Final
+from urllib.parse import urlencode
 
+from durable_agent_host.cli.host_routes import (
+    COULD_NOT,
+    OK,
+    PAGE,
+    PROBLEMS_FOUND,
+    CommandError,
+    HostRoutes,
+    add_host_arguments,
+    carry_out,
+)
 from durable_agent_host.cli.shown import shown_content
 
-DEFAULT_URL: Final = "http://127.0.0.1:7071"
-OK: Final = 0
-PROBLEMS_FOUND: Final = 1
-COULD_NOT: Final = 2
-_SECONDS: Final = 600.0
-"""Without a sign of the host: a long conversation takes a while to be verified or repaired."""
-_PART_BYTES: Final = 256 * 1024
 _SHOWN_MESSAGES: Final = 200
-_PAGE: Final = 500
 _SHOWN_CHARACTERS: Final = 300
-
-
-class CommandError(Exception):
-    """The command could not be carried out; the message says why and what to do."""
-
-
-class HostRoutes:
-    """The routes of a running host.
-
-    Args:
-        url: where it listens, without ``/api``.
-        key: function key, for hosts that ask for one.
-
-    Raises:
-        CommandError: the URL is none of HTTP.
-    """
-
-    def __init__(self, url: str, key: str | None) -> None:
-        try:
-            scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
-        except ValueError:
-            scheme = host = None
-        if scheme not in {"http", "https"} or not host:
-            raise CommandError(f"--url is {url!r}: give the host's URL, such as {DEFAULT_URL}")
-        self._base = url.rstrip("/").removesuffix("/api") + "/api"
-        self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
-
-    def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
-        """Ask a route.
-
-        Args:
-            path: after ``/api``.
-            body: JSON to send.
-            method: of HTTP.
-
-        Returns:
-            The answer's JSON.
-
-        Raises:
-            CommandError: the host is not there, or refuses; says what it said.
-        """
-        data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
-        with self._answer(path, data, method=method) as answer:
-            return self._json(path, answer)
-
-    def download(self, path: str) -> Iterator[bytes]:
-        """Read what a route streams, piece by piece.
-
-        Args:
-            path: after ``/api``.
-
-        Raises:
-            CommandError: the host is not there, refuses, or breaks off.
-        """
-        with self._answer(path, None, method="GET") as answer:
-            try:
-                while part := answer.read(_PART_BYTES):
-                    yield part
-            except (HTTPException, OSError) as error:
-                raise CommandError(f"the host broke off ({error}): its log says why") from None
-
-    def upload(self, path: str, file: BinaryIO) -> Any:
-        """Send a file, piece by piece.
-
-        Args:
-            path: after ``/api``.
-            file: open for reading, at its beginning.
-
-        Returns:
-            The answer's JSON.
-
-        Raises:
-            CommandError: the host is not there, or refuses; says what it said.
-        """
-        size = {"content-length": str(os.fstat(file.fileno()).st_size)}
-        with self._answer(path, file, method="POST", headers=size) as answer:
-            return self._json(path, answer)
-
-    def _json(self, path: str, answer: Any) -> Any:
-        try:
-            return json.load(answer)
-        except ValueError as error:
-            raise CommandError(
-                f"{self._base}{path} does not answer with JSON, so it is no such host: {error}"
-            ) from None
-
-    @contextmanager
-    def _answer(
-        self, path: str, data: bytes | BinaryIO | None, *, method: str, headers: dict[str, str] | None = None
-    ) -> Generator[Any]:
-        request = Request(  # noqa: S310 - the URL that the user gave
-            self._base + path, data=data, headers=self._headers | (headers or {}), method=method
-        )
-        try:
-            answer = urlopen(request, timeout=_SECONDS)  # noqa: S310 - the same
-        except HTTPError as error:
-            with error:
-                raise CommandError(_said(error)) from None
-        except (URLError, HTTPException, OSError) as error:
-            raise CommandError(
-                f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
-                "start it with 'durable-agent-host start', or name it with --url"
-            ) from None
-        with answer:
-            yield answer
-
-    def session_path(self, agent: str, session_id: str, action: str = "") -> str:
-        """Write the path of a session's route."""
-        path = f"/agents/{quote(agent, safe='')}/sessions/{quote(session_id, safe='')}"
-        return f"{path}/{action}" if action else path
-
-    def sessions(self, agent: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        """List an agent's sessions, newest first, page by page."""
-        cursor: str | None = None
-        left = limit
-        while left is None or left > 0:
-            query = {"limit": str(min(_PAGE, left or _PAGE))} | ({"cursor": cursor} if cursor else {})
-            page = self.ask(f"/agents/{quote(agent, safe='')}/sessions?{urlencode(query)}")
-            yield from page["sessions"]
-            left = None if left is None else left - len(page["sessions"])
-            cursor = page["cursor"]
-            if not cursor:
-                return
-
-
-def _said(error: HTTPError) -> str:
-    text = error.read().decode(errors="replace")
-    try:
-        detail = json.loads(text).get("detail")
-    except (ValueError, AttributeError):
-        detail = None
-    if detail:
-        return str(detail)
-    if error.code in (401, 403):
-        return f"the host refuses the call ({error.code}): give a function key with --key"
-    return f"the host answered {error.code} {error.reason}: {text[:200].strip() or 'nothing more'}"
 
 
 def add_session_commands(commands: Any) -> None:
@@ -214,8 +76,7 @@ def _add(
     actions: Any, name: str, run: Callable[..., int], text: str, *, agent: Any = None, session: Any = False
 ) -> None:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"where the host listens (default {DEFAULT_URL})")
-    parser.add_argument("--key", help="function key, for a host that asks for one")
+    add_host_arguments(parser)
     parser.add_argument("agent", nargs=agent, help="the agent's name")
     if session:
         parser.add_argument("session", nargs="?" if session == "?" else None, help="the session's id")
@@ -231,11 +92,7 @@ def run_session_command(arguments: argparse.Namespace) -> int:
     Returns:
         The exit status: 0 all is well, 1 problems were found, 2 it could not be carried out.
     """
-    try:
-        return arguments.run(HostRoutes(arguments.url, arguments.key), arguments)
-    except CommandError as error:
-        print(f"durable-agent-host sessions {arguments.action}: {error}", file=sys.stderr)
-        return COULD_NOT
+    return carry_out(f"sessions {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
 
 
 def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
@@ -256,7 +113,7 @@ def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
     cursor: str | None = ""
     session: dict[str, Any] = {}
     while cursor is not None and (arguments.all or left > 0):
-        limit = _PAGE if arguments.all else min(_PAGE, left)
+        limit = PAGE if arguments.all else min(PAGE, left)
         page = host.ask(f"{path}?{urlencode({'limit': limit} | ({'cursor': cursor} if cursor else {}))}")
         session = session or {name: value for name, value in page.items() if name != "messages"}
         pages.append(

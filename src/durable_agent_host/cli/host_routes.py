@@ -1,0 +1,187 @@
+"""The routes of a running host, for the commands that use them, and how such a command ends."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from typing import Any, BinaryIO, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+DEFAULT_URL: Final = "http://127.0.0.1:7071"
+OK: Final = 0
+PROBLEMS_FOUND: Final = 1
+COULD_NOT: Final = 2
+_SECONDS: Final = 600.0
+"""Without a sign of the host: a long conversation takes a while to be verified or repaired."""
+_PART_BYTES: Final = 256 * 1024
+PAGE: Final = 500
+"""How many sessions or messages are asked for at once."""
+
+
+class CommandError(Exception):
+    """The command could not be carried out; the message says why and what to do."""
+
+
+class HostRoutes:
+    """The routes of a running host.
+
+    Args:
+        url: where it listens, without ``/api``.
+        key: function key, for hosts that ask for one.
+
+    Raises:
+        CommandError: the URL is none of HTTP.
+    """
+
+    def __init__(self, url: str, key: str | None) -> None:
+        try:
+            scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
+        except ValueError:
+            scheme = host = None
+        if scheme not in {"http", "https"} or not host:
+            raise CommandError(f"--url is {url!r}: give the host's URL, such as {DEFAULT_URL}")
+        self._base = url.rstrip("/").removesuffix("/api") + "/api"
+        self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
+
+    def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
+        """Ask a route.
+
+        Args:
+            path: after ``/api``.
+            body: JSON to send.
+            method: of HTTP.
+
+        Returns:
+            The answer's JSON.
+
+        Raises:
+            CommandError: the host is not there, or refuses; says what it said.
+        """
+        data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
+        with self._answer(path, data, method=method) as answer:
+            return self._json(path, answer)
+
+    def download(self, path: str) -> Iterator[bytes]:
+        """Read what a route streams, piece by piece.
+
+        Args:
+            path: after ``/api``.
+
+        Raises:
+            CommandError: the host is not there, refuses, or breaks off.
+        """
+        with self._answer(path, None, method="GET") as answer:
+            try:
+                while part := answer.read(_PART_BYTES):
+                    yield part
+            except (HTTPException, OSError) as error:
+                raise CommandError(f"the host broke off ({error}): its log says why") from None
+
+    def upload(self, path: str, file: BinaryIO) -> Any:
+        """Send a file, piece by piece.
+
+        Args:
+            path: after ``/api``.
+            file: open for reading, at its beginning.
+
+        Returns:
+            The answer's JSON.
+
+        Raises:
+            CommandError: the host is not there, or refuses; says what it said.
+        """
+        size = {"content-length": str(os.fstat(file.fileno()).st_size)}
+        with self._answer(path, file, method="POST", headers=size) as answer:
+            return self._json(path, answer)
+
+    def _json(self, path: str, answer: Any) -> Any:
+        try:
+            return json.load(answer)
+        except ValueError as error:
+            raise CommandError(
+                f"{self._base}{path} does not answer with JSON, so it is no such host: {error}"
+            ) from None
+
+    @contextmanager
+    def _answer(
+        self, path: str, data: bytes | BinaryIO | None, *, method: str, headers: dict[str, str] | None = None
+    ) -> Generator[Any]:
+        request = Request(  # noqa: S310 - the URL that the user gave
+            self._base + path, data=data, headers=self._headers | (headers or {}), method=method
+        )
+        try:
+            answer = urlopen(request, timeout=_SECONDS)  # noqa: S310 - the same
+        except HTTPError as error:
+            with error:
+                raise CommandError(_said(error)) from None
+        except (URLError, HTTPException, OSError) as error:
+            raise CommandError(
+                f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
+                "start it with 'durable-agent-host start', or name it with --url"
+            ) from None
+        with answer:
+            yield answer
+
+    def session_path(self, agent: str, session_id: str, action: str = "") -> str:
+        """Write the path of a session's route."""
+        path = f"/agents/{quote(agent, safe='')}/sessions/{quote(session_id, safe='')}"
+        return f"{path}/{action}" if action else path
+
+    def sessions(self, agent: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """List an agent's sessions, newest first, page by page."""
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            query = {"limit": str(min(PAGE, left or PAGE))} | ({"cursor": cursor} if cursor else {})
+            page = self.ask(f"/agents/{quote(agent, safe='')}/sessions?{urlencode(query)}")
+            yield from page["sessions"]
+            left = None if left is None else left - len(page["sessions"])
+            cursor = page["cursor"]
+            if not cursor:
+                return
+
+
+def _said(error: HTTPError) -> str:
+    text = error.read().decode(errors="replace")
+    try:
+        detail = json.loads(text).get("detail")
+    except (ValueError, AttributeError):
+        detail = None
+    if detail:
+        return str(detail)
+    if error.code in (401, 403):
+        return f"the host refuses the call ({error.code}): give a function key with --key"
+    return f"the host answered {error.code} {error.reason}: {text[:200].strip() or 'nothing more'}"
+
+
+def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which host is meant.
+
+    Args:
+        parser: of a command.
+    """
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"where the host listens (default {DEFAULT_URL})")
+    parser.add_argument("--key", help="function key, for a host that asks for one")
+
+
+def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
+    """Carry out a command of a host.
+
+    Args:
+        command: as it is called, for the error.
+        work: gives the exit status.
+        arguments: with the options of `add_host_arguments`.
+
+    Returns:
+        The exit status; `COULD_NOT` with a sentence on standard error when the command could not be carried out.
+    """
+    try:
+        return work(HostRoutes(arguments.url, arguments.key))
+    except CommandError as error:
+        print(f"durable-agent-host {command}: {error}", file=sys.stderr)
+        return COULD_NOT
