@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
-from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.providers.anthropic.assembly import whole_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
 from durable_agent_host.providers.anthropic.plain_contents import plain_messages
 from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.stream_events import BLOCKS, Reader, Said, Several, flattened, plain_block
-from durable_agent_host.stream.fold import Fold
+from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 
 PAUSE: Final = "pause_turn"
 """The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
@@ -36,21 +35,13 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is adapted already.
     """
-    return client if isinstance(client, _KeepsBlocks) else copy_with(client, _KeepsBlocks)
+    return hosted_copy(client, _KeepsBlocks)
 
 
-class _KeepsBlocks:
+class _KeepsBlocks(FoldsStreams):
     """The overrides; stands before the client's own class in the method resolution order."""
 
-    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
-        client: Any = super()
-        response = client._finalize_response_updates(updates, **kwargs)
-        response.messages = self.fold_call(updates).response().messages
-        return response
-
-    def fold_call(self, updates: Sequence[Any]) -> Fold:
-        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
-        return Fold(updates, BLOCKS)
+    item_reader = BLOCKS
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()

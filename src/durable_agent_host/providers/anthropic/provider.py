@@ -6,9 +6,7 @@ from typing import Any, Final
 
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content, Message
 
-from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item, stamp_of
 from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
@@ -18,27 +16,26 @@ from durable_agent_host.providers.anthropic.request_messages import with_pause
 from durable_agent_host.providers.anthropic.service_files import made_files, read_file
 from durable_agent_host.providers.anthropic.stream_events import Said, read_item
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
-from durable_agent_host.providers.neutral import NeutralProvider
-
-_TARGET: Final = Target(
-    PROVIDER,
-    unsent=TOOLS_OF_SERVICES,
-    call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
-    media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
-)
+from durable_agent_host.providers.hosted_provider import Hooks, HostedProvider
 
 
-class AnthropicProvider(NeutralProvider):
+class AnthropicProvider(HostedProvider):
     """Clients of Anthropic's Messages API, whose blocks are kept and sent back."""
 
-    @property
-    def target(self) -> Target:
-        """Blocks of the API are the provider's own."""
-        return _TARGET
-
-    def adapt(self, client: Any, /) -> Any:
-        """Copy the client with overrides that keep its blocks."""
-        return adapt_client(client)
+    hooks = Hooks(
+        target=Target(
+            PROVIDER,
+            unsent=TOOLS_OF_SERVICES,
+            call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+            media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
+        ),
+        adapt=adapt_client,
+        carry=without_forgotten,
+        forgotten=forgotten_by_service,
+        explain=explain_error,
+        made_files=made_files,
+        read_file=read_file,
+    )
 
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Know the compaction blocks that the option ``context_management`` makes the service emit."""
@@ -79,29 +76,6 @@ class AnthropicProvider(NeutralProvider):
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Return the messages: its client sends what it knows, and leaves out the rest."""
         return list(messages)
-
-    def carry(
-        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
-    ) -> tuple[list[Message], dict[str, Any]]:
-        """Remember containers that are gone, and thoughts that the service cannot read."""
-        return without_forgotten(messages, remembered, lost)
-
-    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
-        """List hosted files, and those that code has made."""
-        yield from super().service_files(content)
-        yield from made_files(content)
-
-    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
-        """Download it by the Files API."""
-        return await read_file(client, file)
-
-    def forgotten(self, error: BaseException, /) -> Forgotten | None:
-        """Read it from the service's own words."""
-        return forgotten_by_service(error)
-
-    def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Name the type of the service's error, and what to do about it."""
-        return explain_error(error)
 
 
 def _has_compaction(message: Message) -> bool:

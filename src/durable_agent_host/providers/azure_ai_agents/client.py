@@ -22,7 +22,7 @@ from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.azure_ai_agents.events import complete_item, event_of
 from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
-from durable_agent_host.stream.fold import Fold
+from durable_agent_host.providers.hosted_client import FoldsStreams
 
 _MOST_BEGUN: Final = 1024
 
@@ -38,11 +38,12 @@ class _Items:
     complete_item = staticmethod(complete_item)
 
 
-class RawAzureAIAgentsChatClient(BaseChatClient[Any]):
+class RawAzureAIAgentsChatClient(FoldsStreams, BaseChatClient[Any]):
     """`AzureAIAgentsChatClient` without the framework's layers."""
 
     OTEL_PROVIDER_NAME: ClassVar[str] = "azure.ai.agents"
     STORES_BY_DEFAULT: ClassVar[bool] = True
+    item_reader: ClassVar[Any] = _Items()
 
     def __init__(
         self,
@@ -107,17 +108,6 @@ class RawAzureAIAgentsChatClient(BaseChatClient[Any]):
         )
         async for update in call.updates():
             yield update
-
-    def _finalize_response_updates(
-        self, updates: Sequence[ChatResponseUpdate], *, response_format: Any | None = None
-    ) -> ChatResponse[Any]:
-        response = super()._finalize_response_updates(updates, response_format=response_format)
-        response.messages = self.fold_call(updates).response().messages
-        return response
-
-    def fold_call(self, updates: Sequence[Any]) -> Fold:
-        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
-        return Fold(updates, _Items())
 
     async def _agent(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read the agent once: its tools stay when the app adds its own."""

@@ -11,12 +11,11 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
 from durable_agent_host.providers.chat_completions.deltas import whole_message
 from durable_agent_host.providers.chat_completions.messages import complete_item
 from durable_agent_host.providers.chat_completions.sent_messages import assistant_messages, media_of, paired_messages
-from durable_agent_host.stream.fold import Fold
+from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
@@ -32,7 +31,7 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is adapted already.
     """
-    return client if isinstance(client, _KeepsMessages) else copy_with(client, _KeepsMessages)
+    return hosted_copy(client, _KeepsMessages)
 
 
 def _with_time(answer: Any) -> Any:
@@ -42,7 +41,7 @@ def _with_time(answer: Any) -> Any:
     return answer
 
 
-class _KeepsMessages:
+class _KeepsMessages(FoldsStreams):
     """The overrides; stands before the client's own class in the method resolution order."""
 
     response_parser: Any
@@ -68,15 +67,7 @@ class _KeepsMessages:
         client: Any = super()
         return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
 
-    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
-        client: Any = super()
-        response = client._finalize_response_updates(updates, **kwargs)
-        response.messages = self.fold_call(updates).response().messages
-        return response
-
-    def fold_call(self, updates: Sequence[Any]) -> Fold:
-        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
-        return Fold(updates, ITEMS)
+    item_reader = ITEMS
 
     def _parse_response_update_from_openai(self, chunk: Any) -> Any:
         client: Any = super()

@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content
 
-from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.gemini.legacy import stored_part
 from durable_agent_host.providers.gemini.parts import parts_of
 from durable_agent_host.providers.gemini.reading import ResponseReader
 from durable_agent_host.providers.gemini.wire import kept_part, with_words, words_of
+from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.stream.fold import Fold
 
@@ -33,25 +33,16 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is adapted already.
     """
-    if isinstance(client, _KeepsParts):
-        return client
-    hosted = copy_with(client, _KeepsParts)
-    hosted._genai_client = with_words(hosted._genai_client)
+    hosted = hosted_copy(client, _KeepsParts)
+    if hosted is not client:
+        hosted._genai_client = with_words(hosted._genai_client)
     return hosted
 
 
-class _KeepsParts:
+class _KeepsParts(FoldsStreams):
     """The overrides; stands before the client's own class in the method resolution order."""
 
-    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
-        client: Any = super()
-        response = client._finalize_response_updates(updates, **kwargs)
-        response.messages = self.fold_call(updates).response().messages
-        return response
-
-    def fold_call(self, updates: Sequence[Any]) -> Fold:
-        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
-        return Fold(updates, _ITEMS)
+    item_reader = _ITEMS
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from agent_framework import Content, Message
 
-from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.openai.direct_events import with_direct_events
 from durable_agent_host.providers.openai.errors import failure_of
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
@@ -27,7 +27,6 @@ from durable_agent_host.providers.openai.replay import (
     without_lone_surrogates,
 )
 from durable_agent_host.providers.openai.stream_events import ITEMS, plain_item
-from durable_agent_host.stream.fold import Fold
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
@@ -43,26 +42,22 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is adapted already.
     """
-    if isinstance(client, _KeepsItems):
-        return client
-    hosted = copy_with(client, _KeepsItems)
-    hosted.__dict__.update({name: with_direct_events(value) for name, value in hosted.__dict__.items()})
+    hosted = hosted_copy(client, _KeepsItems)
+    if hosted is not client:
+        hosted.__dict__.update({name: with_direct_events(value) for name, value in hosted.__dict__.items()})
     return hosted
 
 
-class _KeepsItems:
+class _KeepsItems(FoldsStreams):
     """The overrides; stands before the client's own class in the method resolution order."""
+
+    item_reader = ITEMS
 
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()
         response = client._finalize_response_updates(updates, **kwargs)
-        response.messages = self.fold_call(updates).response().messages
         client._mark_completed_computer_calls([one for message in response.messages for one in message.contents])
         return response
-
-    def fold_call(self, updates: Sequence[Any]) -> Fold:
-        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
-        return Fold(updates, ITEMS)
 
     def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
         if (error := failure_of(event)) is not None:

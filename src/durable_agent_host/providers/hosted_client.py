@@ -1,0 +1,43 @@
+"""What the hosted copies of all chat clients have in common: how they are made, and the fold of their streams."""
+# ruff: noqa: SLF001 - the overrides call what they override
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.stream.fold import Fold, ItemReader
+
+
+class FoldsStreams:
+    """Overrides that read the response of a stream from the fold; they stand before the client's own class.
+
+    Attributes:
+        item_reader: of the provider.
+    """
+
+    item_reader: ClassVar[ItemReader]
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
+        client: Any = super()
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = self.fold_call(updates).response().messages
+        return response
+
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
+        return Fold(updates, self.item_reader)
+
+
+def hosted_copy(client: Any, overrides: type[FoldsStreams]) -> Any:
+    """Copy a chat client with the overrides of its provider.
+
+    Guarantee: pure; the client given is not changed.
+
+    Args:
+        client: of the class that the overrides are for, or one derived from it.
+        overrides: stand before it in the method resolution order.
+
+    Returns:
+        A copy that shares its connections; the client itself when it is hosted already.
+    """
+    return client if isinstance(client, overrides) else copy_with(client, overrides)

@@ -1,0 +1,83 @@
+"""The base of the providers that adapt their clients: what their folders know of a service, as functions."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from agent_framework import Content, Message
+
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
+from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.providers.foreign import Target
+from durable_agent_host.providers.neutral import NeutralProvider
+
+Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[Forgotten]], tuple[list[Message], dict[str, Any]]]
+"""See `ModelProvider.carry`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What is known of a provider's service. Each is described with the method of `ModelProvider` that it stands for.
+
+    Attributes:
+        target: what its client can be sent.
+        adapt: see ``adapt``; None for clients that stay as they are.
+        carry: see ``carry``.
+        forgotten: see ``forgotten``.
+        explain: see ``explain``.
+        made_files: lists the files of a content besides hosted ones; see ``service_files``.
+        read_file: see ``read_service_file``; None where the service gives out no files.
+    """
+
+    target: Target
+    adapt: Callable[[Any], Any] | None = None
+    carry: Carry
+    forgotten: Callable[[BaseException], Forgotten | None]
+    explain: Callable[[BaseException], ProviderError | None]
+    made_files: Callable[[Content], Iterable[ServiceFile]] = lambda _content: ()
+    read_file: Callable[[Any, ServiceFile], Awaitable[ServedFile]] | None = None
+
+
+class HostedProvider(NeutralProvider):
+    """Does what its hooks say, and what they leave out as for any client.
+
+    Attributes:
+        hooks: of the provider.
+    """
+
+    hooks: ClassVar[Hooks]
+
+    @property
+    def target(self) -> Target:
+        """The provider's own blocks are those with its stamp."""
+        return self.hooks.target
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client with overrides that keep the provider's blocks."""
+        return client if self.hooks.adapt is None else self.hooks.adapt(client)
+
+    def carry(
+        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+    ) -> tuple[list[Message], dict[str, Any]]:
+        """Mark what the service has lost or refused, and remember it."""
+        return self.hooks.carry(messages, remembered, lost)
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List hosted files, and those that the service's tools have made."""
+        yield from super().service_files(content)
+        yield from self.hooks.made_files(content)
+
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
+        """Download it from the service."""
+        if self.hooks.read_file is None:
+            return await super().read_service_file(client, file)
+        return await self.hooks.read_file(client, file)
+
+    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+        """Read it from the service's own words."""
+        return self.hooks.forgotten(error)
+
+    def explain(self, error: BaseException, /) -> ProviderError | None:
+        """Name what the service has refused, and what to do about it."""
+        return self.hooks.explain(error)
