@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 import openai
@@ -22,7 +22,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
-from durable_agent_host.stream.fold import fold_updates
+from durable_agent_host.stream.fold import ItemReader, fold_updates
 from durable_agent_host.turn_log.disabled import NoTurnLog
 from durable_agent_host.turn_log.protocol import TurnLog
 from practice_model.play.plans import Plan
@@ -35,6 +35,8 @@ from practice_model.server import PracticeModel
 class Lab:
     """A practice model with fixed ids, and an agent that asks it."""
 
+    provider: ClassVar[ItemReader] = RESPONSES
+    usual_options: ClassVar[Mapping[str, Any]] = {}
     model: str = "practice-reasoning"
     tools: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -58,19 +60,21 @@ class Lab:
     @asynccontextmanager
     async def agent(self):
         """Make a new client and a new agent, as a new process does."""
-        transport = Mortal(self)
-        async with httpx2.AsyncClient(transport=transport) as http:
-            sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
-            client = OpenAIChatClient(model=self.model, async_client=sdk)
+        async with httpx2.AsyncClient(transport=Mortal(self)) as http:
             yield Agent(
-                client,
+                self.client(http),
                 "Be brief.",
                 name="Lab",
                 tools=list(self.tools),
-                default_options=dict(self.options),
+                default_options={**self.usual_options, **self.options},
                 context_providers=list(self.providers) or None,
                 **self.agent_arguments,
             )
+
+    def client(self, http: httpx2.AsyncClient) -> Any:
+        """Make the client of an agent."""
+        sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
+        return OpenAIChatClient(model=self.model, async_client=sdk)
 
     async def cold_turn(self, text: str) -> TurnOutcome:
         """Run a turn as a process does that knows the session from its JSON state alone."""
@@ -128,7 +132,7 @@ class Lab:
             for text in texts:
                 message = Message("user", [text])
                 session, updates = await live_turn(runner, session, said, message)
-                said += [message, *fold_updates(updates, RESPONSES).messages]
+                said += [message, *fold_updates(updates, self.provider).messages]
 
     async def framework_turns(self, texts: Sequence[str]) -> None:
         """Run turns with the framework alone: its client, its history, one session object."""
@@ -151,6 +155,11 @@ class Lab:
     def bodies_of_the_sdk(self) -> list[dict[str, Any]]:
         """The bodies as the SDK writes them when it reads each item of the input."""
         return [sdk_responses.maybe_transform(body, ResponseCreateParamsStreaming) for body in self.bodies]
+
+    @property
+    def refusals(self) -> list[Any]:
+        """What the service objected to."""
+        return [entry["error"] for entry in self.service.request_log.entries if entry["ended"] == "refused"]
 
     @property
     def endings(self) -> list[str]:
