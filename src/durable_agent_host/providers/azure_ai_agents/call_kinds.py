@@ -195,8 +195,15 @@ def _parse_mcp(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
 
 
 def _parse_function(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
-    name, arguments = flat.get(_field(row, "name")), flat.get(_field(row, row.argument))
-    return [Content("function_call", call_id=flat.get("id"), name=name, arguments=arguments)]
+    return [function_call(flat.get("id"), flat.get(_field(row, "name")), flat.get(_field(row, row.argument)))]
+
+
+def function_call(call_id: Any, name: Any, arguments: Any) -> Content:
+    """Make the content of a call of a function, with a name for the framework.
+
+    The framework gives calls without one another name in every process.
+    """
+    return Content("function_call", id=call_id, call_id=call_id, name=name, arguments=arguments)
 
 
 def _parse_hosted(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
@@ -205,12 +212,21 @@ def _parse_hosted(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
     call = Content("function_call", call_id=call_id, name=name)
     call.hosted, call.informational_only = True, True
     arguments = flat.get(_field(row, row.argument))
-    call.arguments = arguments if isinstance(arguments, str | dict) else None
+    call.arguments = arguments if isinstance(arguments, str | dict) else _payload(flat, row) or None
     output = flat.get(_field(row, row.output))
     if output is None:
         return [call]
     told = output if isinstance(output, str) else ""
     return [call, Content("function_result", call_id=call_id, result=told)]
+
+
+def _payload(flat: Mapping[str, Any], row: CallKind) -> dict[str, Any]:
+    """Give what a tool without a row of its own says besides its output."""
+    if str(flat.get("type")) in CALL_KINDS or not row.payload:
+        return {}
+    begin = f"{row.payload}."
+    fields = {name.removeprefix(begin): value for name, value in flat.items() if name.startswith(begin)}
+    return {name: value for name, value in fields.items() if name not in {"", "name", row.output}}
 
 
 _PARSERS: Final = {
@@ -242,9 +258,15 @@ def _rebuilt(contents: Sequence[Content], kind: str, row: CallKind) -> dict[str,
             told |= {_field(row, "name"): call.name, _field(row, row.argument): call.arguments}
         case "hosted":
             told |= {_field(row, "name"): call.name} if call.name != kind else {}
-            told |= {_field(row, row.argument): call.arguments} if call.arguments is not None else {}
+            told |= _asked(call.arguments, kind, row)
             told |= {_field(row, row.output): result.result} if result is not None else {}
     return told
+
+
+def _asked(arguments: Any, kind: str, row: CallKind) -> dict[str, Any]:
+    if isinstance(arguments, Mapping) and kind not in CALL_KINDS:
+        return {_field(row, str(name)): value for name, value in cast("Mapping[str, Any]", arguments).items()}
+    return {} if arguments is None else {_field(row, row.argument): arguments}
 
 
 def _text_of(output: Any) -> str:

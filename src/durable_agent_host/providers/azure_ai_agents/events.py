@@ -14,6 +14,7 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Fi
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.azure_ai_agents.call_kinds import (
     USUAL_STEP,
+    function_call,
     kind_of_call,
     parse_call_from_agents,
 )
@@ -236,7 +237,7 @@ class RunReader:
                 )
                 content = Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
             case "function":
-                content = Content("function_call", call_id=call_id, name=payload.get("name"), arguments=asked or "")
+                content = function_call(call_id, payload.get("name"), asked or "")
             case "search" if place not in self._told:
                 content = Content("search_tool_call", call_id=call_id, tool_name=str(call.get("type")), arguments={})
             case _:

@@ -6,6 +6,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.providers.foreign_words import in_words
+
 
 def text_of_result(content: Content) -> str:
     """Give the text of a function's result. Guarantee: pure.
@@ -50,7 +52,7 @@ def _nothing(_content: Content) -> str:
 
 
 _WORDS: Final[Mapping[str, Callable[[Content], str]]] = {
-    "text": lambda one: one.text or "",
+    "text": in_words,
     "function_call": lambda one: f"[called {one.name} with {_json(one.arguments)}]",
     "function_result": lambda one: f"[the call returned: {text_of_result(one)}]",
     "code_interpreter_tool_call": lambda one: f"[ran this code:\n{_script(one)}\n]",
