@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http.client import NOT_FOUND
 from typing import Any
 
 import httpx2
@@ -29,11 +30,15 @@ class ClientKind:
         make: from a transport to the practice model, httpx2's, and the application behind it.
         options: of the agent.
         hosted_tools: of the client, that the agent has, too.
+        is_of_framework: whether the framework has a client for the service that can be used.
+        keeps_conversation: whether the service keeps the conversation, so that requests have only what is new.
     """
 
     make: Callable[[httpx2.AsyncClient, Any], Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     hosted_tools: Callable[[Any], list[Any]] = lambda _client: []
+    is_of_framework: bool = True
+    keeps_conversation: bool = False
 
 
 def _responses(http: httpx2.AsyncClient, _app: Any) -> Any:
@@ -69,11 +74,31 @@ def _chat(http: httpx2.AsyncClient, _app: Any) -> Any:
     return OpenAIChatCompletionClient(model="practice-reasoning", async_client=sdk)
 
 
+def _agents(http: httpx2.AsyncClient, _app: Any) -> Any:
+    from azure.ai.agents.aio import AgentsClient
+    from azure.core.credentials import AzureKeyCredential
+    from azure.core.pipeline.policies import AzureKeyCredentialPolicy
+
+    from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
+    from tests.durable_agent_host.azure_transport import HttpxTransport
+
+    key = AzureKeyCredential("k")
+    known = {"authentication_policy": AzureKeyCredentialPolicy(key, "api-key"), "transport": HttpxTransport(http)}
+    sdk = AgentsClient("http://model/agents", key, **known)
+    return AzureAIAgentsChatClient(agent_name="Lab", model="practice-reasoning", agents_client=sdk, poll_seconds=0)
+
+
 KINDS: dict[str, ClientKind] = {
     "openai": ClientKind(_responses, {"store": False, "include": ["code_interpreter_call.outputs"]}),
     "anthropic": ClientKind(_anthropic, {"max_tokens": 1000}, lambda client: [client.get_code_interpreter_tool()]),
     "gemini": ClientKind(_gemini),
     "chat": ClientKind(_chat),
+    "azure-ai-agents": ClientKind(
+        _agents,
+        hosted_tools=lambda _client: [{"type": "code_interpreter"}],
+        is_of_framework=False,
+        keeps_conversation=True,
+    ),
 }
 """Name in commands and tables → how to make the client."""
 
@@ -128,13 +153,22 @@ class ProviderLab:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """The body of every request that the model got."""
-        return [entry["body"] for entry in self.service.request_log.entries]
+        """The body of every request with which the model got something."""
+        return [entry["body"] for entry in self.service.request_log.entries if entry["body"] is not None]
 
     @property
     def refusals(self) -> list[Any]:
-        """The errors with which the model refused requests."""
-        return [entry["error"] for entry in self.service.request_log.entries if entry["ended"] == "refused"]
+        """The errors with which the model refused requests; that a thread is gone is no word on what was sent."""
+        refused = [entry for entry in self.service.request_log.entries if entry["ended"] == "refused"]
+        return [entry["error"] for entry in refused if entry["status"] != NOT_FOUND]
+
+    async def lose_conversation(self) -> None:
+        """Let the services forget the conversations that they keep."""
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=self.service.app), base_url="http://model", headers={"api-key": "k"}
+        ) as http:
+            for thread in (await http.get("/agents/threads")).json()["data"]:
+                (await http.delete(f"/agents/threads/{thread['id']}")).raise_for_status()
 
     def forget_refusals(self) -> None:
         """Leave out of the log what the model has refused until now."""

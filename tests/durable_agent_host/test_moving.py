@@ -21,7 +21,7 @@ STEPS = (
     ({"text": "Dogwood is the answer."},),
 )
 KEPT = "amber", "birch", "found on page 7", "print('cedar')", "cedar-out", "Dogwood is the answer."
-"""What the next model has to read of that turn."""
+"""What the next model has to read of that turn; Chat Completions runs no code, so nothing is put out there."""
 
 
 def begun(kind):
@@ -32,26 +32,33 @@ def begun(kind):
 
 
 async def turn(lab, kind, text):
-    """Run a turn; the model refuses nothing."""
+    """Run a turn; the model refuses nothing. Gives what it was sent."""
+    before = len(lab.bodies)
     outcome = await lab.cold_turn(kind, text)
     assert (outcome.status, lab.refusals) == ("completed", [])
-    return json.dumps(lab.bodies[-1], ensure_ascii=False)
+    return json.dumps(lab.bodies[before:], ensure_ascii=False)
 
 
 @pytest.mark.parametrize(("first", "second"), [*permutations(KINDS, 2)])
 async def test_a_conversation_goes_on_with_another_provider_and_comes_back(first, second):
-    """The second reads what was said, run and returned; the first then finds its own blocks, word for word."""
+    """The second reads what was said, run and returned; the first then finds its own blocks, word for word.
+
+    A service that keeps the conversation itself begins a new one, with all that was said, when it comes back.
+    """
     lab = begun(first)
-    await turn(lab, first, "Begin")
+    own = json.loads(await turn(lab, first, "Begin"))[-1]
     before = lab.document
-    own = lab.bodies[-1]
     said = await turn(lab, second, "Go on elsewhere")
-    for words in (one for one in KEPT if first != "chat" or one != "cedar-out"):  # it runs no code
-        assert json.dumps(words, ensure_ascii=False)[1:-1] in said, words
+    kept = [json.dumps(one, ensure_ascii=False)[1:-1] for one in KEPT if (first, one) != ("chat", "cedar-out")]
+    assert [words for words in kept if words not in said] == []
     assert _entries(before) == _entries(lab.document)[: len(_entries(before))]
     back = await turn(lab, first, "And here again")
     assert "Go on elsewhere" in back
-    assert _conversation(json.loads(back))[: len(_conversation(own))] == _conversation(own)
+    if KINDS[first].keeps_conversation:
+        assert [words for words in kept if words not in back] == []
+    else:
+        [sent] = json.loads(back)
+        assert _conversation(sent)[: len(_conversation(own))] == _conversation(own)
 
 
 @pytest.mark.parametrize("first", KINDS)

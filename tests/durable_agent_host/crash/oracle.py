@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from http.client import OK
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +25,8 @@ from tests.durable_agent_host.crash.site import Effect, Site
 
 MAY_RUN_AGAIN = frozenset({"again", "linger", "brood"})
 IN_DOUBT = "outcome of this call is not known"
-_ID = re.compile(r"\b(call|fc|msg|resp|rs|toolu|af-call|chatcmpl)([_-])[0-9a-f-]{16,}")
+_ID = re.compile(r"\b(call|fc|msg|resp|rs|toolu|af-call|chatcmpl|step|run|thread|asst)([_-])[0-9a-f-]{16,}")
+_TIME = re.compile(r'(?<=_at": )\d+')
 _SIGNATURE = re.compile(r'(?<="thoughtSignature": )"[^"]*"')
 _LEFT_OUT = frozenset({"createdAt", "turn_id"})
 
@@ -70,11 +72,13 @@ class Witnesses:
         kills: times at which the host died.
         effects: lines by the mark of their turn.
         calls: model calls by the mark of their turn, oldest first.
+        posted: how many messages of each mark a thread has got.
     """
 
     kills: Sequence[float]
     effects: dict[str, list[Effect]]
     calls: dict[str, list[ModelCall]]
+    posted: Counter[str]
 
     @classmethod
     def hear(cls, site: Site) -> "Witnesses":
@@ -84,12 +88,16 @@ class Witnesses:
             effects.setdefault(_mark_of(one.line), []).append(one)
         calls: dict[str, list[ModelCall]] = {}
         answered: dict[str, ModelCall] = {}
+        threads = _Threads()
         for entry in site.model.requests():
-            call = _read_call(entry, answered)
+            is_thread = entry["path"].startswith("/agents/")
+            call = threads.read_call(entry) if is_thread else _read_call(entry, answered)
+            if call is None:
+                continue
             calls.setdefault(call.mark, []).append(call)
             if entry["response_id"]:
                 answered[entry["response_id"]] = call
-        return cls(list(site.kills), effects, calls)
+        return cls(list(site.kills), effects, calls, threads.posted)
 
 
 def _mark_of(text: str) -> str:
@@ -112,10 +120,41 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
             mark = _mark_of(content if isinstance(content, str) else "".join(part["text"] for part in content))
             rounds = 0
         rounds += kind == "function_call_output" != last
+    return _called(entry, mark, rounds)
+
+
+def _called(entry: dict[str, Any], mark: str, rounds: int) -> ModelCall:
     began = datetime.fromisoformat(entry["at"]).timestamp()
     return ModelCall(
         mark, rounds, began, entry["ended"], entry["milliseconds_streaming"], int(entry["headers"]["x-process"])
     )
+
+
+class _Threads:
+    """Reads requests to a service that keeps conversations in threads; a run is the model's first call of a turn.
+
+    Attributes:
+        posted: how many messages of each mark there are.
+    """
+
+    def __init__(self) -> None:
+        self.posted: Counter[str] = Counter()
+        self._turns: dict[str, tuple[str, int]] = {}
+
+    def read_call(self, entry: dict[str, Any]) -> ModelCall | None:
+        """Read a request; None when it asks the model for nothing."""
+        if (entry["method"], entry["status"]) != ("POST", OK) or not entry["path"].startswith("/agents/threads/"):
+            return None
+        _, _, _, thread, *_, what = entry["path"].split("/")
+        if what == "messages":
+            mark = _mark_of(entry["body"]["content"])
+            self.posted[mark] += 1
+            self._turns[thread] = mark, 0
+            return None
+        mark, rounds = self._turns[thread]
+        rounds += what == "submit_tool_outputs"
+        self._turns[thread] = mark, rounds
+        return _called(entry, mark, rounds)
 
 
 def _items_of(entry: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -151,7 +190,7 @@ def read_told(case: Case) -> Told:
     def number(found: re.Match[str]) -> str:
         return ids.setdefault(found[0], f"{found[1]}-{len(ids)}")
 
-    text = _ID.sub(number, _SIGNATURE.sub('"signed"', json.dumps(bare))).replace(case.tag, "TAG")
+    text = _ID.sub(number, _TIME.sub("0", _SIGNATURE.sub('"signed"', json.dumps(bare)))).replace(case.tag, "TAG")
     answers = [(one.status, _how(one.answer), one.answer.get("response") or "") for one in case.asked]
     messages = json.loads(text)
     return Told(messages, answers, [_text_of(messages, turn) for turn in range(len(order))])
@@ -185,6 +224,9 @@ def check_case(case: Case, undisturbed: Told, witnesses: Witnesses, figures: Fig
         own = {line.replace("TAG", case.tag) for line in doubts if line.replace("TAG", case.tag).startswith(mark)}
         check_effects(case, turn, own, witnesses, figures)
         check_calls(mark, case.rounds(turn), witnesses, figures)
+        if case.scenario.is_asked_once:
+            assert witnesses.posted[mark] == 1, mark
+            assert len(witnesses.calls[mark]) == case.rounds(turn), witnesses.calls[mark]
     for asked, text in zip(case.asked, told.texts, strict=True):
         check_client(case.site, asked, text)
 

@@ -41,13 +41,15 @@ class Scenario:
         turns: the model's steps, one list for each turn; the calls of step n leave lines named after it.
         play: what the clients do; gives what was asked, in order.
         cancelled: turns that end cancelled, and in which round of tools.
-        agent: with whom; the service of ``Kept`` keeps the conversation.
+        agent: with whom; the services of ``Kept`` and ``Threads`` keep the conversation.
+        is_asked_once: whether the service goes on by itself when the host dies, so that it is asked for nothing again.
     """
 
     turns: tuple[tuple[Step, ...], ...]
     play: "Callable[[Case], list[Asked]]"
     cancelled: Mapping[int, int] = field(default_factory=dict[int, int])
     agent: str = "Worker"
+    is_asked_once: bool = False
 
 
 @dataclass
@@ -201,5 +203,8 @@ SCENARIOS = {
     "kept": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Kept"),
     "gemini": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Gemini"),
     "chat": Scenario((_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Chatter"),
+    "threads": Scenario(
+        (_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Threads", is_asked_once=True
+    ),
     "claude": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Claude"),
 }

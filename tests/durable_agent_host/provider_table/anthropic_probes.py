@@ -32,7 +32,7 @@ def _file(name: str) -> list[dict[str, Any]]:
 
 
 _SHOWN = {"type": f"{_EDITOR}_view_result", "file_type": "text", "num_lines": 1, "start_line": 1, "total_lines": 1}
-_EDIT = _call(_EDITOR, command="view", path="/tmp/a")
+_EDIT = _call(_EDITOR, command="view", path="notes.txt")
 _MCP = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "find", "server_name": "docs", "input": {}}
 _GAVE = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": False}
 _IN_CONTAINER = {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": []}

@@ -14,7 +14,7 @@ from typing import Any
 from agent_framework import AgentSession, Content
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP
-from tests.durable_agent_host.provider_lab import ProviderLab
+from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
 
 MARK = "canary7f3a"
 """The value that is looked for."""
@@ -79,13 +79,21 @@ def _has_mark(value: Any) -> bool:
     return MARK in json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _replayed(lab: ProviderLab, before: int) -> bool | None:
+def _replayed(kind: str, lab: ProviderLab, before: int) -> bool | None:
     sent = lab.bodies[before:]
+    if KINDS[kind].keeps_conversation:
+        sent = [sent]  # a message is a request of its own there
     return _has_mark(sent[-1]) if sent and not lab.refusals else None
 
 
-async def with_framework(kind: str, one: Probe) -> Found:
-    """Run both turns with the framework alone; its session goes through JSON."""
+async def with_framework(kind: str, one: Probe) -> Found | None:
+    """Run both turns with the framework alone; its session goes through JSON.
+
+    Returns:
+        None when the framework has no client for the service.
+    """
+    if not KINDS[kind].is_of_framework:
+        return None
     lab = _lab(one)
     async with lab.agent(kind) as agent:
         session = AgentSession(session_id="session-1")
@@ -101,7 +109,7 @@ async def with_framework(kind: str, one: Probe) -> Found:
             await agent.run(_QUESTIONS[1], stream=True, session=session).get_final_response()
         except Exception:  # noqa: BLE001 - a request that cannot be sent replays nothing
             return Found(streamed, MARK in stored, None)
-    return Found(streamed, MARK in stored, _replayed(lab, before))
+    return Found(streamed, MARK in stored, _replayed(kind, lab, before))
 
 
 async def with_host(kind: str, one: Probe) -> Found:
@@ -109,9 +117,11 @@ async def with_host(kind: str, one: Probe) -> Found:
     lab = _lab(one)
     await lab.cold_turn(kind, _QUESTIONS[0])
     contents = _neutral(content for message in lab.messages for content in message.contents)
+    if KINDS[kind].keeps_conversation:
+        await lab.lose_conversation()
     before = len(lab.bodies)
     outcome = await lab.cold_turn(kind, _QUESTIONS[1])
-    replayed = _replayed(lab, before) if outcome.status == "completed" else None
+    replayed = _replayed(kind, lab, before) if outcome.status == "completed" else None
     return Found(_has_mark(contents), MARK in lab.document, replayed)
 
 

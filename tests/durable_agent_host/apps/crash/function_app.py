@@ -15,9 +15,13 @@ from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from anthropic import AsyncAnthropic
+from azure.ai.agents.aio import AgentsClient
+from azure.core.credentials import AzureKeyCredential
+from azure.core.pipeline.policies import AzureKeyCredentialPolicy, HeadersPolicy
 from google import genai
 
 from durable_agent_host import DurableAgentApp
+from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 
 PAUSE_SECONDS = 0.01
@@ -111,12 +115,21 @@ claude = AnthropicClient(
         api_key="practice", base_url=URL.removesuffix("v1") + "anthropic", default_headers=PROCESS
     ),
 )
+key = AzureKeyCredential("practice")
+agents = AgentsClient(
+    URL.removesuffix("v1") + "agents",
+    key,
+    authentication_policy=AzureKeyCredentialPolicy(key, "api-key"),
+    headers_policy=HeadersPolicy(PROCESS),
+)
+threads = AzureAIAgentsChatClient(agent_name="Threads", model="practice", agents_client=agents, poll_seconds=0.1)
 app = DurableAgentApp(
     agents=[
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
         Agent(client, "Work with the tools; the service keeps the conversation.", name="Kept", tools=TOOLS),
         Agent(gemini, "Work with the tools.", name="Gemini", tools=TOOLS),
         Agent(chat, "Work with the tools.", name="Chatter", tools=TOOLS),
+        Agent(threads, "Work with the tools.", name="Threads", tools=TOOLS),
         Agent(claude, "Work with the tools.", name="Claude", tools=TOOLS, default_options={"max_tokens": 4000}),
     ]
 )
