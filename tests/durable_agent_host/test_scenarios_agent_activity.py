@@ -93,7 +93,9 @@ def test_what_is_finished_is_not_done_again(model: PracticeModel, tmp_path: Path
         again.kill()
     assert (done["output"]["first"], done["output"]["second"]) == ("It rains.", "It snows.")
     noted = [line for line in traces(tmp_path) if line.startswith("note")]
-    assert (noted[0], sorted(noted[1:])) == ("note rain", ["note ice", "note snow"])  # the last two run side by side
+    # The last two run side by side: when the process dies after the result of one, the other may be in doubt.
+    assert (noted[0], sorted(set(noted[1:]))) == ("note rain", ["note ice", "note snow"])
+    assert len(noted) <= 3 + point.startswith("journal.tool"), noted
     assert len(model.requests()) == 4
     said = [item["arguments"] for item in inputs(model)[-1] if item["type"] == "function_call"]
     assert said == ['{"text": "rain"}', '{"text": "snow"}', '{"text": "ice"}'], said

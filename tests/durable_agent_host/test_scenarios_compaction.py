@@ -182,7 +182,10 @@ def test_a_repaired_session_makes_its_context_again(host, model):
     state = host.state("Summing", "hurt")
     history = state["data"]["conversationHistory"]
     call = {"$type": "functionCall", "callId": "call_open", "name": "look_up", "arguments": {"word": "lost"}}
-    for kind, role, content in (("request", "user", {"$type": "text", "text": "and?"}), ("response", "assistant", call)):
+    for kind, role, content in (
+        ("request", "user", {"$type": "text", "text": "and?"}),
+        ("response", "assistant", call),
+    ):
         message = {"role": role, "contents": [content]}
         at = {"correlationId": "open", "createdAt": "2026-01-01T00:00:00+00:00"}
         history.append({"$type": kind, **at, "messages": [message]})
