@@ -17,5 +17,5 @@ def return_large_blocks() -> None:
 
     Source: mallopt(3), on the dynamic ``M_MMAP_THRESHOLD``.
     """
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError, TypeError):  # the last on Windows
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)

@@ -42,7 +42,7 @@ class Memory:
             return
         began = time.thread_time()
         gc.collect()
-        with suppress(OSError, AttributeError):  # another C library
+        with suppress(OSError, AttributeError, TypeError):  # another C library, or Windows
             ctypes.CDLL(None).malloc_trim(0)
         self._rests_until = time.monotonic() + (time.thread_time() - began) / _MOST_OF_THE_TIME
         self._least_bytes = resident_bytes()
