@@ -11,19 +11,23 @@ in a process that knows the session, ``cold`` the median of first turns in new p
 turns of other sessions, in which a process loads what it needs for any (`turn_overhead.py` measures its first turn).
 ``model`` is what of ``warm`` the practice model took, from the arrival of its request to the last byte, and ``cpu`` the
 processor time of the app's process. For turn 1, each turn begins a session. An app that needs longer than ``--seconds``
-for its session, or fails a turn, is not followed further. Our sessions that are longer than ``--held`` are imported up
-to the turns that are measured, and their first turn, which reads all of them once, is not. Those of ``sent`` always are
-beyond 1,000 turns: their requests alone would have 50 GB at 10,000.
+for its session, takes longer than ``--slow`` seconds for a turn, or fails one, is not followed further. Our sessions
+are held turn by turn up to ``--held``. For a longer one, what was held is exported, its turns are repeated under other
+ids before it, and that document is imported; the first turn after it, which reads all of them once, is not measured.
+Those of ``sent`` always are beyond 1,000 turns: their requests alone would have 50 GB at 10,000.
 
 ``head`` is what the entity holds. ``pieces`` are the bytes that were stored for good since the line before, divided by
-those of the messages that the turns added; ``disk`` is all that the process has written to files per turn, databases
-and their logs included. ``memory`` is the resident set of the process, ``files`` the size of its data folder. Nothing
-is asserted about times.
+those of the messages that the turns added. ``hub`` and ``log`` are the kilobytes by which the task hub and the turn log
+have grown with each measured turn; both go after their retention. ``disk`` is all that the process has handed to the
+disk for a turn: every page of every commit, twice where it goes through a write-ahead log. ``memory`` is the resident
+set of the process, ``files`` the size of its data folder. Nothing is asserted about times.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import re
 import sqlite3
 import sys
 import tempfile
@@ -31,6 +35,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -50,6 +55,8 @@ COLD_TURNS = 3
 WARM_UP_TURNS = 10
 MOST_SENT = 1_000
 """Turns of a session that sends all of them which are not imported."""
+LEAST_REPEATED = 50
+"""Turns that are held before they are repeated in a document."""
 MOST_AROUND = 20
 """Turns on either side of a length that are measured for it; half of the length where that is less."""
 TIDY_AFTER = 50
@@ -93,6 +100,8 @@ class Measured:
     model: list[float] = field(default_factory=list[float])
     cpu: float = 0.0
     disk_bytes: float = 0.0
+    hub_bytes: float = 0.0
+    log_bytes: float = 0.0
 
 
 class LongSession:
@@ -103,14 +112,16 @@ class LongSession:
         model: the practice model.
         folder: for the app's data.
         held: the length up to which it is held turn by turn.
+        slow_seconds: for one turn; an app that needs longer is not followed.
     """
 
-    def __init__(self, kind: Kind, model: Process, folder: Path, held: int) -> None:
+    def __init__(self, kind: Kind, model: Process, folder: Path, *, held: int, slow_seconds: float) -> None:
         self.kind = kind
         self.data = folder / f"{kind.name}-{kind.app}"
         self._model = model
         most = MOST_SENT if kind.name == "sent" else held
         self._held = min(held, most) if kind.app == "ours" else sys.maxsize
+        self._slow_seconds = slow_seconds
         self.name = "long"
         self.turns = 0
         self.added_turns = 0
@@ -141,13 +152,20 @@ class LongSession:
         self._forget_requests()
 
     def _import(self, turns: int) -> None:
-        self.name, self.turns = f"imported-{turns}", turns - 1
-        self.added_turns += self.turns
+        """Go on in a session that has turns like those of this one, one less than so many."""
         with connected(self.process.url) as host:
-            path = f"/api/agents/{self.kind.agent}/sessions/{self.name}/import"
-            status, body, _ = send(host, "POST", path, _document(self.turns))
+            while self.turns < LEAST_REPEATED:
+                self._go_on(host)
+            exported = self._call(host, "GET", f"{self.name}/export").decode()
+            self.name, self.turns = f"imported-{turns}", turns - 1
+            self.added_turns += self.turns
+            self._call(host, "POST", f"{self.name}/import", _lengthened(exported, self.turns))
+
+    def _call(self, host: Any, method: str, path: str, body: str | None = None) -> bytes:
+        status, answer, _ = send(host, method, f"/api/agents/{self.kind.agent}/sessions/{path}", body)
         if status >= 400:
-            raise StoppedError(f"the import was answered with {status}: {body[:200].decode(errors='replace')}")
+            raise StoppedError(f"{path} was answered with {status}: {answer[:200].decode(errors='replace')}")
+        return answer
 
     def measure(self, turns: int, *, begins: bool) -> Measured:
         """Hold turns and measure them.
@@ -157,12 +175,15 @@ class LongSession:
             begins: each begins a session of its own.
         """
         measured, cpu, written = Measured(), self._cpu_seconds(), self._written_bytes()
+        hub, log = self._stored_bytes("host.db"), self._stored_bytes("turn-log.sqlite")
         with connected(self.process.url) as host:
             for number in range(turns):
                 measured.whole.append(self._ask(host, f"new-{number}") if begins else self._go_on(host))
                 measured.model.append(self._model_milliseconds())
         measured.cpu = (self._cpu_seconds() - cpu) * 1000 / turns
         measured.disk_bytes = (self._written_bytes() - written) / turns
+        measured.hub_bytes = (self._stored_bytes("host.db") - hub) / turns
+        measured.log_bytes = (self._stored_bytes("turn-log.sqlite") - log) / turns
         return measured
 
     def _go_on(self, host: Any) -> float:
@@ -176,6 +197,8 @@ class LongSession:
         status, body, milliseconds = send(host, "POST", path, f"{self.turns} {MESSAGE}")
         if status != 200 or ANSWER[:20].encode() not in body:
             raise StoppedError(f"turn {self.turns} was answered with {status}: {body[:200].decode(errors='replace')}")
+        if milliseconds > self._slow_seconds * 1000 and self.turns > 1:
+            raise StoppedError(f"turn {self.turns} took {milliseconds / 1000:,.1f} s")
         return milliseconds
 
     def cold(self, *, begins: bool) -> float:
@@ -224,6 +247,14 @@ class LongSession:
         """Bytes of all files of the data folder."""
         return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
 
+    def _stored_bytes(self, name: str) -> int:
+        """Bytes in use in a database."""
+        if not (path := self.data / name).exists():
+            return 0
+        with closing(sqlite3.connect(path)) as connection:
+            used = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count"
+            return connection.execute(f"{used}, pragma_page_size").fetchone()[0]
+
     def memory_megabytes(self) -> float:
         """The process's resident set."""
         fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
@@ -238,19 +269,30 @@ class LongSession:
         return int(dict(line.split(": ") for line in lines)["write_bytes"])
 
 
-def _document(turns: int) -> str:
-    """Give the conversation of a session as its import takes it."""
-    history = [
-        {
-            "$type": kind,
-            "correlationId": f"imported-{number}",
-            "createdAt": "2026-01-01T00:00:00+00:00",
-            "messages": [{"role": role, "contents": [{"$type": "text", "text": text}]}],
-        }
-        for number in range(turns)
-        for kind, role, text in (("request", "user", f"{number} {MESSAGE}"), ("response", "assistant", ANSWER))
-    ]
-    return json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": history}})
+def _lengthened(exported: str, turns: int) -> str:
+    """Repeat the turns of a document before it, each time under other ids, until it has so many.
+
+    The overlay says which turns are the context of the document as it was, and is left out: it is made again.
+    """
+    document = json.loads(exported)
+    data, own = document["data"], document["data"]["extensionData"]["durableAgentHost"]
+    history, receipts = data["conversationHistory"], own["receipts"]
+    count = len(history) // 2
+    entries, ended = history[-2 * turns :], receipts[-turns:]
+    for number in range(-(-turns // count) - 1):
+        again = json.loads(_ID.sub(partial(_renamed, number), json.dumps([history, receipts])))
+        missing = turns - len(entries) // 2
+        entries, ended = again[0][-2 * missing :] + entries, again[1][-missing:] + ended
+    data["conversationHistory"], own["receipts"] = entries, ended
+    own.pop("overlay", None)
+    return json.dumps(document)
+
+
+_ID = re.compile("[0-9a-f]{32,}")
+
+
+def _renamed(number: int, found: re.Match[str]) -> str:
+    return hashlib.sha512(f"{number} {found[0]}".encode()).hexdigest()[: len(found[0])]
 
 
 class Line:
@@ -258,7 +300,7 @@ class Line:
 
     NAMES = (
         *("session", "app", "turn", "warm ms", "p99 ms", "model ms", "cpu ms", "cold ms"),
-        *("to turn 10", "cold/warm", "head bytes", "pieces", "disk KB", "memory MB", "files MB"),
+        *("to turn 10", "cold/warm", "head bytes", "pieces", "hub KB", "log KB", "disk KB", "memory MB", "files MB"),
     )
 
     def __init__(self, session: LongSession) -> None:
@@ -280,12 +322,13 @@ class Line:
             *(f"{median(measured.model):,.1f}", f"{measured.cpu:,.1f}"),
         ]
         if not session.kind.is_durable:
-            return (*cells, "", self._to_turn_10(warm), *[""] * 4, f"{session.memory_megabytes():,.0f}", "")
+            return (*cells, "", self._to_turn_10(warm), *[""] * 6, f"{session.memory_megabytes():,.0f}", "")
         memory, disk, pieces = session.memory_megabytes(), measured.disk_bytes / 1000, self._pieces()
         cold = median(session.cold(begins=begins) for _ in range(COLD_TURNS))
         return (
             *(*cells, f"{cold:,.1f}", self._to_turn_10(warm), f"{cold / warm:.2f}"),
-            *("" if begins else f"{session.head_bytes():,}", pieces, f"{disk:,.0f}"),
+            *("" if begins else f"{session.head_bytes():,}", pieces),
+            *(f"{measured.hub_bytes / 1000:,.1f}", f"{measured.log_bytes / 1000:,.1f}", f"{disk:,.0f}"),
             *(f"{memory:,.0f}", f"{session.file_bytes() / 1e6:,.1f}"),
         )
 
@@ -326,6 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=1_000, help="the longest session (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=300.0, help="per session (default: %(default)s)")
     parser.add_argument("--held", type=int, default=sys.maxsize, help="longer sessions are imported (default: none)")
+    parser.add_argument("--slow", type=float, default=10.0, help="seconds of a turn (default: %(default)s)")
     parser.add_argument("--only", choices=sorted({kind.name for kind in KINDS}), help="one kind of session")
     parser.add_argument("--app", choices=sorted({kind.app for kind in KINDS}), help="one app")
     options = parser.parse_args(arguments)
@@ -337,7 +381,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             model = Process.start("practice_model", ["--port", "0"])
             stack.callback(model.stop)
             plan_answers(model)
-            sessions = [LongSession(kind, model, Path(folder), options.held) for kind in group]
+            sessions = [
+                LongSession(kind, model, Path(folder), held=options.held, slow_seconds=options.slow) for kind in group
+            ]
             for session in sessions:
                 stack.callback(lambda one=session: one.process.stop())
             for line in measure(sessions, marks, options.seconds):
