@@ -25,7 +25,7 @@ SIZES = st.sampled_from([10, 12_000, 20_000])
 TURNS = st.tuples(st.just("turn"), NAMES, SIZES, st.sampled_from(["completes", "fails", "leaves a call open"]))
 IMPORTS = st.tuples(st.just("import"), NAMES, SIZES)
 REPAIRS = st.tuples(st.just("repair"), NAMES, NAMES)
-FORKS = st.tuples(st.just("fork"), NAMES, NAMES)
+FORKS = st.tuples(st.just("fork"), NAMES, NAMES, st.booleans())
 ERASURES = st.tuples(st.just("erase"), NAMES)
 RESETS = st.tuples(st.just("reset"), NAMES)
 SWEEPS = st.tuples(st.just("sweep"))
@@ -57,8 +57,8 @@ def act_of(world: World, what: tuple) -> tuple[str, Coroutine[Any, Any, None]]:
             return "import", world.import_session(name, size)
         case ("repair", name, keep_as):
             return "repair", world.repair(name, keep_as)
-        case ("fork", name, new):
-            return "fork", world.fork(name, new)
+        case ("fork", name, new, is_part):
+            return "fork", world.fork(name, new, is_part=is_part)
         case ("erase", name):
             return "erase", world.erase(name)
         case ("reset", name):
@@ -157,6 +157,7 @@ PLAYED = st.lists(ACTIONS, max_size=15)
 
 
 @given(TALK, PLAYED)
+@settings(max_examples=sweeps.count("EXAMPLES", short=60, long=1000))
 def test_no_interleaving_sweeps_what_is_referred_to_and_none_leaves_anything_else(talk, actions):
     """Turns, forks, imports, repairs, resets, erasures, crashes and sweeps, in any order of their accesses."""
 
@@ -209,7 +210,7 @@ async def interleave(world: World, first: tuple, steps: int, second: tuple, *, p
 
 TURN, FORK, IMPORT, REPAIR, ERASE, RESET, SWEEP = (
     ("turn", "a", 20_000, "completes"),
-    ("fork", "a", "b"),
+    ("fork", "a", "b", False),
     ("import", "b", 20_000),
     ("repair", "a", "b"),
     ("erase", "a"),
@@ -224,6 +225,7 @@ TURN, FORK, IMPORT, REPAIR, ERASE, RESET, SWEEP = (
         (TURN, SWEEP),
         (("turn", "b", 20_000, "completes"), SWEEP),
         (FORK, SWEEP),
+        (("fork", "a", "b", True), SWEEP),
         (FORK, ERASE),
         (FORK, RESET),
         (SWEEP, TURN),

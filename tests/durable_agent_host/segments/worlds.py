@@ -10,16 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import replace
 from typing import Any
 
-from durable_agent_host.codec.detached import at_home
 from durable_agent_host.codec.state import decode_session
+from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.segments.cache import PieceCache
 from durable_agent_host.segments.checks import repair_record
-from durable_agent_host.segments.forks import keep_original
+from durable_agent_host.segments.forks import keep_original, make_fork
 from durable_agent_host.segments.imports import read_document
 from durable_agent_host.segments.protocol import SegmentStore, StoredPiece
 from durable_agent_host.segments.record import Record
@@ -165,29 +164,33 @@ class World:
             await store.put(sealed.home, sealed.pieces)
         return sealed
 
-    async def fork(self, name: str, new: str) -> None:
-        """Copy a head, and share its pieces."""
+    async def fork(self, name: str, new: str, *, is_part: bool = False) -> None:
+        """Copy a head, and share its pieces; of a part, those up to a turn in the middle."""
         await self._step()
         head = self.heads.get(name)
-        if head is None or head.erasing or new in self.heads:
+        if head is None or head.erasing:
             return
-        store = Stepping(self.store, self._step)
-        texts = [*self.texts.get(name, [])]
-        sealed = head.sealed
-        entries = tuple(at_home(entry, sealed.home) if sealed.home else entry for entry in head.entries)
-        for home in sealed.homes:
-            await store.hold(home, holder_named(new))
+        store: Any = Stepping(self.store, self._step)
+        texts, at_turn = [*self.texts.get(name, [])], None
+        if is_part and texts:
+            middle = len(texts) // 4 * 2
+            at_turn = texts[middle].removeprefix("ask ")
+            texts = texts[: middle + 2]
+        try:
+            fork = await make_fork(Record(lambda: store, head, cache=PieceCache(0)), new, at_turn=at_turn)
+        except CorruptStateError:
+            assert self.heads.get(name) != head  # it was erased or reset meanwhile
+            return
+        await fork.hold(lambda: store, holder_named(new))
         await self._step()
         now = self.heads.get(name)
-        if now is None or now.erasing or new in self.heads or now.sealed.refs[: len(sealed.refs)] != sealed.refs:
+        if now is None or now.erasing or now.sealed.refs != head.sealed.refs:
             if new not in self.heads:
-                for home in sealed.homes:
-                    await store.release(home, holder_named(new))
+                await fork.release(lambda: store, holder_named(new))
             return
         await self._step()
         if new not in self.heads:
-            self.texts[new] = texts
-            self.heads[new] = Session(entries=entries, sealed=Sealed(homes=sealed.homes, refs=sealed.refs))
+            self.heads[new], self.texts[new] = fork.session, texts
 
     async def import_session(self, name: str, size: int) -> None:
         """Store a document of some turns as a new session; the head goes last."""
