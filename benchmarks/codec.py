@@ -1,9 +1,10 @@
 """What the codec costs, next to upstream's state classes: encode, decode and bytes, in one run.
 
-    .venv/bin/python benchmarks/codec.py [--messages 10 1000 10000] [--repeat 30]
+    .venv/bin/python benchmarks/codec.py [--messages 10 1000 10000] [--repeat 30] [--providers NAME …]
 
-Sessions of tool turns (question, call, result, answer) with the properties that the OpenAI client sets. Both sides get
-the same messages. The steps:
+Sessions of tool turns (question, call, result, answer) with the properties that the OpenAI client sets; with
+``--providers``, turns as each provider's client has streamed them from the practice model, with reasoning and its seal,
+one table for each. Both sides get the same messages. The steps:
 
 - ``decode``: from the state to the framework's messages for the model. Upstream loses on the way what its format has
   no field for.
@@ -21,25 +22,32 @@ is what the framework's own dictionaries of the contents take.
 """
 
 import argparse
+import asyncio
 import gc
 import json
+import re
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from agent_framework import AgentResponse, Content, Message
 from agent_framework_durabletask import DurableAgentState, RunRequest
 from agent_framework_durabletask._durable_agent_state import DurableAgentStateRequest, DurableAgentStateResponse
 
-from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from durable_agent_host.codec.message import decode_message, encode_message, encode_request_entry, encode_response_entry
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
+from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
 
 AT = "2026-11-21T05:44:59.552365+00:00"
 AT_TIME = datetime.fromisoformat(AT)
@@ -79,6 +87,43 @@ def make_turn(number: int) -> Turn:
         usage_details={"input_token_count": 286, "output_token_count": 132, "total_token_count": 418},
     )
     return Turn(TurnRequest("Weather", "s", f"{number:032x}", question, created_at=AT), response)
+
+
+def temperature(station: int, unit: str, days: int) -> str:
+    """Tell a station's temperature."""
+    return (
+        f"Station {station}: 7.4 degrees {unit} today, 8.1 the day before, wind from the west, no rain in {days} days."
+    )
+
+
+def streamed_turns(kind: str) -> Callable[[int], Turn]:
+    """Stream a turn from the practice model by a provider's client; gives what makes turns like it, with other ids."""
+    lab = ProviderLab(tools=[temperature])
+    call = {"name": "temperature", "arguments": {"station": 1, "unit": "celsius", "days": 2}}
+    lab.plan(
+        {"items": [{"reasoning": "The tool knows."}, {"calls": [call]}]},
+        {"text": "At station 1 it is 7.4 °C, which is 0.7 degrees colder than the day before. No rain is expected."},
+    )
+    question = "What is the temperature at station 1, and how does it compare with the day before?"
+    outcome = asyncio.run(lab.cold_turn(kind, question))
+    text = json.dumps([encode_message(one, created_at=None) for one in lab.messages if one.role != "user"])
+    ids = set(re.findall(r'"([^" ]*[0-9a-f]{16}[^" ]*)"', text))
+    assert outcome.status == "completed"
+
+    def make(number: int) -> Turn:
+        said = text
+        for one in ids:
+            said = said.replace(one, f"{one[:-12]}{number:012x}")
+        response: AgentResponse[Any] = AgentResponse(
+            messages=[decode_message(one) for one in json.loads(said)],
+            response_id=f"resp_{number:050x}",
+            created_at=AT,
+            finish_reason="stop",
+            usage_details={"input_token_count": 286, "output_token_count": 132, "total_token_count": 418},
+        )
+        return Turn(TurnRequest("Weather", "s", f"{number:032x}", question, created_at=AT), response)
+
+    return make
 
 
 def contents_bytes(turns: list[Turn]) -> int:
@@ -229,16 +274,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, nargs="+", default=[10, 1000, 10000])
     parser.add_argument("--repeat", type=int, default=30)
+    parser.add_argument("--providers", choices=list(KINDS), nargs="+", default=[])
     options = parser.parse_args()
+    for kind in options.providers or [""]:
+        print(f"\n{kind}" if kind else "", end="\n" if kind else "")
+        compare(streamed_turns(kind) if kind else make_turn, options.messages, options.repeat)
+
+
+def compare(make: Callable[[int], Turn], lengths: list[int], repeat: int) -> None:
+    """Measure both sides and print the table.
+
+    Args:
+        make: a turn by its number.
+        lengths: of sessions, in messages.
+        repeat: how often each step is timed.
+    """
     print(f"{'messages':>9} {'step':<10} {'ours ms':>9} {'p99':>9} {'upstream ms':>12} {'p99':>9} {'times faster':>13}")
-    for count in options.messages:
-        turns = [make_turn(number) for number in range(max(2, round(count / MESSAGES_A_TURN)))]
+    for count in lengths:
+        turns = [make(number) for number in range(max(2, round(count / MESSAGES_A_TURN)))]
         ours, upstreams = Measured(Ours(), turns), Measured(Upstream(), turns)
         gc.freeze()
         ours.measure()
         upstreams.measure()  # once to warm up
         ours.times, upstreams.times = {}, {}
-        for _ in range(options.repeat):
+        for _ in range(repeat):
             ours.measure()
             upstreams.measure()
         for step, one in ours.times.items():

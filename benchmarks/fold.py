@@ -6,9 +6,9 @@ Times: a stream of one content in so many chunks, as the real client parses the 
 get the same updates and take turns, so that what else the machine does falls on both. Garbage collection is on. The
 framework's side is ``AgentResponse.from_updates``; where it would take longer than the limit for one fold, as the
 square of the length before says, it is left out ("-"). "calls" are calls of tools in parallel, ten chunks each, mixed;
-"chat", "claude" and "gemini" are texts in chunks of Chat Completions, Anthropic and Gemini, "claude code" is code of
-Anthropic's, "plain" a text in updates that no client made. Times are the processor's, both sides being one thread, so
-that they hold on a busy machine.
+"chat", "claude", "gemini" and "agents" are texts in chunks of Chat Completions, Anthropic, Gemini and Azure AI Agents,
+"claude code" is code of Anthropic's, "plain" a text in updates that no client made. Times are the processor's, both
+sides being one thread, so that they hold on a busy machine.
 
 Bytes, for each recorded stream: ``streamed`` is the JSON of the events, ``updates`` what the updates' contents take as
 they are encoded, ``stored`` what the contents of the fold add to the entry that the session stores, ``final`` the
@@ -44,6 +44,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.message import encode_response_entry
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
+from durable_agent_host.providers.azure_ai_agents.events import RunReader
+from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.reading import ResponseReader
@@ -183,6 +185,18 @@ def gemini_updates(chunks: int) -> list[AgentResponseUpdate]:
     ]
 
 
+def agents_updates(chunks: int) -> list[AgentResponseUpdate]:
+    """A text in so many deltas of Azure AI Agents, as the client reads them."""
+    text = {"type": "text", "text": {"value": "token " * chunks, "annotations": []}}
+    whole = {"id": "msg_1", "object": "thread.message", "role": "assistant", "content": [text]}
+    piece = {"index": 0, "type": "text", "text": {"value": "token "}}
+    delta = {"id": "msg_1", "object": "thread.message.delta", "delta": {"content": [piece]}}
+    reader = RunReader("thread_1", "run_1")
+    events = [*([("thread.message.delta", delta)] * chunks), ("thread.message.completed", whole)]
+    read = (update for name, data in events for update in reader.read(name, data))
+    return [map_chat_to_agent_update(update, "Player") for update in read]
+
+
 def plain_updates(chunks: int) -> list[AgentResponseUpdate]:
     """A text in so many updates that say nothing else."""
     return [AgentResponseUpdate(contents=[Content.from_text("token ")], role="assistant") for _ in range(chunks)]
@@ -201,6 +215,7 @@ STREAMS: dict[str, Callable[[int], list[AgentResponseUpdate]]] = {
     "claude": claude_updates,
     "claude code": claude_code_updates,
     "gemini": gemini_updates,
+    "agents": agents_updates,
     "plain": plain_updates,
 }
 PROVIDERS: dict[str, ItemReader] = {
@@ -208,6 +223,7 @@ PROVIDERS: dict[str, ItemReader] = {
     "claude": ANTHROPIC,
     "claude code": ANTHROPIC,
     "gemini": GEMINI,
+    "agents": AZURE_AI_AGENTS,
 }
 """Stream → the provider whose client gives it; the others are OpenAI's."""
 

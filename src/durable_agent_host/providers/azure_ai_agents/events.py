@@ -115,6 +115,7 @@ class RunReader:
     answered: frozenset[str] = frozenset()
     status: str = ""
     _told: set[str] = field(default_factory=set[str])
+    _last: ItemPart = field(default=ItemPart(None))
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     _steps: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     _messages: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -200,8 +201,13 @@ class RunReader:
                 continue  # the finished message has it
             content = Content.from_text(text)
             content.annotations = parse_annotations_from_agents(_within(part, "text", "annotations")) or None
-            place = ItemPart(message_id, str(part.get("index", 0)))
-            yield self._update(AgentsEvent(name, part, place), content)
+            yield self._update(AgentsEvent(name, part, self._part(message_id, str(part.get("index", 0)))), content)
+
+    def _part(self, message_id: str, part: str) -> ItemPart:
+        """Give the same object for every piece of a part, by which the fold knows that it goes on."""
+        if self._last.place != message_id or self._last.part != part:
+            self._last = ItemPart(message_id, part)
+        return self._last
 
     def _read_message(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         message_id = str(event.get("id"))
