@@ -17,6 +17,8 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.turn_log.disabled import NoTurnLog
+from durable_agent_host.turn_log.protocol import TurnLog
 from practice_model.play.plans import Plan
 from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
@@ -131,11 +133,11 @@ class ProviderLab:
             tools = [*self.tools, *made_by.hosted_tools(client)]
             yield Agent(client, "Be brief.", name="Lab", tools=tools, default_options=dict(made_by.options))
 
-    async def cold_turn(self, kind: str, text: str) -> TurnOutcome:
+    async def cold_turn(self, kind: str, text: str, open_log: Callable[[], TurnLog] = NoTurnLog) -> TurnOutcome:
         """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""
         session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         async with self.agent(kind) as agent:
-            runner = AgentRunner("Lab", agent, provider_for)
+            runner = AgentRunner("Lab", agent, provider_for, open_log=open_log)
             outcome = await runner.run(session, TurnRequest("Lab", "session-1", f"turn-{self.turns}", text))
         self.turns += 1
         self.session, _ = commit_outcome(self.session, outcome, window=ReceiptWindow(keep=1))

@@ -336,7 +336,7 @@ class AgentRuns:
         """Mark what the service can no longer use, in what the turn itself has produced, too."""
         if not (self.losses or self.agent_session.forgotten) or self.agent_session.service_session_id:
             return messages
-        return self.losses.mark(messages, self.agent_session, self.provider)
+        return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
 
 
 async def _updates(

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from agent_framework import Message
 
@@ -23,6 +24,8 @@ class ServiceLosses:
     def __init__(self, turn_id: str) -> None:
         self._turn_id = turn_id
         self._lost: list[Forgotten] = []
+        self._marked = 0
+        self._remembered: dict[str, Any] = {}
 
     def __len__(self) -> int:
         """Count the requests that the service has refused for a loss."""
@@ -55,7 +58,20 @@ class ServiceLosses:
             session.service_session_id = None
             session.state.pop(WORKFLOW_STATE, None)
 
-    def mark(self, messages: Sequence[Message], session: DurableSession, provider: ModelProvider) -> list[Message]:
-        """Mark in messages what the provider's service can no longer use; the session remembers it."""
-        marked, session.forgotten = provider.carry(messages, session.forgotten, self._lost)
+    def mark(
+        self, messages: Sequence[Message], session: DurableSession, provider: ModelProvider, *, is_request: bool = False
+    ) -> list[Message]:
+        """Mark in messages what the provider's service can no longer use; the session remembers it.
+
+        Args:
+            messages: stored ones, or all of a request.
+            session: of the run.
+            provider: of the agent.
+            is_request: whether the messages are those of the request that was refused. What comes after them in the
+                same turn is new, and not lost.
+        """
+        remembered = {**session.forgotten, **self._remembered}
+        marked, session.forgotten = provider.carry(messages, remembered, self._lost[self._marked :])
+        if is_request:
+            self._marked, self._remembered = len(self._lost), session.forgotten
         return marked

@@ -13,6 +13,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.providers.anthropic.assembly import whole_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
+from durable_agent_host.providers.anthropic.forgotten import WITHOUT_THOUGHTS
 from durable_agent_host.providers.anthropic.plain_contents import plain_messages
 from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.stream_events import BLOCKS, Reader, Said, Several, flattened, plain_block
@@ -110,6 +111,8 @@ class _KeepsBlocks(FoldsStreams):
         known = container_of(content for message in messages for content in message.contents)
         if known is not None and "container" not in prepared and _runs_code(prepared):
             prepared["container"] = known["container_id"]
+        if _lacks_thoughts(messages):
+            prepared["thinking"] = {"type": "disabled"}
         return prepared
 
     def _prepare_messages_for_anthropic(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -133,6 +136,20 @@ _CONTINUE: Final = {"role": "user", "content": "Continue"}
 def _note_pause(said: Any, message: Any) -> None:
     if getattr(message, "stop_reason", None) == PAUSE:
         said.finish_reason = PAUSE
+
+
+def _lacks_thoughts(messages: Sequence[Message]) -> bool:
+    """Tell whether the model has called tools in this turn with thoughts that cannot be sent any more.
+
+    The service wants them back where calls go on, unless thinking is off.
+    """
+    for message in reversed(messages):
+        if message.role == "user":
+            return False
+        is_call = any(content.type == "function_call" for content in message.contents)
+        if is_call and WITHOUT_THOUGHTS in (message.additional_properties or {}):
+            return True
+    return False
 
 
 def _runs_code(prepared: Mapping[str, Any]) -> bool:

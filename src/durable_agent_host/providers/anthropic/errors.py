@@ -31,8 +31,9 @@ _CONTAINER_GONE: Final = re.compile(
 )
 _CONTAINER_ID: Final = re.compile(r"container_\w+")
 _SIGNATURE_REFUSED: Final = re.compile(
-    r"Invalid `?(?:signature|data)`? in `?(?:redacted_)?thinking`? block", re.IGNORECASE
+    r"Invalid `?(?:signature|data)`?\s+in\s+`?(?:redacted_)?thinking`?\s+block", re.IGNORECASE
 )
+"""With marks as Anthropic says it, without as Bedrock does (chenhg5/cc-connect#897, can1357/oh-my-pi#333)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:

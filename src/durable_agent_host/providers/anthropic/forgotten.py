@@ -12,7 +12,11 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import STAMP, Forgotten
-from durable_agent_host.providers.anthropic.blocks import container_of, stamp_of
+from durable_agent_host.providers.anthropic.blocks import container_of, sent_blocks, stamp_of
+from durable_agent_host.providers.seals import count_unreadable, name_of_seal
+
+WITHOUT_THOUGHTS: Final = "anthropic.without_thoughts"
+"""Key in the properties of a message for one request: thoughts were left out that the service cannot read."""
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_thoughts"
@@ -28,38 +32,36 @@ def without_forgotten(
 
     Args:
         messages: the stored conversation.
-        remembered: what this function gave before: ``expired_containers`` by id, and ``unreadable_thoughts``, how many
-            blocks with thoughts from the start are left out.
+        remembered: what this function gave before: ``expired_containers`` by id, and ``unreadable_thoughts``, until
+            which block with thoughts they are left out.
         lost: what the service has refused since.
 
     Returns:
         The messages, with copies of those that changed, and what is to be remembered from now on.
     """
     expired = list(cast("list[str]", remembered.get(_EXPIRED) or ()))
-    unreadable = int(remembered.get(_UNREADABLE) or 0)
+    until: Any = remembered.get(_UNREADABLE)
+    seals = [_seal_of(content) for content in _contents(messages) if _is_sealed(content)]
     for one in lost:
         if one.what == "container":
             known = container_of(_contents(messages))
             names = [one.name] if one.name else [str(known["container_id"])] if known else []
             expired += [name for name in names if name not in expired]
         elif one.what == "reasoning":
-            unreadable = sum(map(_is_sealed, _contents(messages)))
-    if not expired and not unreadable:
+            until = name_of_seal(seals[-1]) if seals else until
+    if not expired and not until:
         return list(messages), dict(remembered)
-    known_now = {**remembered} | ({_EXPIRED: expired} if expired else {})
-    known_now |= {_UNREADABLE: unreadable} if unreadable else {}
-    seen = 0
+    known_now = {**remembered} | ({_EXPIRED: expired} if expired else {}) | ({_UNREADABLE: until} if until else {})
+    left = count_unreadable(seals, until)
     changed: list[Message] = []
     for message in messages:
-        kept: list[Content] = []
-        for content in message.contents:
-            if _is_sealed(content):
-                seen += 1
-                if seen <= unreadable:
-                    continue
-            kept.append(_without_container(content, expired))
+        sealed = [content for content in message.contents if _is_sealed(content)][:left]
+        left -= len(sealed)
+        kept = [_without_container(one, expired) for one in message.contents if not any(one is gone for gone in sealed)]
         copied = copy.copy(message)
         copied.contents = kept
+        if sealed:
+            copied.additional_properties = {**(message.additional_properties or {}), WITHOUT_THOUGHTS: True}
         changed.append(copied)
     return changed, known_now
 
@@ -75,6 +77,11 @@ def _without_container(content: Content, expired: Sequence[str]) -> Content:
 
 def _is_sealed(content: Content) -> bool:
     return STAMP in content.additional_properties and (stamp_of(content) or {}).get("type") in _SEALED
+
+
+def _seal_of(content: Content) -> str:
+    [block] = sent_blocks([content])
+    return str(block.get("signature") or block.get("data") or "")
 
 
 def _contents(messages: Iterable[Message]) -> list[Content]:

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.providers.gemini.forgotten import sent_parts
 from durable_agent_host.providers.gemini.legacy import stored_part
-from durable_agent_host.providers.gemini.parts import parts_of
 from durable_agent_host.providers.gemini.reading import ResponseReader
 from durable_agent_host.providers.gemini.wire import kept_part, with_words, words_of
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
@@ -70,7 +70,7 @@ class _KeepsParts(FoldsStreams):
         parts: list[Any] = []
         neutral: list[Content] = []
         for content in said or message_contents:
-            if (kept := _kept(content)) is None:
+            if (kept := sent_parts(content)) is None:
                 neutral.append(content)
                 continue
             if content.type == "function_call" and content.call_id and content.name:
@@ -88,13 +88,6 @@ class _KeepsParts(FoldsStreams):
 
     def _recall_thought_signature(self, _call_id: str) -> bytes | None:
         return None  # what is sent follows from the conversation alone
-
-
-def _kept(content: Content) -> list[dict[str, Any]] | None:
-    found = parts_of(content)
-    if found is None and (part := stored_part(content)) is not None:
-        return [part]
-    return found
 
 
 async def _read(stream: Any) -> AsyncIterator[Any]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.errors import REDIRECTED, explain_client_error, says_enough
 
 _ADVICE: Final = (
@@ -20,6 +21,11 @@ _ADVICE: Final = (
     (429, re.compile(""), "wait and try again, or raise the quota"),
 )
 """Status, words that the service uses, and what to do; the first row that fits."""
+
+_SIGNATURE_REFUSED: Final = re.compile(
+    r"(?:corrupted|invalid) thought.?signature|thought.?signature is (?:not valid|invalid|corrupted)", re.IGNORECASE
+)
+"""As public projects quote it (google-gemini/gemini-cli#13467, alphaXiv/agents#61)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
@@ -45,6 +51,23 @@ def explain_error(error: BaseException) -> ProviderError | None:
         retryable=advice.retryable,
         retry_after_seconds=advice.retry_after_seconds,
     )
+
+
+def forgotten_by_service(error: BaseException) -> Forgotten | None:
+    """Tell that the service has refused thought signatures.
+
+    Guarantee: pure.
+
+    Args:
+        error: what the agent raised.
+
+    Returns:
+        ``reasoning`` when it cannot read one; None for any other error, one that it misses a signature among them.
+    """
+    cause = _sdk_error(error)
+    advice = None if cause is None else advice_of(cause)
+    is_refused = advice is not None and advice.status == 400 and _SIGNATURE_REFUSED.search(advice.said)  # noqa: PLR2004
+    return Forgotten("reasoning") if is_refused else None
 
 
 def _sdk_error(error: BaseException) -> BaseException | None:

@@ -1,0 +1,82 @@
+"""A service that cannot read the signatures of thoughts any more: the session goes on without them."""
+
+import json
+import re
+
+import pytest
+
+from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from tests.durable_agent_host.provider_lab import ProviderLab
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: found on page 7"
+
+
+def call(word):
+    """A model call that thinks, and asks for a tool."""
+    return {"items": [{"reasoning": f"About {word}."}, {"calls": [{"name": "look_up", "arguments": {"word": word}}]}]}
+
+
+def refusal(message):
+    """The service's refusal of a request."""
+    return {"error": {"status": 400, "message": message}}
+
+
+DONE = {"text": "Done."}
+REFUSALS = [
+    ("anthropic", "messages.1.content.0: Invalid `signature` in `thinking`       block"),
+    ("anthropic", "messages.1.content.0: Invalid signature in thinking block"),
+    ("anthropic", "messages.1.content.0: Invalid `data` in `redacted_thinking` block"),
+    ("gemini", "Corrupted thought signature."),
+    ("gemini", "Unable to submit request because Thought signature is not valid."),
+]
+"""Provider, and its words."""
+
+
+def seals(body):
+    """The signatures in a request."""
+    found = re.findall(r'"(?:signature|thoughtSignature)": "([^"]+)"', json.dumps(body))
+    return [one for one in found if one != "skip_thought_signature_validator"]
+
+
+@pytest.mark.parametrize(("kind", "words"), REFUSALS)
+async def test_thoughts_that_were_refused_are_left_out_from_then_on(kind, words, caplog):
+    """One refused request; the record keeps them, and what the model thinks afterwards goes back to it."""
+    lab = ProviderLab(tools=[look_up])
+    lab.plan(call("amber"), DONE, refusal(words), call("birch"), DONE, DONE)
+    for number in range(3):
+        assert (await lab.cold_turn(kind, f"Question {number}")).status == "completed"
+    _, old, refused, again, after, last = map(seals, lab.bodies)
+    assert old
+    assert refused[: len(old)] == old
+    assert again == []
+    assert after
+    assert not set(after) & set(refused)
+    assert last[: len(after)] == after
+    assert not set(last) & set(refused)
+    assert all(seal in lab.document for seal in {*refused, *last})
+    [said] = [one.getMessage() for one in caplog.records if "can no longer use" in one.getMessage()]
+    assert "can no longer use the reasoning" in said
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "gemini"])
+async def test_thoughts_that_are_refused_within_a_turn_are_left_out(kind, tmp_path):
+    """The tools' results go on without them, as the service takes that: with thinking off, or with its own word."""
+    lab = ProviderLab(tools=[look_up])
+    lab.plan(call("amber"), refusal(dict(REFUSALS)[kind]), call("birch"), DONE, DONE)
+    log = SqliteTurnLog(tmp_path / "log.db")
+    try:
+        for number in range(2):
+            assert (await lab.cold_turn(kind, f"Question {number}", lambda: log)).status == "completed"
+    finally:
+        await log.close()
+    _, refused, again, after, last = map(seals, lab.bodies)
+    assert refused
+    assert again == []
+    assert after
+    assert not set(after) & set(refused)
+    assert last[: len(after)] == after
+    assert not set(last) & set(refused)
+    assert all(json.dumps(body).count("amber: found on page 7") == 1 for body in lab.bodies[1:])
