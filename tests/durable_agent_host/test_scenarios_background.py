@@ -1,5 +1,6 @@
 """Answers that the model's service makes in the background: a cut stream is asked for again, not paid for again."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,14 @@ APP = Path(__file__).parent / "apps" / "providers"
 SPOKEN = response_events("Hello.", "resp_bg")
 WHOLE = stream(events(*SPOKEN))
 GONE = answer(b'{"error": {"message": "Response with id \'resp_bg\' not found.", "code": null}}', status=404)
+
+
+def refusal(message: str) -> bytes:
+    """A refusal of the request, in the service's form."""
+    told = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return answer(json.dumps({"error": told}).encode(), status=400)
+
+
 FAILED = {"type": "error", "code": "server_error", "message": "It broke.", "sequence_number": 5}
 
 
@@ -83,6 +92,30 @@ def test_an_answer_that_the_service_has_no_more_is_asked_for_anew(lives: Lives, 
     model.play(stream(events(*SPOKEN[:4])), GONE, WHOLE)
     assert lives.host.run("Background", "Hi", session_id="gone").text == "Hello."
     assert asked(model) == [POST, GET, POST]
+
+
+def test_an_answer_that_is_too_old_to_be_streamed_is_retrieved_whole(lives: Lives, model: HostileModel):
+    """The service streams an answer again for five minutes only, and has it for longer: it is not paid for again."""
+    whole = SPOKEN[-1]["response"]
+    model.play(
+        stream(events(*SPOKEN[:4])),
+        refusal("This response can no longer be streamed because it is more than 5 minutes old."),
+        answer(json.dumps(whole | {"status": "in_progress", "output": []}).encode()),
+        answer(json.dumps(whole).encode()),
+        WHOLE,
+    )
+    assert lives.host.run("Background", "Hi", session_id="old").text == "Hello."
+    assert asked(model) == [POST, GET, GET, GET]
+    assert lives.host.run("Background", "And now?", session_id="old").text == "Hello."
+
+
+def test_a_refusal_for_another_reason_is_not_taken_for_a_loss(lives: Lives, model: HostileModel):
+    """The answer may still be there: another one would be paid for as well."""
+    model.play(stream(events(*SPOKEN[:4])), refusal("The api-version is not supported."), WHOLE)
+    said = lives.host.run("Background", "Hi", session_id="other-reason")
+    assert said.status_code == 502
+    assert "The api-version is not supported" in said.text
+    assert asked(model) == [POST, GET]
 
 
 def test_an_answer_that_failed_is_not_retrieved(lives: Lives, model: HostileModel):

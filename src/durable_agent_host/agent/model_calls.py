@@ -9,6 +9,7 @@ fetched by its id, after a crash as well, since another one would be paid for ag
 
 import asyncio
 import copy
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
@@ -22,7 +23,7 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
-from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallBegan, ModelCallFailed, ModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
@@ -275,7 +276,7 @@ class _Call:
         if self._run.journal.recorded.continuations.get(self._position) is None:
             return False
         advice = advice_of(error)
-        was_gone = self._is_continued and advice is not None and advice.status in _GONE
+        was_gone = self._is_continued and advice is not None and _is_gone(advice)
         has_failed = any(
             isinstance(one, ProviderError) and not isinstance(one, _CutOffError) for one in causes_of(error)
         )
@@ -294,7 +295,18 @@ _MOST_PAUSES: Final = 50
 """How often a model may pause in one answer; the services pause after about ten calls of their own tools."""
 
 _CONTINUATION: Final = "continuation_token"
-_GONE: Final = frozenset({400, 404, 410, 422})
+_GONE: Final = frozenset({404, 405, 410, 501})
+"""The answer is not there, or the service gives out none by their ids."""
+
+_REFUSED: Final = frozenset({400, 422})
+_IS_GONE: Final = re.compile(
+    r"not found|not exist|no longer|expired|unknown|cannot be (?:streamed|retrieved)|not created", re.IGNORECASE
+)
+"""What services say of an answer that they do not have any more; other refusals are about the request."""
+
+
+def _is_gone(advice: Advice) -> bool:
+    return advice.status in _GONE or (advice.status in _REFUSED and _IS_GONE.search(advice.said) is not None)
 
 
 class _CutOffError(ProviderError):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from agent_framework import Content, Message
+from agent_framework import Content, Message, ResponseStream
 
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
@@ -19,6 +19,7 @@ from durable_agent_host.providers.openai.direct_events import with_direct_events
 from durable_agent_host.providers.openai.errors import failure_of
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.media import as_input_file, audio_part
+from durable_agent_host.providers.openai.old_answers import streamed_or_whole
 from durable_agent_host.providers.openai.open_calls import closed_messages
 from durable_agent_host.providers.openai.replay import (
     accepted_item,
@@ -58,6 +59,22 @@ class _KeepsItems(FoldsStreams):
         response = client._finalize_response_updates(updates, **kwargs)
         client._mark_completed_computer_calls([one for message in response.messages for one in message.contents])
         return response
+
+    def _inner_get_response(
+        self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
+    ) -> Any:
+        client: Any = super()
+        answer = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
+        if not stream or not options.get("continuation_token"):
+            return answer
+
+        def look() -> Any:
+            return client._inner_get_response(messages=messages, options=options, stream=False, **kwargs)
+
+        def whole(updates: Sequence[Any]) -> Any:
+            return self._finalize_response_updates(updates, response_format=options.get("response_format"))
+
+        return ResponseStream(streamed_or_whole(answer, look), finalizer=whole)
 
     def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
         if (error := failure_of(event)) is not None:

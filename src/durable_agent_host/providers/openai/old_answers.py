@@ -1,0 +1,48 @@
+"""Answers made in the background that are too old to be streamed: they are retrieved whole.
+
+The service streams an answer again for five minutes, and keeps it for longer ("This response can no longer be streamed
+because it is more than 5 minutes old", openai/openai-python#2828). It has been paid for, so it is not asked for anew.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from agent_framework import ChatResponse, ChatResponseUpdate
+
+from durable_agent_host.agent.model_errors import advice_of
+from durable_agent_host.codec.journal_entry import replayed_updates
+from durable_agent_host.model.provider_item import ItemPart
+
+_TOO_OLD: Final = re.compile(r"no longer be streamed|cannot be streamed", re.IGNORECASE)
+_LONGEST_WAIT_SECONDS: Final = 5.0
+
+
+async def streamed_or_whole(
+    stream: AsyncIterator[ChatResponseUpdate], look: Callable[[], Awaitable[ChatResponse[Any]]]
+) -> AsyncIterator[ChatResponseUpdate]:
+    """Give an answer as it is streamed, or whole when the service does not stream it any more.
+
+    Args:
+        stream: of the answer.
+        look: retrieves the answer as it is now; it has a continuation token while it is being made.
+    """
+    try:
+        async for update in stream:
+            yield update
+    except Exception as error:
+        if (advice := advice_of(error)) is None or _TOO_OLD.search(advice.said) is None:
+            raise
+    else:
+        return
+    seconds = 0.5
+    while (response := await look()).continuation_token is not None:
+        await asyncio.sleep(seconds)
+        seconds = min(seconds * 2, _LONGEST_WAIT_SECONDS)
+    *messages, last = replayed_updates(response)
+    for update in messages:
+        update.raw_representation = ItemPart(None)  # its contents are whole
+        yield update
+    last.raw_representation = response.raw_representation
+    yield last
