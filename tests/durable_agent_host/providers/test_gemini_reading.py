@@ -323,3 +323,24 @@ def test_calls_of_other_models_get_the_word_that_turns_the_check_off():
     assert with_signatures("gemini-3-flash", [*turn, *turn]) == [*turn, turn[0], signed, answer]
     assert with_signatures("models/gemini-3.5-pro", turn) == [turn[0], signed, answer]
     assert with_signatures("gemini-2.5-flash", turn) == turn
+
+
+def candidate(index, text, **more):
+    """A candidate as a chunk has it."""
+    return {"index": index, "content": {"role": "model", "parts": [{"text": text}]}, **more}
+
+
+def test_candidates_besides_the_answer_are_kept_and_not_mixed_with_it():
+    """However the chunks bring them: the first is the answer, the others stand beside it."""
+    reader = ResponseReader(streaming=True)
+    chunks = [
+        [candidate(1, "No")],
+        [candidate(0, "Ye"), candidate(1, ", not so.")],
+        [candidate(0, "s.", finishReason="STOP")],
+        [candidate(1, "", finishReason="STOP")],
+    ]
+    contents = [content for chunk in chunks for content in reader.read({"candidates": chunk})]
+    assert "".join(content.text or "" for content in contents) == "Yes."
+    kept = json.dumps([content.to_dict() for content in contents])
+    assert kept.count("No, not so.") == 1
+    assert all(parts_of(content) == [] for content in contents if not content.text)

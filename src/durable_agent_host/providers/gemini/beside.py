@@ -32,6 +32,23 @@ class SaidBeside:
         self._fields: Json = {}
         self._earlier: list[Json] = []
         self._cited: list[Any] = []
+        self._others: dict[Any, Json] = {}
+
+    def read_other(self, candidate: Mapping[str, Any]) -> None:
+        """Note what a candidate says that is not the answer: it is kept, and nobody else is told of it.
+
+        Args:
+            candidate: of a chunk.
+        """
+        told = self._others.setdefault(candidate.get("index"), {"content": {"parts": []}})
+        parts: list[Any] = told["content"]["parts"]
+        for part in cast("Json", candidate.get("content") or {}).get("parts") or ():
+            before: Any = parts[-1] if parts else None
+            if isinstance(before, dict) and before.keys() == part.keys() == {"text"}:
+                parts[-1] = {"text": cast("Json", before)["text"] + part["text"]}
+            else:
+                parts.append(part)
+        told.update({name: value for name, value in candidate.items() if name != "content"})
 
     def read(self, response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
         """Note what a chunk says.
@@ -77,16 +94,17 @@ class SaidBeside:
             call_id: for a search that the service has only reported.
             tells_searches: whether such a search is told; not where the service has its calls as parts.
         """
-        fields, earlier = self._fields, self._earlier
-        self._fields, self._earlier = {}, []
+        fields, earlier, others = self._fields, self._earlier, [*self._others.values()]
+        self._fields, self._earlier, self._others = {}, [], {}
         found: list[Content] = []
         grounding: Json = fields.get("groundingMetadata") or {}
         name = next((name for name in _QUERIES if grounding.get(name)), None)
         if tells_searches and name is not None:
             del fields["groundingMetadata"]
             found += _search(call_id, name, grounding)
-        if fields or earlier:
-            found.append(said_beside(fields | ({"earlier": earlier} if earlier else {})))
+        fields |= ({"earlier": earlier} if earlier else {}) | ({"candidates": others} if others else {})
+        if fields:
+            found.append(said_beside(fields))
         return found
 
 

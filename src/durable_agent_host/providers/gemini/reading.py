@@ -38,6 +38,7 @@ class ResponseReader:
         self._answered: set[str] = set()
         self._run: str | None = None
         self._count = 0
+        self._is_finished = False
         self.response_id: str | None = None
 
     def read(self, response: Mapping[str, Any]) -> list[Content]:
@@ -52,15 +53,18 @@ class ResponseReader:
         Raises:
             ProviderError: the service has ended without an answer, or within a function call.
         """
-        candidate = _first(response.get("candidates"))
+        candidate, others = _answer_of(response.get("candidates"))
         check_stop(response, candidate)
+        for one in others:
+            self._beside.read_other(one)
         self.response_id = self.response_id or _text_of(response.get("responseId"))
         self._beside.read(response, candidate)
         contents = [content for part in _parts(candidate) for content in self._content(part)]
         if notes := self._beside.annotations(candidate, self._text):
             _annotate(contents, notes, streaming=self._streaming)
         finished = candidate.get("finishReason")
-        if finished or not self._streaming:
+        self._is_finished = self._is_finished or bool(finished)
+        if finished or not self._streaming or (others and self._is_finished):
             if self._calls.are_open:
                 raise ProviderError(
                     f"the model's answer ended within a function call ({finished}); try again", retryable=True
@@ -141,9 +145,12 @@ def _annotate(contents: list[Content], notes: list[Any], *, streaming: bool) -> 
     contents[place].merge_mode = "append" if streaming else None
 
 
-def _first(candidates: Any) -> dict[str, Any]:
-    known = cast("list[Any]", candidates) if isinstance(candidates, list) else []
-    return cast("dict[str, Any]", known[0]) if known and isinstance(known[0], dict) else {}
+def _answer_of(candidates: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Give the candidate that is the answer, and the others; a chunk of a stream may have any of them."""
+    given = cast("list[Any]", candidates) if isinstance(candidates, list) else []
+    known = [cast("dict[str, Any]", one) for one in given if isinstance(one, dict)]
+    first = next((one for one in known if not one.get("index")), {})
+    return first, [one for one in known if one is not first]
 
 
 def _parts(candidate: Mapping[str, Any]) -> list[Part]:
