@@ -32,9 +32,9 @@ class HttpxTransport(AsyncHttpTransport[Any, Any]):
 
     async def send(self, request: Any, *, stream: bool = False, **_: Any) -> AsyncHttpResponseImpl:
         """Send a request; the answer is whole when it comes."""
-        answer = await self._http.request(
-            request.method, request.url, headers=dict(request.headers), content=request.content
-        )
+        headers, form = dict(request.headers), request._files
+        body = {"files": dict(form), "data": request._data} if form else {"content": request.content}
+        answer = await self._http.request(request.method, request.url, headers=headers, **body)
         response = _Answer(
             request=request,
             internal_response=answer,

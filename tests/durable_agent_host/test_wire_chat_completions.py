@@ -12,7 +12,7 @@ from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.stream.fold import fold_part, fold_updates
 from practice_model.rules.chat_requests import check_request
 from tests.durable_agent_host.chat_lab import ChatLab
-from tests.durable_agent_host.stream.streams import stored_all
+from tests.durable_agent_host.stream.streams import stored, stored_all
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{ "city":"Oslo" }'}}
 DETAILS = [
@@ -76,6 +76,21 @@ async def test_a_cold_process_sends_what_the_service_has_said(name, calls):
     if calls:
         results = [messages[3] for messages in cold.said[1:]]
         assert results == [{"role": "tool", "tool_call_id": "call_1", "content": "rain in Oslo"}] * len(results)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_an_answer_that_is_not_streamed_has_the_same_contents(name):
+    """The two ways to ask give the same contents, and so the same next request."""
+    contents = []
+    for stream in (False, True):
+        lab = ChatLab(model="m")
+        lab.says(**ANSWERS[name], tool_calls=[CALL])
+        async with lab.agent() as agent:
+            asked = CHAT.adapt(agent.client).get_response([Message("user", ["go"])], stream=stream)
+            response = fold_updates([update async for update in asked], CHAT) if stream else await asked
+        assert [body.get("stream", False) for body in lab.bodies] == [stream]
+        contents.append([message["contents"] for message in stored(response.messages)])
+    assert contents[0] == contents[1]
 
 
 def piece(index, arguments, **named):

@@ -294,12 +294,10 @@ class AgentsService:
 
     async def upload(self, request: Request) -> ASGIApp:
         """Take a file."""
-        form = await request.form()
-        sent: Any = form["file"]
-        shown = self._store.keep(
-            self._store.new_id("assistant"), sent.filename, await sent.read(), str(form.get("purpose"))
-        )
-        return JsonAnswer(shown)
+        async with request.form() as form:
+            sent: Any = form["file"]
+            data, purpose = await sent.read(), str(form.get("purpose"))
+            return JsonAnswer(self._store.keep(self._store.new_id("assistant"), sent.filename, data, purpose))
 
     def read_file(self, request: Request, call: Exchange) -> ASGIApp:
         """Read what is known of a file."""
