@@ -1,8 +1,17 @@
-"""What an app asks of a run of Azure AI Agents, in the requests that the service gets."""
+"""What an app asks of a run of Azure AI Agents, as the service gets it; and steps of unknown kinds."""
 
+import json
+
+import pytest
 from agent_framework import Content, Message
 from pydantic import BaseModel
 
+from durable_agent_host.codec.message import encode_message
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents, parse_call_from_agents
+from durable_agent_host.providers.azure_ai_agents.events import RunReader
+from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.stream.fold import fold_updates
 from tests.durable_agent_host.provider_lab import ProviderLab
 
 
@@ -64,3 +73,29 @@ async def test_files_of_a_message_are_attached():
         {"type": "text", "text": "Read these."},
         {"type": "image_url", "image_url": {"url": "https://pictures.example/a.png"}},
     ]
+
+
+@pytest.mark.parametrize("calls", [None, "odd", ["odd", 7, None], [{"id": "c"}, None], {"a": 1}])
+def test_a_step_of_another_shape_is_kept_whole(calls):
+    """Nothing of it can be told, and nothing of it is lost."""
+    step = {"id": "step_1", "status": "completed", "step_details": {"type": "tool_calls", "tool_calls": calls}}
+    reader = RunReader("thread_1", "run_1")
+    response = fold_updates(reader.read("thread.run.step.completed", step), AZURE_AI_AGENTS)
+    stored = json.dumps([encode_message(message, created_at=None) for message in response.messages])
+    assert json.dumps(step["step_details"]) in stored
+
+
+@pytest.mark.parametrize(
+    "payload", [{"mood": "sunny"}, {"arguments": {"a": 1}}, {"arguments": "a", "output": "b"}, {}, {"name": "x"}]
+)
+def test_a_call_of_a_kind_that_nobody_knows_comes_back(payload):
+    """What it says is in the call's arguments, and the call is written as it came."""
+    call = {"id": "call_1", "type": "brooding", "brooding": payload}
+    assert build_call_for_agents(parse_call_from_agents(call, {})) == (call, {})
+
+
+def test_a_run_that_waits_for_something_unknown_says_so():
+    """The turn fails with a sentence; it does not end without an answer."""
+    run = {"id": "run_1", "status": "requires_action", "required_action": {"type": "dance", "dance": {"steps": 3}}}
+    with pytest.raises(ProviderError, match="waits for 'dance'"):
+        list(RunReader("thread_1").read("thread.run.requires_action", run))

@@ -124,6 +124,10 @@ STREAMS = {
         [piece(0, '{"city":"Oslo"}', name="weather"), piece(1, '{"city":"Rome"}', name="weather")],
         {"tool_calls": called(derived(0), derived(1))},
     ),
+    "an id that comes late": (
+        [piece(0, '{"city"', name="weather"), piece(0, ':"Oslo"}', id="late")],
+        {"tool_calls": called(derived(0))},
+    ),
     "no index": (
         [
             piece(None, '{"city":"Oslo"}', id="a", name="weather"),

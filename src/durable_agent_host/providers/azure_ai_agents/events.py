@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, FinishReason
 
+from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.azure_ai_agents.call_kinds import (
     USUAL_STEP,
@@ -262,7 +263,7 @@ class RunReader:
         step = {key: value for key, value in event.items() if key != "step_details"}
         calls: Any = _within(details, "tool_calls")
         message_id = _within(details, "message_creation", "message_id")
-        if isinstance(calls, list) and cast("list[Any]", calls) and _within(details, "type") == "tool_calls":
+        if _are_calls(calls) and _within(details, "type") == "tool_calls":
             yield from self._read_calls(name, event, step, cast("list[Any]", calls))
         elif message_id in self._messages:
             item = {"id": message_id, "message": self._messages[message_id], "step": step}
@@ -327,7 +328,14 @@ class RunReader:
     def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
         action = cast("Json", run.get("required_action") or {})
         places = {entry.get("id"): place for place, entry in self._steps.items()}
-        for call in cast("list[Json]", _within(action, str(action.get("type")), "tool_calls") or ()):
+        calls: Any = _within(action, str(action.get("type")), "tool_calls")
+        if not _are_calls(calls):
+            raise ProviderError(
+                f"the run {self.run_id} waits for {action.get('type')!r}, which the client cannot give: ask without "
+                "the tool that needs it",
+                retryable=False,
+            )
+        for call in cast("list[Json]", calls):
             call_id = str(call.get("id"))
             if action.get("type") == "submit_tool_approval":
                 yield self._update(AgentsEvent(name, call), _approval_of(call))
@@ -361,6 +369,11 @@ def _usage_of(run: Json) -> list[Content]:
 
 def _is_silent(call: Json) -> bool:
     return call.get("type") == "code_interpreter" and not _within(call, "code_interpreter", "outputs")
+
+
+def _are_calls(calls: Any) -> bool:
+    listed = cast("list[Any]", calls) if isinstance(calls, list) else []
+    return bool(listed) and all(isinstance(call, Mapping) for call in listed)
 
 
 def _place(event: Json, index: Any) -> str:

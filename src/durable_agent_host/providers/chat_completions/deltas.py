@@ -40,6 +40,7 @@ class MessageAssembly:
         self._content: _Pieces | None = None
         self._calls: list[dict[str, Any]] = []
         self._by_index: dict[Any, int] = {}
+        self._told: dict[int, str] = {}
 
     def add_text(self, text: str) -> None:
         """Add a delta that has a piece of the content and nothing else."""
@@ -65,8 +66,12 @@ class MessageAssembly:
         return places
 
     def call_id(self, place: int) -> str:
-        """Return the id of a call; one that the service left without an id gets one that is always the same."""
-        return str(self._calls[place].get("id") or derived_call_id(self._seed, place))
+        """Return the id of a call; one that the service left without an id gets one that is always the same.
+
+        It stays the call's, also when the service names another one later: clients have been told of this one.
+        """
+        named = self._calls[place].get("id") or derived_call_id(self._seed, place)
+        return self._told.setdefault(place, str(named))
 
     def message(self) -> dict[str, Any]:
         """Return the message as it is so far, without fields that are null but the content."""
@@ -74,7 +79,8 @@ class MessageAssembly:
         if isinstance(audio := found.get("audio"), dict):
             told = cast("dict[str, Any]", audio)
             found["audio"] = told | ({"data": _joined_base64(told["data"])} if told.get("data") else {})
-        return whole_message(found | ({"tool_calls": _plain(self._calls)} if self._calls else {}), self._seed)
+        calls = [call | ({"id": self._told[n]} if n in self._told else {}) for n, call in enumerate(self._calls)]
+        return whole_message(found | ({"tool_calls": _plain(calls)} if calls else {}), self._seed)
 
     def _add_call(self, piece: Mapping[str, Any]) -> int:
         index = piece.get("index")
