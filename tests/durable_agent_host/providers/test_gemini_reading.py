@@ -344,3 +344,15 @@ def test_candidates_besides_the_answer_are_kept_and_not_mixed_with_it():
     kept = json.dumps([content.to_dict() for content in contents])
     assert kept.count("No, not so.") == 1
     assert all(parts_of(content) == [] for content in contents if not content.text)
+
+
+@pytest.mark.parametrize(
+    "content", [None, "odd", {"parts": None}, {"parts": ["q", {"text": "a"}, None, {"text": 7}] * 2}]
+)
+def test_other_candidates_of_any_shape_do_no_harm(content):
+    """They are kept as they are, and the answer is the answer."""
+    reader = ResponseReader(streaming=True)
+    contents = reader.read({"candidates": [{"index": [1], "content": content}]})
+    contents += reader.read({"candidates": [candidate(0, "Yes.", finishReason="STOP")]})
+    assert [content.text for content in contents] == ["Yes.", ""]
+    assert '"index": [1]' in json.dumps(contents[1].to_dict())

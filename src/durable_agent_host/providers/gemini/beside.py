@@ -32,7 +32,7 @@ class SaidBeside:
         self._fields: Json = {}
         self._earlier: list[Json] = []
         self._cited: list[Any] = []
-        self._others: dict[Any, Json] = {}
+        self._others: dict[str, Json] = {}
 
     def read_other(self, candidate: Mapping[str, Any]) -> None:
         """Note what a candidate says that is not the answer: it is kept, and nobody else is told of it.
@@ -40,12 +40,13 @@ class SaidBeside:
         Args:
             candidate: of a chunk.
         """
-        told = self._others.setdefault(candidate.get("index"), {"content": {"parts": []}})
+        told = self._others.setdefault(str(candidate.get("index")), {"content": {"parts": []}})
         parts: list[Any] = told["content"]["parts"]
-        for part in cast("Json", candidate.get("content") or {}).get("parts") or ():
-            before: Any = parts[-1] if parts else None
-            if isinstance(before, dict) and before.keys() == part.keys() == {"text"}:
-                parts[-1] = {"text": cast("Json", before)["text"] + part["text"]}
+        content: Any = candidate.get("content")
+        given: Any = cast("Json", content).get("parts") if isinstance(content, dict) else None
+        for part in cast("list[Any]", given) if isinstance(given, list) else ():
+            if parts and _is_plain_text(part) and _is_plain_text(parts[-1]):
+                parts[-1] = {"text": parts[-1]["text"] + part["text"]}
             else:
                 parts.append(part)
         told.update({name: value for name, value in candidate.items() if name != "content"})
@@ -106,6 +107,10 @@ class SaidBeside:
         if fields:
             found.append(said_beside(fields))
         return found
+
+
+def _is_plain_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(cast("Json", part)["text"], str)
 
 
 def _search(call_id: str, name: str, grounding: Json) -> list[Content]:

@@ -149,7 +149,7 @@ def _answer_of(candidates: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Give the candidate that is the answer, and the others; a chunk of a stream may have any of them."""
     given = cast("list[Any]", candidates) if isinstance(candidates, list) else []
     known = [cast("dict[str, Any]", one) for one in given if isinstance(one, dict)]
-    first = next((one for one in known if not one.get("index")), {})
+    first = next((one for one in known if not one.get("index")), dict[str, Any]())
     return first, [one for one in known if one is not first]
 
 
