@@ -148,13 +148,13 @@ def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
 
 
 def run_limits(settings: Settings) -> RunLimits:
-    """Return how long a run of an agent may take, and how failed model calls are retried, by the settings."""
+    """Return what a run of an agent may take and cost, and how failed model calls are retried, by the settings."""
     retries = RetryPolicy(
         retries=settings.model_attempts - 1,
         first_seconds=settings.model_retry_seconds,
         most_seconds=settings.model_retry_most_seconds,
     )
-    return RunLimits(settings.turn_timeout_seconds, retries)
+    return RunLimits(settings.turn_timeout_seconds, retries, settings.model_bounds)
 
 
 @functools.cache

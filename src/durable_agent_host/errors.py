@@ -9,6 +9,7 @@
         ├── RequestError                   the caller can mend the request
         │   ├── NotFoundError              no such agent, session or turn
         │   ├── ForbiddenError             the caller may not do this
+        │   ├── TooManyRequestsError       more than one caller may ask; says when to come back
         │   ├── RequestTooLargeError       the body is over the limit
         │   ├── IdempotencyKeyReusedError  the key came before with another body
         │   └── HistoryElsewhereError      the conversation is kept by a history provider of the app
@@ -65,6 +66,18 @@ class NotFoundError(RequestError):
 
 class ForbiddenError(RequestError):
     """The caller may not do this; raised by what the app gives the gate."""
+
+
+class TooManyRequestsError(RequestError):
+    """One caller asks for more than it may.
+
+    Attributes:
+        retry_after_seconds: when to come back.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class RequestTooLargeError(RequestError):

@@ -6,11 +6,16 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 
 from durable_agent_host.errors import SettingError
+from durable_agent_host.model.turn_bounds import ModelBounds
 
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
 _FIELDS_OF_A_SCHEDULE = 6
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
+_BOUNDS = (
+    *("max_answer_bytes", "max_line_bytes", "max_turn_bytes", "max_model_calls", "max_calls_at_once"),
+    *("max_argument_bytes", "max_tool_result_bytes", "max_stream_readers"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,11 @@ class Settings:
             trigger takes it: six fields, or ``off``. Default every 15 minutes.
         stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly
             give up after 30 or 60.
+        max_answer_bytes, max_line_bytes, max_turn_bytes, answer_seconds, max_model_calls, max_calls_at_once,
+        max_argument_bytes, max_tool_result_bytes: what a turn may cost, see `ModelBounds`, which has the defaults.
+        max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
+        requests_per_second: of one principal in one process; 429 above. Default 0: no limit, because without
+            authentication all callers are one principal. Up to ten seconds' worth may come at once.
     """
 
     wait_seconds: float = 200.0
@@ -84,6 +94,30 @@ class Settings:
     piece_grace_seconds: float = 3600.0
     maintenance_schedule: str = "0 */15 * * * *"
     stream_heartbeat_seconds: float = 15.0
+    max_answer_bytes: int = ModelBounds.answer_bytes
+    max_line_bytes: int = ModelBounds.line_bytes
+    max_turn_bytes: int = ModelBounds.turn_bytes
+    answer_seconds: float = ModelBounds.answer_seconds
+    max_model_calls: int = ModelBounds.model_calls
+    max_calls_at_once: int = ModelBounds.calls_at_once
+    max_argument_bytes: int = ModelBounds.argument_bytes
+    max_tool_result_bytes: int = ModelBounds.tool_result_bytes
+    max_stream_readers: int = 100
+    requests_per_second: float = 0.0
+
+    @property
+    def model_bounds(self) -> ModelBounds:
+        """What a turn may cost."""
+        return ModelBounds(
+            answer_bytes=self.max_answer_bytes,
+            line_bytes=self.max_line_bytes,
+            turn_bytes=self.max_turn_bytes,
+            answer_seconds=self.answer_seconds,
+            model_calls=self.max_model_calls,
+            calls_at_once=self.max_calls_at_once,
+            argument_bytes=self.max_argument_bytes,
+            tool_result_bytes=self.max_tool_result_bytes,
+        )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -130,6 +164,9 @@ class Settings:
             piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
             maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
+            answer_seconds=_number(environment, "ANSWER_SECONDS", cls.answer_seconds),
+            requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, least=0.0),
+            **{name: _count(environment, name.upper(), getattr(cls, name)) for name in _BOUNDS},
         )
 
 

@@ -31,12 +31,14 @@ class HostileModel:
         scripts: bytes of whole answers with their heads, or what writes them.
         fallback: for requests after the last script.
         received: oldest first.
+        by_path: answers to requests whose path ends so, which are no model calls and are not noted.
     """
 
     url: str
     scripts: list[bytes | Send] = field(default_factory=list)
     fallback: bytes | Send = b""
     received: list[Received] = field(default_factory=list)
+    by_path: dict[str, bytes] = field(default_factory=dict)
 
     def play(self, *scripts: bytes | Send, fallback: bytes | Send | None = None) -> None:
         """Forget everything, and answer with these from now on."""
@@ -54,6 +56,11 @@ def hostile_model() -> Iterator[HostileModel]:
         def handle(self) -> None:
             request = _read(self.rfile)
             if request is None:
+                return
+            path = request.path.partition("?")[0]
+            known = next((one for end, one in model.by_path.items() if path.endswith(end)), None)
+            if known is not None:
+                self.wfile.write(known)
                 return
             model.received.append(request)
             script = model.scripts.pop(0) if model.scripts else model.fallback

@@ -30,6 +30,21 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AgentHost,
         yield running, ledger
 
 
+def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
+    """Who asks too often is told when to come back; other principals and health are answered meanwhile."""
+    settings = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "0.2"}
+    with hosted(tmp_path / "data", None, app=APP, **settings) as host:
+
+        def ask(who: str) -> requests.Response:
+            return requests.get(f"{host.url}/api/agents", headers={"x-who": who}, timeout=30)
+
+        answers = [ask("ada") for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert 0 < int(answers[-1].headers["Retry-After"]) <= 5
+        assert ask("ben").status_code == 200
+        assert all(host.get("/health").ok for _ in range(5))
+
+
 def asked(ledger: Path) -> list[Any]:
     """What the gate was asked last."""
     return json.loads(ledger.read_text().splitlines()[-1])

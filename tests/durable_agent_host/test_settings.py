@@ -12,6 +12,7 @@ from tests.kit import ROOT
 NAMES = [
     field.name for field in dataclasses.fields(Settings) if isinstance(getattr(Settings(), field.name), int | float)
 ]
+MAY_BE_ZERO = {"session_ttl_seconds", "requests_per_second"}
 
 
 def test_without_settings_the_defaults_hold():
@@ -28,7 +29,7 @@ def test_every_field_has_its_variable(name):
     assert type(getattr(read, name)) is type(getattr(Settings(), name))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "session_ttl_seconds"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MAY_BE_ZERO])
 @pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf", "1,5", "0x10"])
 def test_a_value_without_meaning_is_refused_by_name(name, value):
     """The error names the variable, the value and what to set."""
@@ -36,11 +37,12 @@ def test_a_value_without_meaning_is_refused_by_name(name, value):
         Settings.from_environment({PREFIX + name.upper(): value})
 
 
+@pytest.mark.parametrize("field", sorted(MAY_BE_ZERO))
 @pytest.mark.parametrize("value", ["-1", "many", "nan", "inf"])
-def test_a_time_to_live_may_be_zero(value):
-    """Zero is for ever; what is less or no number is refused."""
-    name = PREFIX + "SESSION_TTL_SECONDS"
-    assert Settings.from_environment({name: "0"}).session_ttl_seconds == 0
+def test_a_time_to_live_and_a_rate_may_be_zero(value, field):
+    """Zero is no limit; what is less or no number is refused."""
+    name = PREFIX + field.upper()
+    assert getattr(Settings.from_environment({name: "0"}), field) == 0
     with pytest.raises(SettingError, match=rf"{name} is '{value}'; set it to a number of 0 or more"):
         Settings.from_environment({name: value})
 

@@ -13,7 +13,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "redaction": set(),
     "log_records": {"redaction"},
     "errors": {"redaction"},
-    "settings": {"errors"},
+    "settings": {"errors", "model"},
     "tool_calls": set(),
     "loops": {"errors"},
     "model": {"errors"},
@@ -88,7 +88,7 @@ DOORS: dict[tuple[str, str], set[str]] = {
     ("http", "segments"): {"pages"},
     ("protocols", "durable"): {"turn_client"},
     ("protocols", "http"): {"gate"},
-    ("providers", "agent"): {"provider", "model_errors", "overriding"},
+    ("providers", "agent"): {"bounds", "provider", "model_errors", "overriding"},
     ("stream", "turn"): {"event_names"},
     ("turn_log", "turn"): {"event_names"},
 }

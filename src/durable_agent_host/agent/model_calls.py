@@ -10,7 +10,8 @@ fetched by its id, after a crash as well, since another one would be paid for ag
 import asyncio
 import copy
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -22,6 +23,7 @@ from agent_framework import (
     add_usage_details,
 )
 
+from durable_agent_host.agent.bounds import check_calls, check_model_call, too_slow
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallBegan, ModelCallFailed, ModelCallFinished
@@ -29,6 +31,7 @@ from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
 from durable_agent_host.model.budget import Reservation
+from durable_agent_host.model.turn_bounds import ModelBounds
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -82,6 +85,7 @@ class _Answer:
             self._step = _Replay(run, recorded, position)
             return
         run.check()
+        check_model_call(position, run.bounds)
         context.messages = list(run.prepare_messages(chosen))
         self._step = _Call(run, context, self._call_next, position, await self._admitted())
 
@@ -174,7 +178,7 @@ class _Call:
             told = False
             held: list[ChatResponseUpdate] = []  # what opens a stream says nothing, and a retry says it again
             try:
-                async for update in self._attempt():
+                async for update in _in_time(self._attempt(), run.bounds):
                     if not told and not update.contents:
                         held.append(update)
                         continue
@@ -208,10 +212,12 @@ class _Call:
         return seconds
 
     async def _journal(self) -> None:
-        """Make the response durable."""
+        """Make the response durable; its calls run after that."""
         run = self._run
+        folded = self._folded()
+        check_calls((content for message in folded.messages for content in message.contents), run.bounds)
         try:
-            response = encode_model_response(self._folded())
+            response = encode_model_response(folded)
             await run.journal.model_finished(self._position, response, run.session_state.changes())
         except (LogError, CorruptStateError) as error:
             raise RunStoppedError(stop_of(error)) from error
@@ -228,7 +234,7 @@ class _Call:
             folded.messages = self._run.produced.fold_call(self._updates).response().messages
         return folded
 
-    async def _attempt(self) -> AsyncIterator[ChatResponseUpdate]:
+    async def _attempt(self) -> AsyncGenerator[ChatResponseUpdate]:
         self._updates = []
         self._continue_background()
         if self._run.spending is not None and self._wanted is not None:
@@ -240,6 +246,7 @@ class _Call:
                 self._updates.append(update)
                 await self._note_background(update.continuation_token)
                 yield update
+                self._run.produced.condense(self._updates, self._position)
             if self._run.provider.ended_early(reversed(self._updates)):
                 raise _cut_off(self._updates)
             self.response = await result.get_final_response()
@@ -307,6 +314,26 @@ _IS_GONE: Final = re.compile(
 
 def _is_gone(advice: Advice) -> bool:
     return advice.status in _GONE or (advice.status in _REFUSED and _IS_GONE.search(advice.said) is not None)
+
+
+async def _in_time(
+    updates: AsyncGenerator[ChatResponseUpdate], bounds: ModelBounds
+) -> AsyncIterator[ChatResponseUpdate]:
+    """Give updates until the answer has taken too long: a service that sends a sign of life now and then, too."""
+    deadline = asyncio.get_running_loop().time() + bounds.answer_seconds
+    async with aclosing(updates):
+        while True:
+            limit = asyncio.timeout_at(deadline)
+            try:
+                async with limit:
+                    update = await anext(updates)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                if limit.expired():
+                    raise too_slow(bounds) from error
+                raise
+            yield update
 
 
 class _CutOffError(ProviderError):

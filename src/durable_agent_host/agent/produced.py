@@ -7,11 +7,13 @@ of the updates. Updates that the app's middleware has changed, and those of a ca
 """
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from operator import attrgetter, is_
 from typing import Any, Final
 
 from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpdate, Content
 
+from durable_agent_host.agent.condensing import EVERY, condense
 from durable_agent_host.agent.weight import StreamWeight
 from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates
 
@@ -36,6 +38,7 @@ class Produced:
         self._updates: list[tuple[AgentResponseUpdate, int | None]] = []
         self._call: Sequence[ChatResponseUpdate] = ()
         self._fold: Fold | None = None
+        self._open_call = _OpenCall(None, 0)
 
     def __len__(self) -> int:
         """Count what is kept; the place where the next update goes."""
@@ -50,7 +53,24 @@ class Produced:
         """
         self.updates_streamed += 1
         self.weight.add(update.contents)
+        if position is not None and position != self._open_call.position:
+            self._open_call = _OpenCall(position, len(self._updates))
         self._updates.append((update, position))
+
+    def condense(self, said: Sequence[ChatResponseUpdate], position: int) -> None:
+        """Let go of what the open model call's updates repeat; does something once in a while.
+
+        Args:
+            said: all updates of the call so far, as its client streamed them; they have been passed on.
+            position: of the call.
+        """
+        call = self._open_call
+        if len(said) - call.condensed < EVERY or call.position != position:
+            return
+        start, call.condensed = call.condensed, len(said)
+        if len(self._updates) - call.start == len(said):
+            passed = [update for update, _ in self._updates[call.start + start :]]
+            condense(passed, said[start:], self._items)
 
     def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
         """Fold the updates of one model call, or return their fold when they were folded last.
@@ -103,6 +123,21 @@ class Produced:
         whole = [update for update, position in self._updates if position is None or position in finished]
         cut = [update for update, position in self._updates if not (position is None or position in finished)]
         return fold_updates(whole, self._items), fold_updates(cut, self._items)
+
+
+@dataclass
+class _OpenCall:
+    """The model call that streams.
+
+    Attributes:
+        position: of the call.
+        start: where its updates begin.
+        condensed: how many of them have been looked at.
+    """
+
+    position: int | None
+    start: int
+    condensed: int = 0
 
 
 _names: Final = attrgetter(

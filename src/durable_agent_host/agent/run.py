@@ -15,6 +15,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Ch
 
 from durable_agent_host.agent.approvals import answer_requests
 from durable_agent_host.agent.attempt import Attempt
+from durable_agent_host.agent.bounds import RECEIVED, Received
 from durable_agent_host.agent.budgets import NO_BUDGETS
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError
 from durable_agent_host.agent.history import DurableSession
@@ -36,6 +37,7 @@ from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.turn_bounds import ModelBounds
 from durable_agent_host.segments.newest_entries import entries_of_context
 from durable_agent_host.segments.record import Record
 from durable_agent_host.session.context import context_messages
@@ -55,6 +57,7 @@ class AgentRuns:
         host: gives the agent for a run; a new one each time when the app gave a function that builds it.
         provider: of the current run's agent; before the first run, one that knows what every provider knows.
         retry_policy: for model calls.
+        bounds: of what the model's service and the tools may send.
         attempt: at the turn's log.
         record: of the session, as it was when the turn was granted.
         agent_session_before: the framework's session from before the turn, as it serializes itself.
@@ -77,6 +80,7 @@ class AgentRuns:
     host: Callable[[], HostedAgent]
     provider: ModelProvider
     retry_policy: RetryPolicy
+    bounds: ModelBounds
     attempt: Attempt
     record: Record
     agent_session_before: Mapping[str, Any] | None
@@ -109,6 +113,7 @@ class AgentRuns:
             RunStoppedError: a run stops without an answer.
             Exception: what the agent, the model or a tool raised, when another run would not help.
         """
+        RECEIVED.set(Received(self.bounds))  # in the context of this task, which ends with the attempt
         self.request = await self.with_files(self.request)
         breaks: dict[int, int] = {}
         while True:
@@ -183,6 +188,7 @@ class AgentRuns:
             provider=self.provider,
             answers=self.answers,
             retry_policy=self.retry_policy,
+            bounds=self.bounds,
             breaks=breaks,
             session_state=SessionState(self.agent_session, journal.recorded),
             produced=self.produced,

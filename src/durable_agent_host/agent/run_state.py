@@ -20,6 +20,7 @@ from durable_agent_host.agent.spending import ASKED_AS, Spending
 from durable_agent_host.agent.unreadable_arguments import set_unreadable_apart
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.turn_bounds import ModelBounds
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class AgentRun:
         provider: of the agent's chat client.
         answers: what persons have decided, by the id under which they were asked.
         retry_policy: for model calls.
+        bounds: of what the model's service and the tools may send.
         breaks: how often the stream of a model call broke in its middle in earlier runs of this turn, by position.
         session_state: what the steps change in the framework's session.
         produced: what the run has streamed.
@@ -115,6 +117,7 @@ class AgentRun:
     provider: ModelProvider
     answers: Mapping[str, Mapping[str, Any]]
     retry_policy: RetryPolicy
+    bounds: ModelBounds
     breaks: Mapping[int, int]
     session_state: SessionState
     produced: Produced

@@ -32,6 +32,7 @@ from durable_agent_host.agent.ending import (
 )
 from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.agent.model_errors import causes_of
 from durable_agent_host.agent.observer import AgentAnswered, TurnObserver
 from durable_agent_host.agent.outcome import cancelled, completed, failed, overlay_after, save_session, suspended
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
@@ -42,11 +43,12 @@ from durable_agent_host.agent.service_runs import cancel_at_service
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.errors import FencedError, HistoryError, LogError, log_reason
+from durable_agent_host.errors import FencedError, HistoryError, LogError, ProviderError, log_reason
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.model.turn_bounds import ModelBounds
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
@@ -67,15 +69,17 @@ OpenLog = Callable[[], TurnLog]
 
 @dataclass(frozen=True)
 class RunLimits:
-    """How long and how often.
+    """How long, how often and how much.
 
     Attributes:
         turn_seconds: how long the agent may work on a turn, from the start of an attempt.
         retry_policy: for model calls.
+        bounds: of what the model's service and the tools may send.
     """
 
     turn_seconds: float = 1800.0
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    bounds: ModelBounds = field(default_factory=ModelBounds)
 
 
 class AgentRunner:
@@ -181,6 +185,7 @@ class AgentRunner:
             host=self._host,
             provider=self._provider_for(None),
             retry_policy=self._limits.retry_policy,
+            bounds=self._limits.bounds,
             attempt=attempt,
             record=record,
             with_files=SessionFiles(self.keeper, request.agent, request.session_id, session).with_files,
@@ -335,7 +340,8 @@ class AgentRunner:
 def _stop_of(runs: AgentRuns, error: BaseException) -> Stop:
     match stop_of(error):
         case Failed(raised):
-            return Failed(runs.provider.explain(raised) or raised)
+            ours = (one for one in causes_of(raised) if isinstance(one, ProviderError))  # the framework may wrap it
+            return Failed(next(ours, None) or runs.provider.explain(raised) or raised)
         case stop:
             return stop
 

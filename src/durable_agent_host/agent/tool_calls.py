@@ -25,6 +25,7 @@ from agent_framework import (
 from agent_framework.exceptions import UserInputRequiredException
 from pydantic import BaseModel
 
+from durable_agent_host.agent.bounds import is_larger
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError, stop_of
 from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, without_approvals
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
@@ -254,6 +255,15 @@ class ToolCalls(FunctionMiddleware):
             result = encode_tool_result(context.result) | _carrier(context)
         except (CorruptStateError, RecursionError) as error:
             context.result = f"Error: The tool has run, and its result cannot be stored: {error}"
+            result = encode_tool_result(context.result)
+        most = self._run.bounds.tool_result_bytes
+        if is_larger(result, most):
+            _LOGGER.warning(
+                "turn %s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "
+                "DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
+                *(self._run.turn_id, context.function.name, most, key.call_id),
+            )
+            context.result = f"Error: The tool has run, and its result is larger than {most} bytes: ask it for less."
             result = encode_tool_result(context.result)
         await self._finish(key, context.function.name, outcome, result)
 

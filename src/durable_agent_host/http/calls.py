@@ -12,9 +12,10 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
 from durable_agent_host.errors import DurableAgentHostError, NotFoundError
-from durable_agent_host.http.gate import Action, Gate, SessionName
+from durable_agent_host.http.gate import ANONYMOUS, Action, Gate, SessionName
 from durable_agent_host.http.parse import RunCall, parse_run
 from durable_agent_host.http.problems import problem, problem_of_error
+from durable_agent_host.http.rates import RequestRates, StreamReaders
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import check_session_id
@@ -25,6 +26,7 @@ from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn_log.protocol import TurnLog
 
 logger = logging.getLogger(__name__)
+_OPEN_TO_ALL: Final[Action] = "health.read"
 _STORE_AWAY: Final = (
     "the durable store does not answer, or refuses: the host's log says more. What was asked for may have begun: "
     "look at the session, or ask again with the same Idempotency-Key"
@@ -58,6 +60,16 @@ class Host:
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
+
+    @cached_property
+    def rates(self) -> RequestRates:
+        """The requests of each principal."""
+        return RequestRates(self.settings.requests_per_second)
+
+    @cached_property
+    def readers(self) -> StreamReaders:
+        """The clients that follow turns."""
+        return StreamReaders(self.settings.max_stream_readers)
 
     def known(self, name: str) -> str | None:
         """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
@@ -189,6 +201,8 @@ async def serve(
     call = Call(req, host.settings.max_request_bytes)
     try:
         call.caller = await host.gate.enter(action, call.headers, session_of(host, call))
+        if action != _OPEN_TO_ALL:
+            host.rates.take(call.caller.principal or ANONYMOUS)
         return await handler(host, call, client)
     except DurableAgentHostError as error:
         return problem_of_error(error)

@@ -1,6 +1,7 @@
 """Errors as answers: the only place that knows status codes of errors."""
 
 import json
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,6 +13,7 @@ from durable_agent_host import errors
 _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.NotFoundError, HTTPStatus.NOT_FOUND),
     (errors.ForbiddenError, HTTPStatus.FORBIDDEN),
+    (errors.TooManyRequestsError, HTTPStatus.TOO_MANY_REQUESTS),
     (errors.RequestTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (errors.IdempotencyKeyReusedError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.HistoryElsewhereError, HTTPStatus.NOT_IMPLEMENTED),
@@ -82,6 +84,8 @@ def problem_of_error(
     """
     if isinstance(error, errors.LogUnavailableError):
         headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
+    if isinstance(error, errors.TooManyRequestsError):
+        headers = {"Retry-After": str(math.ceil(error.retry_after_seconds)), **(headers or {})}
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return problem(status, str(error), headers=headers, **members)

@@ -85,6 +85,7 @@ async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: what a turn has told and will tell."""
     last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
     turn = await named_turn(host, call, client)
+    host.readers.check(turn.request.turn_id)
     await client.check_log()
     return _stream(host, client, turn.request, last, has_ended=turn.outcome is not None)
 
@@ -161,7 +162,7 @@ def _stream(
     heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()
     events = follow_turn(log, client, request, first, heartbeat_seconds=heartbeat, has_ended=has_ended)
-    return EventStream(events, turn_headers(request))
+    return EventStream(host.readers.counted(request.turn_id, events), turn_headers(request))
 
 
 def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller) -> TurnRequest:

@@ -6,8 +6,8 @@ Google's, which uses aiohttp where that is installed.
 
 - **Redirects.** The conversation and the key go only to the origin that the app configured. A redirect within it, or
   from http to https of the same host, is followed; any other raises an error before anything is sent.
-- **Size.** An answer is decompressed in small steps and raises an error above `MOST_ANSWER_BYTES`: a few kilobytes of
-  gzip can hold gigabytes.
+- **Size.** An answer is decompressed in small steps and counted (`durable_agent_host.agent.bounds`): a few kilobytes of
+  gzip can hold gigabytes, and a line that never ends is no answer. `bounded_sessions` does the same for aiohttp.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
@@ -17,12 +17,11 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any, Final, cast
 
+from durable_agent_host.agent.bounds import AnswerMeter
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
 from durable_agent_host.redaction import learn_secrets
-
-MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""Limit of one decompressed answer: room for a dozen generated images, which a stream repeats up to five times."""
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
 _STEP_BYTES: Final = 256 * 1024
@@ -114,31 +113,28 @@ async def _bound(response: Any) -> None:
     if "content-encoding" in response.headers:
         del response.headers["content-encoding"]
     base = next((kind for kind in type(response.stream).__mro__ if kind.__name__ == "AsyncByteStream"), object)
-    response.stream = overridden_class(base, _Bounded)(response.stream, is_packed=encoding.endswith("gzip"))
+    is_stream = response.headers.get("content-type", "").partition(";")[0].strip().lower() == EVENT_STREAM
+    meter = AnswerMeter(is_stream=is_stream)
+    response.stream = overridden_class(base, _Bounded)(response.stream, meter, is_packed=encoding.endswith("gzip"))
 
 
 class _Bounded:
     """The body of an answer, decompressed step by step."""
 
-    def __init__(self, stream: Any, *, is_packed: bool) -> None:
+    def __init__(self, stream: Any, meter: AnswerMeter, *, is_packed: bool) -> None:
         self._stream = stream
+        self._meter = meter
         self._unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_packed else None
-        self._bytes = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for raw in self._stream:
             rest = raw
             while rest:
                 piece, rest = self._unpacked(rest)
-                self._bytes += len(piece)
-                if self._bytes > MOST_ANSWER_BYTES:
-                    raise ProviderError(
-                        f"the model's service sent more than {MOST_ANSWER_BYTES // 1024**2} MiB for one answer: "
-                        "ask for less, and check the endpoint's address",
-                        retryable=False,
-                    )
-                if piece:
-                    yield piece
+                if whole := self._meter.take(piece):
+                    yield whole
+        if last := self._meter.rest():
+            yield last
 
     def _unpacked(self, raw: bytes) -> tuple[bytes, bytes]:
         if self._unpacker is None:
@@ -155,11 +151,15 @@ class _Bounded:
 
 
 class _StaysOfGoogle(_KeepsConnections):
-    """An API client of Google's SDK that follows no redirects and does not retry."""
+    """An API client of Google's SDK that follows no redirects, does not retry, and reads answers of bounded size."""
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
         return await client._async_request_once(request, *args, **{**kwargs, "implicit_retry": False})
+
+    async def _get_aiohttp_session(self) -> Any:
+        client: Any = super()
+        return BoundedSession(await client._get_aiohttp_session())
 
     async def _async_retry(self, call: Any, *args: Any, **kwargs: Any) -> Any:
         return await call(*args, **kwargs)

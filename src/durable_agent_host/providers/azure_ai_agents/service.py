@@ -9,6 +9,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from functools import cache
 from typing import Any, Final, cast
 
+from durable_agent_host.agent.bounds import AnswerMeter
+from durable_agent_host.providers.bounded_sessions import BoundedSession
+
 Json = dict[str, Any]
 
 _ONCE: Final[dict[str, Any]] = {"retry_total": 0, "permit_redirects": False}
@@ -35,10 +38,31 @@ def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -
             from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - the same
 
             credential = DefaultAzureCredential()
-        return AgentsClient(endpoint, credential)
+        return AgentsClient(endpoint, credential, transport=_bounded_transport())
     key = AzureKeyCredential(api_key)
     policy = cast("Any", AzureKeyCredentialPolicy)(key, "api-key")
-    return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy)
+    return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy, transport=_bounded_transport())
+
+
+@cache
+def _transport_class() -> type[Any]:
+    """Make the class of the SDK's transport whose answers are bounded."""
+    from aiohttp import ClientSession, DummyCookieJar  # noqa: PLC0415 - loaded when used
+    from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - the same
+
+    class BoundedTransport(AioHttpTransport):
+        async def open(self) -> None:
+            if self.session is None and not self._has_been_opened:
+                session = ClientSession(trust_env=True, cookie_jar=DummyCookieJar())
+                self.session = cast("Any", BoundedSession(session))
+            transport: Any = super()
+            await transport.open()
+
+    return BoundedTransport
+
+
+def _bounded_transport() -> Any:
+    return _transport_class()()
 
 
 class AgentsService:
@@ -169,10 +193,26 @@ def _raw_events() -> type[Any]:
     from azure.ai.agents.models import BaseAsyncAgentEventHandler  # noqa: PLC0415 - loaded when used
 
     class RawEvents(BaseAsyncAgentEventHandler[tuple[str, Any]]):
+        def initialize(self, response_iterator: Any, submit_tool_outputs: Any) -> None:
+            super().initialize(_in_whole_lines(response_iterator), submit_tool_outputs)
+
         async def _process_event(self, event_data_str: str) -> tuple[str, Any]:
             return _parsed(event_data_str)
 
     return RawEvents
+
+
+async def _in_whole_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """Bound a stream, also over a connection that the app has made; the SDK copies an event for each of its pieces."""
+    meter = AnswerMeter(is_stream=True, is_counted=True)
+    try:
+        async for piece in pieces:
+            if whole := meter.take(piece):
+                yield whole
+        yield meter.rest()
+    finally:
+        if callable(close := getattr(pieces, "aclose", None)):
+            await cast("Any", close())
 
 
 def _parsed(event: str) -> tuple[str, Any]:

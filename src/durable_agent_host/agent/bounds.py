@@ -1,0 +1,205 @@
+"""Bounds of what a model's service sends: counted where bytes come in, and where an answer is whole.
+
+The providers' guards count bytes (`AnswerMeter`), because what never becomes an update has a price, too: comments,
+lines without an end, a few packed kilobytes that become gigabytes. The run counts calls and arguments.
+"""
+
+import re
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.model.turn_bounds import ModelBounds
+
+MOST_LINES: Final = 1000
+"""Of one event of a stream; the services write three. SDKs copy an event once for each of its lines."""
+
+_BLANK: Final = re.compile(rb"\r?\n\r?\n|\r\r")
+
+
+class Received:
+    """What the service has sent in one attempt of a turn.
+
+    Args:
+        bounds: of the turn.
+
+    Attributes:
+        bounds: of the turn.
+        bytes: of all answers so far.
+    """
+
+    def __init__(self, bounds: ModelBounds) -> None:
+        self.bounds = bounds
+        self.bytes = 0
+
+
+RECEIVED: Final[ContextVar[Received]] = ContextVar("durable_agent_received")
+"""Of the turn that runs; a call outside of a turn has the default bounds for itself."""
+
+
+class AnswerMeter:
+    """Counts one answer while it comes in, and hands a stream's lines on whole.
+
+    An SDK that puts a long line together copies all of it for each piece that the network gives.
+
+    Args:
+        is_stream: whether it is a stream of events.
+        is_counted: whether another meter counts it for the turn.
+    """
+
+    def __init__(self, *, is_stream: bool, is_counted: bool = False) -> None:
+        received = RECEIVED.get(None) or Received(ModelBounds())
+        self._received = Received(received.bounds) if is_counted else received
+        self._is_stream = is_stream
+        self._bytes = 0
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._lines = 0
+
+    def check_line(self, size_bytes: int) -> None:
+        """Check how long a line is so far.
+
+        Raises:
+            ProviderError: it is too long.
+        """
+        if size_bytes > self._received.bounds.line_bytes:
+            raise _too_much("sent", self._received.bounds.line_bytes, "on one line", "MAX_LINE_BYTES")
+
+    def take(self, piece: bytes) -> bytes:
+        """Count decompressed bytes.
+
+        Args:
+            piece: that came.
+
+        Returns:
+            What can be read now; empty while a line is open.
+
+        Raises:
+            ProviderError: it is too much.
+        """
+        bounds, size = self._received.bounds, len(piece)
+        self._bytes += size
+        self._received.bytes += size
+        if self._bytes > bounds.answer_bytes:
+            raise _too_much("sent", bounds.answer_bytes, "for one answer", "MAX_ANSWER_BYTES")
+        if self._received.bytes > bounds.turn_bytes:
+            raise _too_much("sent", bounds.turn_bytes, "for one turn", "MAX_TURN_BYTES")
+        return self._whole_lines(piece) if self._is_stream else piece
+
+    def rest(self) -> bytes:
+        """Give the last line of a stream that does not end with one."""
+        rest, self._open = b"".join(self._open), []
+        return rest
+
+    def _whole_lines(self, piece: bytes) -> bytes:
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+        self.check_line(self._open_bytes + (min(_end(piece, b"\n"), _end(piece, b"\r")) if end else len(piece)))
+        if not end:
+            self._open.append(piece)
+            self._open_bytes += len(piece)
+            return b""
+        whole = b"".join((*self._open, piece[:end]))
+        self._open, self._open_bytes = ([piece[end:]], len(piece) - end) if end < len(piece) else ([], 0)
+        self._count_lines(whole)
+        return whole
+
+    def _count_lines(self, whole: bytes) -> None:
+        for number, event in enumerate(_BLANK.split(whole)):
+            self._lines = (0 if number else self._lines) + event.count(b"\n") + event.count(b"\r")
+            if self._lines > MOST_LINES:
+                raise ProviderError(
+                    f"the model's service sent an event of more than {MOST_LINES} lines: check the endpoint's address",
+                    retryable=False,
+                )
+
+
+def _end(piece: bytes, mark: bytes) -> int:
+    found = piece.find(mark)
+    return found if found >= 0 else len(piece)
+
+
+def check_model_call(position: int, bounds: ModelBounds) -> None:
+    """Check that a turn may make one more model call.
+
+    Args:
+        position: of the call in the turn, from 0.
+        bounds: of the turn.
+
+    Raises:
+        TurnError: it may not.
+    """
+    if position >= bounds.model_calls:
+        raise TurnError(
+            f"the turn has made {position} model calls without coming to an end: ask for less in one turn, "
+            "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
+        )
+
+
+def check_calls(contents: Iterable[Content], bounds: ModelBounds) -> None:
+    """Check the tool calls of one whole answer, before any of them runs.
+
+    Args:
+        contents: of the answer.
+        bounds: of the turn.
+
+    Raises:
+        ProviderError: there are too many, or the arguments of one are too long.
+    """
+    count = 0
+    for content in contents:
+        if content.type != "function_call":
+            continue
+        count += 1
+        if is_larger(content.arguments, bounds.argument_bytes):
+            raise _too_much("asked for a tool with", bounds.argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
+    if count > bounds.calls_at_once:
+        raise ProviderError(
+            f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at once, "
+            f"or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.calls_at_once}",
+            retryable=False,
+        )
+
+
+def is_larger(value: Any, most_bytes: int) -> bool:
+    """Tell whether a JSON value is larger than so many bytes, roughly, without writing it.
+
+    Guarantee: pure. Texts count with the bytes of their UTF-8, everything else with one byte.
+
+    Args:
+        value: JSON.
+        most_bytes: where to stop.
+    """
+    left, pending = most_bytes, [value]
+    while pending and left >= 0:
+        one = pending.pop()
+        left -= 1
+        if isinstance(one, str):
+            left -= len(one) if one.isascii() or len(one) > left else len(one.encode("utf-8", "surrogatepass"))
+        elif isinstance(one, dict):
+            inner = cast("dict[str, Any]", one)
+            left -= sum(map(len, inner))
+            pending += inner.values()
+        elif isinstance(one, list):
+            pending += cast("list[Any]", one)
+    return left < 0
+
+
+def too_slow(bounds: ModelBounds) -> ProviderError:
+    """Make the error of an answer that does not end."""
+    return ProviderError(
+        f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "
+        "or raise DURABLE_AGENT_HOST_ANSWER_SECONDS",
+        retryable=False,
+    )
+
+
+def _too_much(did: str, most_bytes: int, where: str, setting: str) -> ProviderError:
+    shown = f"{most_bytes / 1024**2:g} MiB" if most_bytes >= 1024**2 else f"{most_bytes} bytes"
+    return ProviderError(
+        f"the model's service {did} more than {shown} {where}: ask for less, check the endpoint's address, "
+        f"or raise DURABLE_AGENT_HOST_{setting}",
+        retryable=False,
+    )

@@ -1,0 +1,95 @@
+"""How much one caller may ask of a process: requests per second, and clients that follow one turn."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from time import monotonic
+from typing import Final
+
+from durable_agent_host.errors import TooManyRequestsError
+
+BURST_SECONDS: Final = 10
+"""A principal that was quiet may ask at once for what it may ask in so many seconds."""
+
+MOST_PRINCIPALS: Final = 10_000
+READERS_RETRY_SECONDS: Final = 5
+
+
+class RequestRates:
+    """A token bucket for each principal, in this process: several instances allow several times as much.
+
+    Args:
+        per_second: requests of one principal; 0 for any number.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, per_second: float = 0.0, now: Callable[[], float] = monotonic) -> None:
+        self._per_second = per_second
+        self._most = max(1.0, per_second * BURST_SECONDS)
+        self._now = now
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, principal: str) -> None:
+        """Count one request.
+
+        Args:
+            principal: whose it is.
+
+        Raises:
+            TooManyRequestsError: there were too many; says when to come back.
+        """
+        if self._per_second <= 0:
+            return
+        now = self._now()
+        left, at = self._buckets.pop(principal, (self._most, now))
+        left = min(self._most, left + (now - at) * self._per_second)
+        self._buckets[principal] = (left - 1 if left >= 1 else left, now)  # the newest is the last
+        if len(self._buckets) > MOST_PRINCIPALS:
+            self._forget(now)
+        if left < 1:
+            raise TooManyRequestsError(
+                f"more than {self._per_second:g} requests per second of one caller: come back in a moment",
+                retry_after_seconds=(1 - left) / self._per_second,
+            )
+
+    def _forget(self, now: float) -> None:
+        """Forget whom nobody has seen for so long that nothing is held against them, and the longest unseen."""
+        full = [name for name, (_, at) in self._buckets.items() if now - at >= BURST_SECONDS]
+        for name in full or [next(iter(self._buckets))]:
+            del self._buckets[name]
+
+
+class StreamReaders:
+    """Counts the clients that follow a turn, in this process.
+
+    Args:
+        most: of one turn.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._readers: Counter[str] = Counter()
+
+    def check(self, turn_id: str) -> None:
+        """Check that one more client may follow a turn.
+
+        Raises:
+            TooManyRequestsError: it may not.
+        """
+        if self._readers[turn_id] >= self._most:
+            raise TooManyRequestsError(
+                f"{self._most} clients follow turn {turn_id!r} already: close one, or ask for the turn's status",
+                retry_after_seconds=READERS_RETRY_SECONDS,
+            )
+
+    async def counted(self, turn_id: str, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        """Pass a stream on, and count it while it lasts."""
+        self._readers[turn_id] += 1
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        finally:
+            self._readers[turn_id] -= 1
+            if not self._readers[turn_id]:
+                del self._readers[turn_id]

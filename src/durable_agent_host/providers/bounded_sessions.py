@@ -1,0 +1,101 @@
+"""The guard of `connections` for SDKs that use aiohttp: answers of bounded size, lines and events."""
+
+# ruff: noqa: SLF001 - aiohttp has no public way to change an answer
+
+from typing import Any, Final
+
+from durable_agent_host.agent.bounds import AnswerMeter
+from durable_agent_host.errors import ProviderError
+
+EVENT_STREAM: Final = "text/event-stream"
+_MOST_PLAIN_LINE_BYTES: Final = 1024 * 1024
+"""Of a line that is no event, which Google's SDK reads character by character."""
+
+
+class BoundedSession:
+    """A session of aiohttp whose answers are bounded.
+
+    Args:
+        session: of the SDK; shared.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what is not guarded."""
+        return getattr(self._session, name)
+
+    async def request(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a request; its answer raises `ProviderError` when it is too large."""
+        from multidict import CIMultiDict  # noqa: PLC0415 - loaded with aiohttp
+
+        response = await self._session.request(*args, **kwargs)
+        answer = getattr(response, "_response", response)  # google-auth wraps it
+        kind = str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
+        # aiohttp has unpacked it, or will; azure.core would unpack it again.
+        kept = [(name, value) for name, value in answer.headers.items() if name.lower() != "content-encoding"]
+        answer._headers = type(answer.headers)(CIMultiDict(kept))
+        answer.content = BoundedContent(answer.content, is_stream=kind == EVENT_STREAM)
+        return response
+
+
+class BoundedContent:
+    """The body of an answer, decompressed by aiohttp step by step.
+
+    Args:
+        content: aiohttp's reader.
+        is_stream: whether it is a stream of events.
+    """
+
+    def __init__(self, content: Any, *, is_stream: bool) -> None:
+        self._content = content
+        self._meter = AnswerMeter(is_stream=is_stream)
+        self._ready = b""
+        self._at = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what is not guarded."""
+        return getattr(self._content, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        """Read all, or what is there; a piece may be longer than was asked for."""
+        if n >= 0:
+            return await self.readany()
+        parts: list[bytes] = []
+        while piece := await self.readany():
+            parts.append(piece)
+        return b"".join(parts)
+
+    async def readany(self) -> bytes:
+        """Read what is there; empty at the end."""
+        if self._at < len(self._ready):
+            ready, self._ready, self._at = self._ready[self._at :], b"", 0
+            return ready
+        while raw := await self._content.readany():
+            if ready := self._meter.take(raw):
+                return ready
+        return self._meter.rest()
+
+    async def readline(self, **_: Any) -> bytes:
+        """Read a line with its end, however long the SDK wants it to be at most; empty at the end."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            end = self._ready.find(b"\n", self._at) + 1
+            part = self._ready[self._at : end or None]
+            self._at += len(part)
+            size += len(part)
+            parts.append(part)
+            self._meter.check_line(size)
+            if end:
+                break
+            self._ready, self._at = await self.readany(), 0
+            if not self._ready:
+                break
+        line = b"".join(parts)
+        if len(line) > _MOST_PLAIN_LINE_BYTES and not line.startswith(b"data:"):
+            raise ProviderError(
+                "the model's service sent a long line that is no event: check the endpoint's address", retryable=False
+            )
+        return line

@@ -1,0 +1,134 @@
+"""Streams in the words of each service that never end, or ask for too much."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tests.durable_agent_host.hostile_model import answer, chat_chunk, events, messages_events, response_events
+
+Calls = list[tuple[str, str]]
+"""Call ids, and arguments as the model writes them."""
+
+AGENTS_ROUTES = {
+    "/assistants/asst_1": answer(json.dumps({"id": "asst_1", "object": "assistant", "tools": []}).encode()),
+    "/threads": answer(json.dumps({"id": "thread_1", "object": "thread"}).encode()),
+    "/thread_1/messages": answer(json.dumps({"id": "msg_1", "object": "thread.message", "content": []}).encode()),
+}
+"""What the Agents service is asked beside its runs."""
+
+
+def _named(name: str, data: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def beginning(client: str) -> bytes:
+    """Write what comes before the first word."""
+    match client:
+        case "Responses":
+            return events(*response_events("x")[:3])
+        case "Claude":
+            return events(*messages_events("x")[:2])
+        case "Agents":
+            return _named("thread.run.created", {"id": "run_1", "thread_id": "thread_1", "status": "queued"})
+        case _:
+            return b""
+
+
+def words(client: str, text: str) -> bytes:
+    """Write a piece of text."""
+    match client:
+        case "Responses":
+            return events(response_events("x")[3] | {"delta": text})
+        case "Completions":
+            return events(chat_chunk(text))
+        case "Claude":
+            return events(messages_events(text)[2])
+        case "Gemini":
+            return events({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
+        case _:
+            delta = {"content": [{"index": 0, "type": "text", "text": {"value": text, "annotations": []}}]}
+            return _named("thread.message.delta", {"id": "msg_1", "object": "thread.message.delta", "delta": delta})
+
+
+def silence(client: str) -> bytes:
+    """Write a sign of life that says nothing; Google's SDK takes comments for words."""
+    return b"\n\n" if client == "Gemini" else b": ping" + b" " * 90 + b"\n\n"
+
+
+def calling(client: str, calls: Calls) -> bytes:
+    """Write an answer that calls the tool ``say``."""
+    return _CALLING[client](calls)
+
+
+def _responses(calls: Calls) -> bytes:
+    created, *_, completed = response_events("x")
+    items = [
+        {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": "say", "arguments": arguments}
+        for name, arguments in calls
+    ]
+    told: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        told.append({"type": "response.output_item.added", "output_index": index, "item": item | {"arguments": ""}})
+        place = {"output_index": index, "item_id": item["id"]}
+        told.append({"type": "response.function_call_arguments.delta", **place, "delta": item["arguments"]})
+        told.append(
+            {"type": "response.output_item.done", "output_index": index, "item": item | {"status": "completed"}}
+        )
+    whole = completed["response"] | {"output": [item | {"status": "completed"} for item in items]}
+    numbered = [created, *told, completed | {"response": whole}]
+    return events(*(event | {"sequence_number": number} for number, event in enumerate(numbered)))
+
+
+def _completions(calls: Calls) -> bytes:
+    chunks: list[Any] = []
+    for index, (name, arguments) in enumerate(calls):
+        call = {"index": index, "id": name, "type": "function", "function": {"name": "say", "arguments": arguments}}
+        chunk = chat_chunk()
+        chunk["choices"][0]["delta"] = {"tool_calls": [call]}
+        chunks.append(chunk)
+    return events(*chunks, chat_chunk(finish="tool_calls"), "[DONE]")
+
+
+def _claude(calls: Calls) -> bytes:
+    start, *_, message_delta, stop = messages_events("x")
+    told: list[dict[str, Any]] = []
+    for index, (name, arguments) in enumerate(calls):
+        block = {"type": "tool_use", "id": name, "name": "say", "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": arguments}
+        told.append({"type": "content_block_start", "index": index, "content_block": block})
+        told.append({"type": "content_block_delta", "index": index, "delta": delta})
+        told.append({"type": "content_block_stop", "index": index})
+    return events(start, *told, message_delta | {"delta": {"stop_reason": "tool_use"}}, stop)
+
+
+def _gemini(calls: Calls) -> bytes:
+    parts = [{"functionCall": {"id": name, "name": "say", "args": json.loads(text)}} for name, text in calls]
+    return events({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]})
+
+
+def _agents(calls: Calls) -> bytes:
+    asked = [
+        {"id": name, "type": "function", "function": {"name": "say", "arguments": arguments}}
+        for name, arguments in calls
+    ]
+    run = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "assistant_id": "asst_1"}
+    action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": asked}}
+    waits = run | {"status": "requires_action", "required_action": action}
+    return _named("thread.run.created", run | {"status": "queued"}) + _named("thread.run.requires_action", waits)
+
+
+_CALLING: dict[str, Callable[[Calls], bytes]] = {
+    "Responses": _responses,
+    "Completions": _completions,
+    "Claude": _claude,
+    "Gemini": _gemini,
+    "Agents": _agents,
+}
+
+
+def for_ever(part: bytes, pause_seconds: float = 0.0) -> Iterator[bytes]:
+    """Repeat a piece at a pace."""
+    while True:
+        yield part
+        time.sleep(pause_seconds)

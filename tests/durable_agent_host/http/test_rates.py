@@ -1,0 +1,60 @@
+"""Requests of one principal, by a clock that the test turns."""
+
+import pytest
+
+from durable_agent_host.errors import TooManyRequestsError
+from durable_agent_host.http.rates import BURST_SECONDS, MOST_PRINCIPALS, RequestRates
+
+
+class Clock:
+    """A clock that stands still."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.seconds
+
+
+def refused(rates: RequestRates, principal: str) -> float | None:
+    """Ask once; gives after how many seconds to come back, or None."""
+    try:
+        rates.take(principal)
+    except TooManyRequestsError as error:
+        return error.retry_after_seconds
+    return None
+
+
+def test_a_principal_has_a_burst_and_a_rate_of_its_own():
+    """What is too much is refused with the time after which one more is let in; others are not touched."""
+    clock = Clock()
+    rates = RequestRates(2.0, clock)
+    assert [refused(rates, "ann") for _ in range(2 * BURST_SECONDS)] == [None] * (2 * BURST_SECONDS)
+    wait = refused(rates, "ann")
+    assert wait == pytest.approx(0.5)
+    assert refused(rates, "ben") is None
+    clock.seconds += wait
+    assert refused(rates, "ann") is None
+    assert refused(rates, "ann") is not None
+    clock.seconds += 3600
+    assert [refused(rates, "ann") for _ in range(2 * BURST_SECONDS + 1)].count(None) == 2 * BURST_SECONDS
+
+
+def test_principals_that_come_once_are_forgotten():
+    """Memory is bounded, and who is over the rate is not forgotten for others who come."""
+    clock = Clock()
+    rates = RequestRates(1.0, clock)
+    while refused(rates, "loud") is None:
+        pass
+    for number in range(2 * MOST_PRINCIPALS):
+        clock.seconds += 0.0001
+        assert refused(rates, f"once {number}") is None
+        if number % 1000 == 0:
+            refused(rates, "loud")
+    assert refused(rates, "loud") is not None
+
+
+def test_no_rate_is_no_limit():
+    """0, the default, refuses nobody."""
+    rates = RequestRates(now=Clock())
+    assert [refused(rates, "anonymous") for _ in range(1000)] == [None] * 1000

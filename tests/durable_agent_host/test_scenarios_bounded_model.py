@@ -1,0 +1,198 @@
+"""What a model that misbehaves may cost: each bound by each client, and its setting in the problem."""
+
+import contextlib
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, calling, for_ever, silence, words
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    Send,
+    chat_chunk,
+    events,
+    hostile_model,
+    pieces,
+    stream,
+)
+from tests.kit import AgentHost, hosted
+from tests.processes import wait_until
+
+APP = Path(__file__).parent / "apps" / "bounded"
+CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
+BOUNDS = {
+    "ANSWER_BYTES": 300_000,
+    "LINE_BYTES": 100_000,
+    "TURN_BYTES": 500_000,
+    "MODEL_CALLS": 5,
+    "CALLS_AT_ONCE": 10,
+    "ARGUMENT_BYTES": 20_000,
+    "TOOL_RESULT_BYTES": 20_000,
+    "STREAM_READERS": 2,
+}
+ANSWER_SECONDS = 6
+
+
+@pytest.fixture(scope="module")
+def effects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file to which the tool writes."""
+    return tmp_path_factory.mktemp("effects") / "effects.txt"
+
+
+@pytest.fixture(scope="module")
+def _model() -> Iterator[HostileModel]:
+    with hostile_model() as running:
+        running.by_path |= AGENTS_ROUTES
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(_model: HostileModel, effects: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with small bounds."""
+    settings = {f"DURABLE_AGENT_HOST_MAX_{name}": str(value) for name, value in BOUNDS.items()}
+    settings |= {
+        "DURABLE_AGENT_HOST_ANSWER_SECONDS": str(ANSWER_SECONDS),
+        "MODEL_URL": _model.url,
+        "EFFECTS": str(effects),
+    }
+    with hosted(tmp_path_factory.mktemp("bounded"), None, app=APP, **settings) as running:
+        yield running
+
+
+@pytest.fixture
+def model(_model: HostileModel, effects: Path) -> HostileModel:
+    """The endpoint, with nothing scripted and nothing received; no tool has run."""
+    effects.write_text("")
+    _model.play()
+    return _model
+
+
+def failed(host: AgentHost, agent: str) -> str:
+    """Run a turn that fails and leaves no trace in its conversation; gives the problem's sentence."""
+    reply = host.run(agent, {"message": "Good morning"})
+    assert reply.status_code == 502, reply.text
+    assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
+    return reply.json()["detail"]
+
+
+def endless(client: str, part: bytes) -> Send:
+    """Write a stream that goes on with the same part for ever."""
+    return pieces(chain([beginning(client)], for_ever(part)))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("part", ["words", "silence"])
+def test_a_stream_without_an_end_costs_the_bytes_of_an_answer(
+    host: AgentHost, model: HostileModel, client: str, part: str
+):
+    """Whether the stream says something or only gives signs of life, it is read up to the bound, and once."""
+    model.play(
+        fallback=endless(client, words(client, "more " * 100) * 20 if part == "words" else silence(client) * 500)
+    )
+    assert "MAX_ANSWER_BYTES" in failed(host, client)
+    assert len(model.received) == 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_line_without_an_end_costs_the_bytes_of_a_line(host: AgentHost, model: HostileModel, client: str):
+    """A line is held together up to its bound."""
+    model.play(fallback=pieces(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))))
+    assert "MAX_LINE_BYTES" in failed(host, client)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_event_without_an_end_costs_some_lines(host: AgentHost, model: HostileModel, client: str):
+    """An event of ever more short lines, which SDKs copy once for each of them, is given up early."""
+    model.play(fallback=endless(client, b"data: 1\n" * 2000))
+    assert "event of more than 1000 lines" in failed(host, client)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_packed_counts_unpacked(host: AgentHost, model: HostileModel, client: str):
+    """Kilobytes of gzip that hold megabytes are given up after the bytes of an answer."""
+    bomb = gzip.compress(b"\n\n" * 10_000_000)
+    model.play(fallback=stream(bomb, content_encoding="gzip"))
+    assert "MAX_ANSWER_BYTES" in failed(host, client)
+
+
+def check_readers(host: AgentHost, turn: str) -> None:
+    """Follow a turn that runs with as many clients as may, and with one more, which is told when to come back."""
+    with contextlib.ExitStack() as stack:
+        url, number = f"{host.url}/api{turn}/events", BOUNDS["STREAM_READERS"]
+        readers = [stack.enter_context(requests.get(url, stream=True, timeout=60)) for _ in range(number)]
+        followed = [reader.iter_lines() for reader in readers]  # a reader whose lines nobody holds is closed
+        assert all(next(lines) for lines in followed)
+        refused = host.get(f"{turn}/events")
+        assert (refused.status_code, refused.headers.get("Retry-After")) == (429, "5"), refused.text
+
+    wait_until(lambda: requests.get(f"{host.url}/api{turn}/events", stream=True, timeout=60).status_code == 200)
+
+
+def test_a_stream_that_drips_ends_with_the_time_of_an_answer(host: AgentHost, model: HostileModel):
+    """A sign of life now and then does not keep an answer open."""
+
+    def drip(write: Callable[[bytes], None]) -> None:
+        pieces(for_ever(b"\n\n", 0.05))(write)
+
+    model.play(fallback=drip)
+    asked = {"message": "Good morning", "session_id": "drip", "wait_for_response": False}
+    begun = {
+        client: f"/agents/{client}/sessions/drip/turns/{host.run(client, asked).headers['x-ms-turn-id']}"
+        for client in CLIENTS
+    }
+    check_readers(host, begun["Claude"])
+    for client, turn in begun.items():
+        ended = host.end_of_turn(f"{host.url}/api{turn}")
+        assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in ended["error"]["message"], client
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_hundreds_of_calls_at_once_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
+    """An answer with more calls than the bound fails its turn before the first of them runs."""
+    model.play(fallback=stream(calling(client, [(f"call_{number}", '{"words": 1}') for number in range(200)])))
+    assert "asked for 200 tool calls" in failed(host, client)
+    assert effects.read_text() == ""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_gigantic_arguments_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
+    """A call whose arguments are longer than the bound fails its turn before it runs."""
+    arguments = json.dumps({"words": 1, "more": "x" * 30_000})
+    model.play(fallback=stream(calling(client, [("call_1", arguments)])))
+    assert "MAX_ARGUMENT_BYTES" in failed(host, client)
+    assert effects.read_text() == ""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_loop_of_calls_ends_with_the_calls_of_a_turn(
+    host: AgentHost, model: HostileModel, effects: Path, client: str
+):
+    """A model that asks for its tool again and again gets the bound's number of calls."""
+    model.play(fallback=stream(calling(client, [("call_1", '{"words": 1}')])))
+    assert "MAX_MODEL_CALLS" in failed(host, client)
+    assert len(effects.read_text().split()) == BOUNDS["MODEL_CALLS"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_all_answers_of_a_turn_count(host: AgentHost, model: HostileModel, effects: Path, client: str):
+    """Answers that are each within the bound pass that of the turn together."""
+    sent = silence(client) * (200_000 // len(silence(client))) + calling(client, [("call_1", '{"words": 1}')])
+    model.play(fallback=stream(sent))
+    assert "MAX_TURN_BYTES" in failed(host, client)
+    assert effects.read_text().split() == ["said"] * 2
+
+
+def test_a_gigantic_result_is_not_for_the_model(host: AgentHost, model: HostileModel, effects: Path):
+    """The tool has run once; the model is told that its result was too large, and goes on."""
+    spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
+    model.play(stream(calling("Completions", [("call_1", '{"words": 100000}')])), fallback=spoken)
+    reply = host.run("Completions", {"message": "Say a lot", "session_id": "large-result"})
+    assert reply.json()["response"] == "I see.", reply.text
+    told = json.loads(model.received[-1].body)["messages"][-1]
+    assert "larger than 20000 bytes" in told["content"]
+    assert effects.read_text().split() == ["said"]
