@@ -1,0 +1,164 @@
+"""Plays hostile requests over connections that stay open, and says what came of them."""
+
+import random
+import socket
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from tests.durable_agent_host.hostile_requests import Sent, draw_all, exchange
+
+ANSWER_SECONDS = 60
+_FRAMING = {"content-length", "transfer-encoding", "expect", "connection"}
+_BEGINS_SOMETHING = ("orchestrators", "entities", "run", "import", "fork", "repair", "mcp", "agent_turn")
+
+
+@dataclass
+class Outcome:
+    """What came of some requests.
+
+    Attributes:
+        statuses: how often each; 0 where no answer came, which only a request without an end may get.
+        failures: requests that were answered with 500, and the answers.
+    """
+
+    statuses: Counter[int] = field(default_factory=Counter[int])
+    failures: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+
+    def note(self, sent: Sent, status: int, answer: bytes) -> None:
+        """Note an answer."""
+        self.statuses[status] += 1
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.failures[sent.encode()[:2000]] = answer[-600:]
+
+
+def is_costly(sent: Sent) -> bool:
+    """Tell whether a request would begin a turn or write a session if it were whole."""
+    return sent.method == "DELETE" or (sent.method == "POST" and any(part in _BEGINS_SOMETHING for part in sent.path))
+
+
+def draw_mostly_cheap(chooser: random.Random, good: list[Sent], agent: str, count: int, costly: float) -> list[Sent]:
+    """Draw requests of which a part would cost the host a turn or a write, and the rest is read or refused.
+
+    Args:
+        chooser: draws.
+        good: requests to break.
+        agent: whose.
+        count: how many.
+        costly: which part, from 0 to 1.
+    """
+    few = draw_all(chooser, [one for one in good if is_costly(one)], agent, int(count * costly))
+    most = draw_all(chooser, [one for one in good if not is_costly(one)], agent, count - len(few))
+    return chooser.sample([*few, *most], count)
+
+
+def play(port: int, requests: list[Sent], at_once: int) -> Outcome:
+    """Send requests over some connections.
+
+    Args:
+        port: of the host.
+        requests: to send, in no order.
+        at_once: connections.
+    """
+    whole = Outcome()
+    with ThreadPoolExecutor(at_once) as pool:
+        for one in pool.map(lambda part: _play_part(port, part), (requests[at::at_once] for at in range(at_once))):
+            whole.statuses += one.statuses
+            whole.failures |= one.failures
+    return whole
+
+
+def _play_part(port: int, requests: Iterable[Sent]) -> Outcome:
+    outcome = Outcome()
+    connection = _Connection(port)
+    for sent in requests:
+        names = {name for name, _ in sent.headers}
+        if names & _FRAMING or sent.target.startswith("//") or b"\r" in sent.encode().partition(b"\r\n")[0]:
+            outcome.note(sent, *exchange(port, sent))
+        else:
+            outcome.note(sent, *connection.exchange(sent))
+    connection.close()
+    return outcome
+
+
+class _Connection:
+    """One connection, opened anew whenever the host has closed it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket: socket.socket | None = None
+        self._read = b""
+
+    def exchange(self, sent: Sent) -> tuple[int, bytes]:
+        """Send a request and read its whole answer; of a stream of events the head alone."""
+        data = sent.encode().replace(b"\r\nConnection: close\r\n\r\n", b"\r\n\r\n", 1)
+        for _ in range(2):  # a connection that was idle may have been closed
+            is_new = self._socket is None
+            connection = self._opened()
+            with suppress(ConnectionError):
+                connection.sendall(data)
+                head, answer, is_over = self._answer(sent.method)
+                if head:
+                    if is_over:
+                        self.close()
+                    return int(head.split(None, 2)[1]), head + answer
+            self.close()
+            if is_new:
+                break
+        return exchange(self._port, sent)
+
+    def close(self) -> None:
+        """Close it."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._read = None, b""
+
+    def _opened(self) -> socket.socket:
+        if self._socket is None:
+            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=ANSWER_SECONDS)
+        return self._socket
+
+    def _answer(self, method: str) -> tuple[bytes, bytes, bool]:
+        head = self._until(b"\r\n\r\n")
+        fields = dict(_fields(head))
+        is_over = fields.get(b"connection") == b"close"
+        if not head or b"event-stream" in fields.get(b"content-type", b""):
+            return head, b"", True
+        if method == "HEAD" or head.split(None, 2)[1] in {b"204", b"304"}:
+            return head, b"", is_over
+        if b"content-length" in fields:
+            return head, self._exactly(int(fields[b"content-length"])), is_over
+        if fields.get(b"transfer-encoding") != b"chunked":
+            return head, b"", True
+        parts: list[bytes] = []
+        while size := int(self._until(b"\r\n") or b"0", 16):
+            parts.append(self._exactly(size + 2)[:-2])
+        self._until(b"\r\n")
+        return head, b"".join(parts), is_over
+
+    def _until(self, mark: bytes) -> bytes:
+        while mark not in self._read:
+            if not self._more():
+                return b""
+        found, _, self._read = self._read.partition(mark)
+        return found + mark
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._read) < size and self._more():
+            pass
+        found, self._read = self._read[:size], self._read[size:]
+        return found
+
+    def _more(self) -> bool:
+        piece = self._opened().recv(65536)
+        self._read += piece
+        return bool(piece)
+
+
+def _fields(head: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        yield name.strip().lower(), value.strip().lower()
