@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.durable.entity import DurableAgentEntity
     from durable_agent_host.model.budget import Budget, Budgets, Price
+    from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
     from durable_agent_host.transcripts import Conversation, decode, encode, fold
 
 __all__ = [
+    "ANONYMOUS",
     "Budget",
     "Budgets",
     "CoalescingHistoryProvider",
     "Conversation",
     "DurableAgentApp",
     "DurableAgentEntity",
+    "Owner",
     "Price",
+    "Principal",
     "Settings",
     "ToolCall",
     "agent_activity",
@@ -39,13 +43,16 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ANONYMOUS": "model.principal",
     "Budget": "model.budget",
     "Budgets": "model.budget",
     "CoalescingHistoryProvider": "agent.coalescing_history",
     "Conversation": "transcripts",
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.entity",
+    "Owner": "model.principal",
     "Price": "model.budget",
+    "Principal": "model.principal",
     "Settings": "settings",
     "ToolCall": "tool_calls",
     "agent_activity": "activities",

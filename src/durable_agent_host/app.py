@@ -31,6 +31,7 @@ from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.durable.maintenance import TimesToLive
 from durable_agent_host.durable.register import (
     refuse_same_names,
@@ -44,7 +45,7 @@ from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
-from durable_agent_host.http.gate import Gate
+from durable_agent_host.http.gate import Authorize, Gate, Identify
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sdk_requests import adapt_http_functions
 from durable_agent_host.log_records import keep_secrets_out_of_logs
@@ -52,6 +53,7 @@ from durable_agent_host.loops.once import once
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.histories import Histories
+from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
@@ -92,7 +94,8 @@ class DurableAgentApp(AgentFunctionApp):
         default_callback: told of every update of agents that are added without one.
         settings: read from the environment when left out.
         entity_class: a subclass of `DurableAgentEntity`, to add operations or to change what is stored.
-        gate: decides who may do what over HTTP and MCP; provisional. By default everybody may do everything.
+        identify: finds out who asks over HTTP and MCP; sessions then belong to those who begin them. By default nobody.
+        authorize: lets others than its owner into a session; by default nobody.
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
         observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
         compaction: the framework's strategy for the contexts of agents that say none themselves.
@@ -119,7 +122,8 @@ class DurableAgentApp(AgentFunctionApp):
         *,
         settings: Settings | None = None,
         entity_class: type[DurableAgentEntity] = DurableAgentEntity,
-        gate: Gate | None = None,
+        identify: Identify | None = None,
+        authorize: Authorize | None = None,
         allowed_options: AllowedOptions | None = None,
         observers: Sequence[TurnObserver] = (),
         compaction: CompactionStrategy | None = None,
@@ -131,7 +135,7 @@ class DurableAgentApp(AgentFunctionApp):
         keep_secrets_out_of_logs()
         self.settings = settings or Settings.from_environment()
         self._entity_class = entity_class
-        self._gate = gate or Gate()
+        self._gate = Gate(identify, authorize, self.settings.adopt_sessions)
         self._observers = observers
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
@@ -143,7 +147,6 @@ class DurableAgentApp(AgentFunctionApp):
         self._has_agent_routes: bool | None = None
         self._agents_auth_level = http_auth_level
         self._histories: dict[str, Histories] = {}
-        self._external: dict[str, ExternalHistory] = {}
         self._ttls = TimesToLive(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
         super().__init__(
@@ -168,6 +171,7 @@ class DurableAgentApp(AgentFunctionApp):
     def _open_stores(self) -> None:
         """Prepare what turns share; the stores are opened when they are first used."""
         self._wakeups = Wakeups()
+        self._external: dict[str, ExternalHistory] = {}
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
         self._open_log = once(partial(open_turn_log, self.settings))
@@ -176,14 +180,8 @@ class DurableAgentApp(AgentFunctionApp):
         open_store, grace = once(partial(open_segment_store, self.settings)), self.settings.piece_grace_seconds
         self._keeper = Keeper(open_store, seen=self.settings.max_receipts, grace_seconds=grace, elsewhere=elsewhere)
         probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
-        self._turns_of = partial(
-            TurnClient,
-            wakeups=self._wakeups,
-            stopper=self._stopper,
-            probes=probes,
-            keeper=self._keeper,
-            elsewhere=elsewhere,
-        )
+        more = {"keeper": self._keeper, "elsewhere": elsewhere, "id_secret": IdSecret()}
+        self._turns_of = partial(TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes, **more)
 
     def add_agent(
         self,
@@ -238,7 +236,7 @@ class DurableAgentApp(AgentFunctionApp):
         agent_name: str,
         workflow_name: str | None = None,
         *,
-        principal: str | None = None,
+        principal: Principal | str | None = None,
         traceparent: str | None = None,
     ) -> OrchestrationAgent:
         """Give an agent to an orchestration: a run is a turn, and sessions have the ids they are given.
@@ -247,13 +245,14 @@ class DurableAgentApp(AgentFunctionApp):
             context: of the orchestration.
             agent_name: as registered.
             workflow_name: the workflow that the agent belongs to, when it does.
-            principal: on whose behalf its turns run; provisional.
+            principal: on whose behalf its turns run; None for the app itself, which may act in every session.
             traceparent: the trace that its turns belong to, a W3C header value; a malformed one counts as none.
 
         Raises:
             ValueError: there is no such agent.
         """
-        caller = Caller(principal, valid_traceparent(traceparent))
+        principal = Principal(principal) if isinstance(principal, str) and principal else principal
+        caller = Caller(principal or None, valid_traceparent(traceparent))
         return OrchestrationAgent(context, super().get_agent(context, agent_name, workflow_name), caller, self._keeper)
 
     def get_functions(self) -> list["Function"]:
@@ -264,8 +263,7 @@ class DurableAgentApp(AgentFunctionApp):
         agents are known, what the first turn needs is loaded in the background.
         """
         functions: list[Function] = cast("Any", super()).get_functions()
-        limits = {route.name: route.body_limit(self.settings) for route in ROUTES}
-        adapt_http_functions(functions, limits=limits, gate=self._gate)
+        adapt_http_functions(functions, gate=self._gate)
         runners = [runner for runner in self._runners.values() if not is_factory(runner.agent)]
         warm_up_in_background([runner.provider for runner in runners], self._open_log)
         return functions
@@ -361,7 +359,8 @@ class DurableAgentApp(AgentFunctionApp):
             budgets=self._budgets.of_agent(agent_name),
         )
         self._runners[agent_name] = runner
-        register_agent_entity(cast("DFApp", self), agent_name, self._entity_class(runner, self.settings))
+        entity = self._entity_class(runner, self.settings)
+        register_agent_entity(cast("DFApp", self), agent_name, entity, has_owners=self._gate.identifies)
 
     @staticmethod
     def _build_function_name(agent_name: str, prefix: str) -> str:

@@ -10,6 +10,9 @@ from durable_agent_host.model.turn_bounds import ModelBounds
 
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
+ANYBODY = "anybody"
+NOBODY = "nobody"
+_ROLE = "role:"
 _FIELDS_OF_A_SCHEDULE = 6
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _BOUNDS = (
@@ -63,6 +66,8 @@ class Settings:
             fork or a sweep takes, and than the store may fail during an import. Seconds, default 3600.
         maintenance_schedule: when expired sessions, ended turns and unreferenced pieces are deleted, as a timer
             trigger takes it: six fields, or ``off``. Default every 15 minutes.
+        adopt_sessions: who may take over sessions that have no owner, in an app that identifies its callers:
+            ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``: as it was before sessions had owners.
         stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly
             give up after 30 or 60.
         max_answer_bytes, max_line_bytes, max_turn_bytes, answer_seconds, max_model_calls, max_calls_at_once,
@@ -93,6 +98,7 @@ class Settings:
     session_ttl_seconds: float = 0.0
     piece_grace_seconds: float = 3600.0
     maintenance_schedule: str = "0 */15 * * * *"
+    adopt_sessions: str = ANYBODY
     stream_heartbeat_seconds: float = 15.0
     max_answer_bytes: int = ModelBounds.answer_bytes
     max_line_bytes: int = ModelBounds.line_bytes
@@ -163,6 +169,7 @@ class Settings:
             session_ttl_seconds=_number(environment, "SESSION_TTL_SECONDS", cls.session_ttl_seconds, least=0.0),
             piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
             maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
+            adopt_sessions=_adopters(environment, "ADOPT_SESSIONS", cls.adopt_sessions),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
             answer_seconds=_number(environment, "ANSWER_SECONDS", cls.answer_seconds),
             requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, least=0.0),
@@ -200,6 +207,16 @@ def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
         raise SettingError(
             f"{PREFIX}{field} is {text!r}; set it to '{{second}} {{minute}} {{hour}} {{day}} {{month}} {{weekday}}', "
             f"to {NO_MAINTENANCE!r}, or leave it out for {default!r}"
+        )
+    return text
+
+
+def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
+    text = environment.get(PREFIX + field, "").strip() or default
+    if text not in {ANYBODY, NOBODY} and not (text.startswith(_ROLE) and text != _ROLE):
+        raise SettingError(
+            f"{PREFIX}{field} is {text!r}; set it to {ANYBODY!r}, {NOBODY!r} or '{_ROLE}NAME', or leave it out for "
+            f"{default!r}"
         )
     return text
 

@@ -13,10 +13,16 @@ from typing import Any, Final, Literal
 
 from agent_framework import FunctionTool, tool
 
+from durable_agent_host.model.principal import ANOTHER, ROLE
+
 InDoubt = Literal["retry", "fail", "ask"]
 
 IN_DOUBT: Final = "durable_agent_host.in_doubt"
 """Key in a tool's ``additional_properties``: its policy for calls in doubt."""
+
+
+APPROVED_BY: Final = "durable_agent_host.approved_by"
+"""Key in a tool's ``additional_properties``: who may answer for its calls; see `durable_tool`."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,14 @@ def current_tool_call() -> ToolCall | None:
 
 
 def durable_tool(
-    function: Callable[..., Any] | None = None, /, *, idempotent: bool = False, in_doubt: InDoubt | None = None
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    idempotent: bool = False,
+    in_doubt: InDoubt | None = None,
+    approved_by: str | None = None,
 ) -> Any:
-    """Say what happens to a call of a tool that was running when its process died.
+    """Say what happens to a call of a tool that was running when its process died, and who has to approve its calls.
 
     Guarantee: pure; a `FunctionTool` that is given is not changed.
 
@@ -72,15 +83,26 @@ def durable_tool(
         idempotent: running the call twice does no harm; then ``in_doubt`` is ``retry`` when it is left out.
         in_doubt: ``retry`` runs the call again, ``fail`` tells the model that the outcome is not known, ``ask``
             leaves it to a person, as an approval does. Left out: ``fail``.
+        approved_by: the tool's calls need approval: ``another`` of a principal who is not the one who asked for the
+            turn, ``role:NAME`` of one who has the role. Left out: the tool's own ``approval_mode`` says whether
+            somebody has to approve, and whom the app lets in may answer.
 
     Returns:
         The tool (a `FunctionTool`), or a decorator that makes it.
+
+    Raises:
+        ValueError: ``approved_by`` says nothing that is known.
     """
+    if approved_by is not None and approved_by != ANOTHER and approved_by.removeprefix(ROLE) in {"", approved_by}:
+        raise ValueError(f"approved_by is {approved_by!r}: say 'another' or 'role:NAME'")
     policy: InDoubt = in_doubt or ("retry" if idempotent else "fail")
 
     def declare(one: Callable[..., Any]) -> FunctionTool:
         declared = copy.copy(one) if isinstance(one, FunctionTool) else tool(one)
         declared.additional_properties = {**(declared.additional_properties or {}), IN_DOUBT: policy}
+        if approved_by is not None:
+            declared.additional_properties[APPROVED_BY] = approved_by
+            declared.approval_mode = "always_require"
         return declared
 
     return declare if function is None else declare(function)

@@ -14,7 +14,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "log_records": {"redaction"},
     "errors": {"redaction"},
     "settings": {"errors", "model"},
-    "tool_calls": set(),
+    "tool_calls": {"model"},
     "loops": {"errors"},
     "model": {"errors"},
     "codec": {"errors", "model"},

@@ -10,6 +10,7 @@ from agent_framework import AgentResponse, Content, Message, add_usage_details
 from durable_agent_host.agent.history import DurableSession, TranscriptProvider
 from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.weight import json_bytes
+from durable_agent_host.codec.approvals import with_approvals
 from durable_agent_host.codec.content import decode_usage, plain_json
 from durable_agent_host.codec.journal_entry import decode_tool_result
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
@@ -190,7 +191,7 @@ def _with_entries(runs: AgentRuns, response: AgentResponse[Any], status: Any) ->
     if runs.context is not None:
         response.usage_details = add_usage_details(response.usage_details, runs.context.usage)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
-    entries = (encode_request_entry(request), answer)
+    entries = (encode_request_entry(request), with_approvals(answer, runs.answers))
     usage = entries[1].get("usage")
     runs.agent_session.note_service(runs.provider)
     return TurnOutcome(

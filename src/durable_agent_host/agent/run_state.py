@@ -210,9 +210,20 @@ class AgentRun:
         """Leave it to a person whether a turn may spend more; the run stops before its next model call."""
         await self.ask(question, ToolKey(self.journal.position, question, 0), ASKED_AS, figures, sentence)
 
-    async def ask(self, question: str, key: ToolKey, name: str, arguments: Mapping[str, Any], reason: str) -> None:
+    async def ask(
+        self,
+        question: str,
+        key: ToolKey,
+        name: str,
+        arguments: Mapping[str, Any],
+        reason: str,
+        *,
+        approved_by: str | None = None,
+    ) -> None:
         """Leave a tool call to a person: the run goes on with the other calls of the batch, and then stops."""
-        asked = {"call_id": question, "name": name, "arguments": dict(arguments), "reason": reason}
+        asked: dict[str, Any] = {"call_id": question, "name": name, "arguments": dict(arguments), "reason": reason}
+        if approved_by is not None:
+            asked["approved_by"] = approved_by
         self.progress.pending.append(asked)
         await self.audience.tell(ApprovalAwaited(asked, replayed=question in self.journal.recorded.asked))
         _LOGGER.info("turn %s: call %s of %s waits for a person", self.turn_id, key.call_id, name)

@@ -35,7 +35,7 @@ from durable_agent_host.codec.journal_entry import decode_tool_result, encode_to
 from durable_agent_host.errors import CorruptStateError, LogError, TurnError
 from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
 from durable_agent_host.redaction import without_secrets
-from durable_agent_host.tool_calls import RUNNING_CALL, ToolCall
+from durable_agent_host.tool_calls import APPROVED_BY, RUNNING_CALL, ToolCall
 from durable_agent_host.turn_log.journal import RecordedTool
 
 _LOGGER = logging.getLogger(__name__)
@@ -199,7 +199,8 @@ class ToolCalls(FunctionMiddleware):
         question = self._question(key, number)
         answer = self._run.answers.get(question)
         if answer is None:
-            await self._run.ask(question, key, tool.name, arguments, reason)
+            approved_by = (tool.additional_properties or {}).get(APPROVED_BY)
+            await self._run.ask(question, key, tool.name, arguments, reason, approved_by=approved_by)
             return _WAIT
         if answer.get("approved") is True:
             return _Decision("run", arguments=answer.get("arguments"))

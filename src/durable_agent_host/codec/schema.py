@@ -151,8 +151,9 @@ _REQUEST: Final = Shape(
         **dict.fromkeys(("agent", "session_id", "turn_id", "message", "role", "policy", "created_at"), _TEXT),
         **dict.fromkeys(("response_format", "options"), _OBJECT),
         "request_hash": _TEXT,
-        **dict.fromkeys(("orchestration_id", "principal", "traceparent"), _TEXT_OR_NULL),
+        **dict.fromkeys(("orchestration_id", "principal", "tenant", "traceparent"), _TEXT_OR_NULL),
         "enable_tool_calls": _FLAG,
+        "owner": _OBJECT,
     },
 )
 _AGENT_SESSION: Final = Shape(
@@ -166,6 +167,7 @@ _AGENT_SESSION: Final = Shape(
 )
 _OURS: Final = {
     "agentSession": _AGENT_SESSION,
+    "owner": Shape((dict, _NONE), {"principal": _TEXT, "tenant": _TEXT}, ("principal",)),
     "running": _TEXT_OR_NULL,
     "queue": Shape((list, _NONE), each=_TEXT),
     "interrupting": _TEXT_OR_NULL,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.codec.pieces import decode_sealed, encode_sealed
 from durable_agent_host.codec.schema import outline_faults
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
@@ -24,6 +25,7 @@ _USUAL_STATUS: Final = "completed"
 _OURS: Final = (
     "version",
     "agentSession",
+    "owner",
     "running",
     "queue",
     "interrupting",
@@ -78,6 +80,7 @@ def decode_session(state: Any) -> Session:
     return Session(
         entries=tuple(cast("list[dict[str, Any]]", document["data"]["conversationHistory"])),
         agent_session=ours.get("agentSession"),
+        owner=decode_owner(ours.get("owner")),
         running=ours.get("running"),
         queue=tuple(ours.get("queue") or ()),
         interrupting=ours.get("interrupting"),
@@ -109,6 +112,7 @@ def encode_session(session: Session) -> dict[str, Any]:
     ours = {name: value for name, value in before.items() if name not in _OURS} | {"version": EXTENSION_VERSION}
     written: dict[str, Any] = {
         "agentSession": session.agent_session,
+        "owner": encode_owner(session.owner) if session.owner else None,
         "running": session.running,
         "queue": list(session.queue) or None,
         "interrupting": session.interrupting,

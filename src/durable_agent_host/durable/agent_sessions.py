@@ -100,7 +100,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         request = replace(
             read_run_request(agent_name, key, run_request.to_dict()),
             created_at=self._context.current_utc_datetime.isoformat(),
-            principal=self._caller.principal,
+            **self._caller.names,
             traceparent=self._caller.traceparent,
         )
         turn = self._context.call_sub_orchestrator(TURN_ORCHESTRATION, encode_turn_request(request), request.turn_id)

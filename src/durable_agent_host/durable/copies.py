@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 from durable_agent_host.agent.history import TranscriptProvider
@@ -10,6 +11,7 @@ from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, whole_record
 from durable_agent_host.errors import StateError, TurnRejectedError
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.exports import begun, export_document, one_part
 from durable_agent_host.segments.forks import make_fork
 from durable_agent_host.segments.imports import Imported, WholeWriter, read_document
@@ -57,7 +59,7 @@ class SessionCopies:
         return await begun(export_document(record))
 
     async def import_document(
-        self, agent: str, session_id: str, body: AsyncIterator[bytes], *, max_bytes: int
+        self, agent: str, session_id: str, body: AsyncIterator[bytes], *, max_bytes: int, owner: Owner | None = None
     ) -> Imported:
         """Store an exported document as a new session; the head goes last.
 
@@ -68,6 +70,7 @@ class SessionCopies:
             session_id: without the agent's name.
             body: JSON, in pieces of any size.
             max_bytes: of the body.
+            owner: whose the session is going to be; what the document says of it is not believed.
 
         Raises:
             RequestError: it is no session that can be used.
@@ -78,7 +81,9 @@ class SessionCopies:
         now = await self._documents.read(agent, session_id)
         taken = TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
         if self._elsewhere.has_owner(agent):
-            return await self._import_elsewhere(SessionName(agent, session_id), body, now, taken, max_bytes=max_bytes)
+            return await self._import_elsewhere(
+                SessionName(agent, session_id), body, now, taken, max_bytes=max_bytes, owner=owner
+            )
         is_new = now in (None, {})
         writer = RecordWriter(
             self._keeper.open_store if is_new else None,
@@ -88,7 +93,7 @@ class SessionCopies:
             grace_seconds=self._keeper.grace_seconds,
         )
         async with writer.holding():
-            imported = await read_document(body, writer, max_bytes=max_bytes)
+            imported = await read_document(body, writer, max_bytes=max_bytes, owner=owner)
             if not is_new and now != imported.document:
                 raise taken
             reach("import.before_head")
@@ -96,10 +101,17 @@ class SessionCopies:
         return imported
 
     async def _import_elsewhere(
-        self, name: SessionName, body: AsyncIterator[bytes], now: Any, taken: TurnRejectedError, *, max_bytes: int
+        self,
+        name: SessionName,
+        body: AsyncIterator[bytes],
+        now: Any,
+        taken: TurnRejectedError,
+        *,
+        max_bytes: int,
+        owner: Owner | None,
     ) -> Imported:
         """Store a document whose messages go to a history provider, which takes them at once."""
-        imported = await read_document(body, WholeWriter(), max_bytes=max_bytes)
+        imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
         stored = self._elsewhere.to_store(name, imported.document)
         if now not in (None, {}, stored):
             raise taken
@@ -155,7 +167,10 @@ class SessionCopies:
         else:
             raise TurnRejectedError(f"session {session_id!r} changes all the time: ask again")
         reach("fork.before_head")
-        await self._documents.put(agent, new_id, encode_session(fork.session), instead_of=None)
+        copy = fork.session
+        if copy.owner is None and self._documents.access is not None:
+            copy = replace(copy, owner=self._documents.access.owner)
+        await self._documents.put(agent, new_id, encode_session(copy), instead_of=None)
         return fork.session.message_count
 
 

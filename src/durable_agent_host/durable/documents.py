@@ -7,20 +7,25 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
+from durable_agent_host.codec.owner import owner_of_document
 from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
+from durable_agent_host.durable.access import Access
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.listing import Listed, entity_pages
+from durable_agent_host.durable.listing import Listed, entity_pages, entity_state_pages
 from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.cache import PieceCache
 from durable_agent_host.segments.checks import find_problems, repair_record
 from durable_agent_host.segments.forks import keep_original
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.pages import Page, read_page
 from durable_agent_host.segments.record import Record
+from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.session.repair import Change, mend_head, repair_document
 from durable_agent_host.turn_log.crash_points import reach
 
@@ -35,12 +40,17 @@ class SessionDocuments:
         client: the SDK's.
         keeper: reads what sessions have outside their entities.
         elsewhere: what history providers of the app keep.
+
+    Attributes:
+        access: which sessions there are for the request; None for all. A session that there is not for it is read as
+            one that does not exist: by all that reads sessions here.
     """
 
     def __init__(self, client: DurableOrchestrationClient, keeper: Keeper, elsewhere: ExternalSessions) -> None:
         self._client = client
         self.keeper = keeper
         self.elsewhere = elsewhere
+        self.access: Access | None = None
 
     async def listed(self, agent: str) -> list[Listed]:
         """List an agent's sessions.
@@ -49,12 +59,61 @@ class SessionDocuments:
             agent: the agent's registered name.
 
         Returns:
-            All of them, newest first.
+            All of them, newest first; those of the request's own principal where it has one.
         """
         found: list[Listed] = []
-        async for page in entity_pages(self._client, entity_name(agent)):
-            found += page
+        if self.access is None:
+            async for page in entity_pages(self._client, entity_name(agent)):
+                found += page
+        else:
+            async for page in entity_state_pages(self._client, entity_name(agent)):
+                found += [one for one, state in page if owner_of_document(state) == self.access.owner]
         return sorted(set(found), reverse=True)
+
+    async def owner_to_be(self, agent: str, session_id: str) -> Owner | None:
+        """Tell whose a session is, or is going to be when the request begins it.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            The owner; None where nobody is identified.
+
+        Raises:
+            NotFoundError: it is somebody else's.
+        """
+        if self.access is None:
+            return None
+        state = await held_by(self._client, agent, session_id)
+        if not await self._sees(agent, session_id, state) and state is not None:
+            raise unknown_session(agent, session_id)
+        return owner_of_document(state) or self.access.owner
+
+    async def sees_turn(self, request: TurnRequest) -> bool:
+        """Tell whether there is a turn for the request at hand: in a session of its owner, or in one that begins.
+
+        Args:
+            request: of the turn.
+        """
+        if self.access is None:
+            return True
+        state = await held_by(self._client, request.agent, request.session_id)
+        sees = await self._sees(request.agent, request.session_id, state)
+        if state is None:  # let in in a moment, or sent away before
+            return request.session_owner == self.access.owner
+        return sees and request.session_owner in (None, owner_of_document(state))
+
+    async def is_taken(self, agent: str, session_id: str) -> bool:
+        """Tell whether a new session cannot have this id, whosever the one is that has it."""
+        state = await held_by(self._client, agent, session_id)
+        return state not in (None, {}) and not is_erasing(state)
+
+    async def _sees(self, agent: str, session_id: str, state: Any) -> bool:
+        """Tell whether there is a session for the request; see `Access`."""
+        if self.access is None:
+            return state is not None
+        return await self.access.sees(agent, session_id, owner_of_document(state), exists=state is not None)
 
     async def read(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, readable or not.
@@ -77,9 +136,26 @@ class SessionDocuments:
             session_id: without the agent's name.
 
         Returns:
-            JSON, or None when there is nothing.
+            JSON, or None when there is nothing for the request.
         """
-        return await held_by(self._client, agent, session_id)
+        state = await held_by(self._client, agent, session_id)
+        return state if await self._sees(agent, session_id, state) else None
+
+    async def session(self, agent: str, session_id: str) -> Session | None:
+        """Read a session.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            The session, or None when it does not exist for the request.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        state = await self.held(agent, session_id)
+        return None if state is None else decode_session(state)
 
     async def clear_elsewhere(self, agent: str, session_id: str) -> None:
         """Delete what history providers keep of a session, before the session itself is erased.
@@ -115,7 +191,7 @@ class SessionDocuments:
         await self._client.signal_entity(EntityId(entity_name(agent), session_id), PUT_OPERATION, payload)
         deadline, pause = time.monotonic() + PUT_SECONDS, 0.01
         while time.monotonic() < deadline:
-            now = await self.held(agent, session_id)
+            now = await held_by(self._client, agent, session_id)
             if now == document:
                 return
             if now != instead_of:

@@ -15,6 +15,7 @@ from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.message import decode_response
+from durable_agent_host.codec.owner import decode_owner
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
 from durable_agent_host.durable.documents import PUT_OPERATION, refuse_busy
 from durable_agent_host.durable.entity_calls import is_signal
@@ -28,6 +29,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
     error_details,
 )
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import Keeper, SessionName
@@ -42,6 +44,7 @@ from durable_agent_host.session.admission import (
     queue_request,
     reset_session,
 )
+from durable_agent_host.session.ownership import bind_session, unknown_session
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
@@ -61,7 +64,12 @@ class DurableAgentEntity:
     Args:
         runner: runs the agent.
         settings: bounds of queue and receipts.
+
+    Attributes:
+        has_owners: whether the app identifies its callers, so that a session belongs to the first one who acts in it.
     """
+
+    has_owners = False
 
     def __init__(self, runner: AgentRunner, settings: Settings) -> None:
         self.runner = runner
@@ -138,9 +146,14 @@ class DurableAgentEntity:
         else:
             context.set_state(payload["document"])
 
+    def _bound(self, session: Session, owner: Owner | None) -> Session | None:
+        return bind_session(session, owner) if self.has_owners else session
+
     def _admit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        if (bound := self._bound(session, decode_owner(payload.get("owner")))) is None:
+            return session, {"status": "foreign", "running": None}
         changed, admission = decide_admission(
-            session,
+            bound,
             payload["turn_id"],
             payload["policy"],
             max_queued_turns=self.settings.max_queued_turns,
@@ -177,6 +190,9 @@ class DurableAgentEntity:
 
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         request = read_run_request(self.runner.name, str(context.entity_key), payload)
+        if (bound := self._bound(session, request.session_owner)) is None:
+            raise unknown_session(request.agent, request.session_id)
+        session = bound
         receipt = session.receipt_of(request.turn_id)
         if receipt is None and _may_have_ended(session, request.turn_id):
             known = self._turn_of(session, request)

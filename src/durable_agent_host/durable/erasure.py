@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
 
+from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, refuse_busy
 from durable_agent_host.durable.external_sessions import ExternalSessions
@@ -30,6 +31,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
 )
 from durable_agent_host.model.ids import derived_id, turn_log_id
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.keeper import Keeper, holder_of
 from durable_agent_host.segments.protocol import SegmentStore
@@ -89,13 +91,22 @@ class Erasures:
     def __init__(self, client: DurableOrchestrationClient) -> None:
         self._client = client
 
-    async def start(self, agent: str, session_id: str, *, if_digest: str = "", keeps_history: bool = False) -> str:
+    async def start(
+        self,
+        agent: str,
+        session_id: str,
+        *,
+        if_digest: str = "",
+        if_owner: Owner | None = None,
+        keeps_history: bool = False,
+    ) -> str:
         """Start to erase a session. Guarantee: idempotent; an erasure that is under way goes on.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
             if_digest: erase only what has this `document_digest`; empty for whatever is there.
+            if_owner: erase only what is this one's; None for whosever it is.
             keeps_history: leave with history providers of the app what they keep.
 
         Returns:
@@ -104,6 +115,8 @@ class Erasures:
         erasure_id = derived_id("erase", agent.casefold(), session_id)
         named: dict[str, Any] = {"agent": agent, "session_id": session_id, "if_digest": if_digest}
         named["keeps_history"] = keeps_history
+        if if_owner is not None:
+            named["if_owner"] = encode_owner(if_owner)
         try:
             await self._client.start_new(ERASE_ORCHESTRATION, erasure_id, named)
         except Exception:
@@ -112,13 +125,14 @@ class Erasures:
         return erasure_id
 
     async def erase(
-        self, agent: str, session_id: str, *, keeps_history: bool, seconds: float
+        self, agent: str, session_id: str, *, if_owner: Owner | None, keeps_history: bool, seconds: float
     ) -> Mapping[str, int] | None:
         """Erase a session, and wait until that is done.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
+            if_owner: erase only what is this one's; None for whosever it is.
             keeps_history: leave with history providers of the app what they keep.
             seconds: the longest wait.
 
@@ -132,7 +146,8 @@ class Erasures:
         """
         deadline = time.monotonic() + seconds
         while True:
-            status = await self._end_of(await self.start(agent, session_id, keeps_history=keeps_history), deadline)
+            started = await self.start(agent, session_id, if_owner=if_owner, keeps_history=keeps_history)
+            status = await self._end_of(started, deadline)
             if status is None:
                 return None
             if status.runtime_status is None:  # somebody else waited for it too, and has deleted its record
@@ -143,6 +158,8 @@ class Erasures:
             ended = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
             if ended["status"] == "busy":
                 raise TurnRejectedError(ended["detail"], running_turn_id=ended["running_turn_id"])
+            if ended["status"] == "foreign":  # it was erased, and is another one's now
+                return {}
             if ended["status"] == "erased":
                 return ended["erased"]  # else it was an expiry, which found that the session had been used
 
@@ -185,7 +202,8 @@ class Eraser:
 
         Returns:
             ``status`` ``erased`` with ``erased``: counts of what this attempt has erased; or ``busy``, with ``detail``
-            and ``running_turn_id``; or ``changed``, when the document is another one.
+            and ``running_turn_id``; or ``changed``, when the document is another one; or ``foreign``, when it is
+            somebody else's than ``if_owner``.
 
         Raises:
             LogError: a store does not answer; the session stays marked.
@@ -197,6 +215,8 @@ class Eraser:
         session = _readable(state)
         if wire.get("if_digest") and not session.erasing and document_digest(state) != wire["if_digest"]:
             return {"status": "changed"}
+        if (if_owner := decode_owner(wire.get("if_owner"))) is not None and session.owner not in (None, if_owner):
+            return {"status": "foreign"}
         if state is None:
             return {"status": "erased", "erased": dict.fromkeys(_COUNTED, 0)}
         try:
@@ -274,7 +294,10 @@ class _Erasing:
             homes = await Record(lambda: self._store, session).homes()
         except CorruptStateError:  # the list of them went with an attempt before this one, as the last of them
             homes = session.sealed.homes
-        for home in (*reversed(homes), *upload_homes(self._agent, self._session_id)):
+        uploads = upload_homes(self._agent, self._session_id)
+        if session.owner is not None:
+            uploads = (*uploads, *upload_homes(self._agent, self._session_id, session.owner))
+        for home in (*reversed(homes), *uploads):
             try:
                 self._count(await self._sweeper.erase(home, holder_of(self._agent, self._session_id)))
             except CorruptStateError as error:

@@ -7,6 +7,7 @@ What was verified: everything here runs on the embedded host. From the documenta
 neither, so the addresses are those of its own calls.
 """
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
@@ -19,6 +20,7 @@ ENDED: Final = ("Completed", "Failed", "Terminated", "Canceled")
 """The statuses of orchestrations that have ended."""
 
 _ENTITIES: Final = 1000
+_ENTITIES_WITH_STATE: Final = 200
 _INSTANCES: Final = 200
 _TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
 _LAST_TOKENS: Final = ("", "bnVsbA==")
@@ -68,7 +70,35 @@ async def entity_pages(
     if used_before is not None:
         params["lastOperationTimeTo"] = _wire_time(used_before)
     async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
-        yield [Listed(str(item.get("lastOperationTime") or ""), item["entityId"]["key"]) for item in page]
+        yield [_listed(item) for item in page]
+
+
+async def entity_state_pages(client: DurableOrchestrationClient, name: str) -> AsyncIterator[list[tuple[Listed, Any]]]:
+    """List the entities of a name with what they hold.
+
+    Args:
+        client: the SDK's.
+        name: of the entities.
+
+    Yields:
+        Pages, in no promised order.
+    """
+    params = {"fetchState": "true", "top": str(_ENTITIES_WITH_STATE)}
+    async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
+        yield [(_listed(item), _state_of(item)) for item in page]
+
+
+def _listed(item: Mapping[str, Any]) -> Listed:
+    return Listed(str(item.get("lastOperationTime") or ""), item["entityId"]["key"])
+
+
+def _state_of(item: Mapping[str, Any]) -> Any:
+    """Read what a listed entity holds: JSON, or the text of JSON."""
+    state: Any = item.get("state")
+    try:
+        return json.loads(state) if isinstance(state, str) else state
+    except ValueError:
+        return None
 
 
 async def ended_instance_pages(

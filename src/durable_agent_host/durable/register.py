@@ -8,7 +8,7 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.durable import activity, erasure, orchestrator, session_turns
+from durable_agent_host.durable import activity, erasure, id_secret, orchestrator, session_turns
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.entity_calls import entity_handle
 from durable_agent_host.durable.erasure import Eraser
@@ -70,7 +70,7 @@ def register_turn_functions(
 def register_upkeep(
     app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float]
 ) -> None:
-    """Bind the orchestration ``erase_session``, its activity, and the timer function that deletes what has expired.
+    """Bind what erases a session, the timer function that deletes what has expired, and the app's secret for ids.
 
     Args:
         app: the Functions app.
@@ -80,6 +80,7 @@ def register_upkeep(
         ttls: seconds that an agent's sessions are kept after their last use, by name; a live view.
     """
     _register_erasure(app, eraser)
+    _register_id_secret(app)
     if settings.maintenance_schedule != NO_MAINTENANCE:
         _register_maintenance(app, Maintenance(ttls, keeper, settings), settings.maintenance_schedule)
 
@@ -114,14 +115,16 @@ def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str
     _ = agent_maintenance
 
 
-def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity) -> None:
+def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, *, has_owners: bool) -> None:
     """Bind the entity that holds an agent's sessions.
 
     Args:
         app: the Functions app.
         name: the agent's registered name.
         entity: carries out the operations.
+        has_owners: whether the app identifies its callers.
     """
+    entity.has_owners = has_owners
 
     def handle(context: df.DurableEntityContext) -> None:
         entity.handle(context)
@@ -130,6 +133,17 @@ def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity) 
     bind: Any = app
     bound = bind.entity_trigger(context_name="context", entity_name=entity_name(name))(handle)
     bound._function._func = entity_handle(handle)  # noqa: SLF001 - as the SDK's own decorators replace it
+
+
+def _register_id_secret(app: df.DFApp) -> None:
+    """Bind the entity that keeps the app's secret for ids."""
+    bind: Any = app
+
+    def handle(context: df.DurableEntityContext) -> None:
+        id_secret.handle_secret(context)
+
+    handle.__name__ = id_secret.IDS_ENTITY
+    bind.entity_trigger(context_name="context", entity_name=id_secret.IDS_ENTITY)(handle)
 
 
 def register_agent_tool(

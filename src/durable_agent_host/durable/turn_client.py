@@ -9,28 +9,29 @@ from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import ClientConnectionError
-from azure.durable_functions import DurableOrchestrationClient, EntityId
+from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.codec.state import decode_session
+from durable_agent_host.durable.claims import SessionClaims
 from durable_agent_host.durable.copies import SessionCopies
 from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.erasure import Erasures
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.durable.session_contexts import SessionContexts
 from durable_agent_host.durable.session_turns import TurnStopper
-from durable_agent_host.durable.statuses import turn_of_status
+from durable_agent_host.durable.turn_reader import TurnReader
 from durable_agent_host.errors import IdempotencyKeyReusedError, StateError, TurnTimedOutError
 from durable_agent_host.loops.wakeups import Wakeups
-from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.keeper import NO_KEEPER, Keeper, SessionName
+from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.session.receipts import is_same_request, kept_turn
+from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
-from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
+from durable_agent_host.turn.wire import encode_turn_request
 
 FIRST_LOOK_SECONDS = 0.15
 SLOWEST_LOOK_SECONDS = 1.0
@@ -50,9 +51,11 @@ class TurnClient:
         probes: check the stores, before a turn starts and for health.
         keeper: stores long requests, reads long answers and what sessions have outside their entities.
         elsewhere: what history providers of the app keep.
+        id_secret: of the app.
 
     Attributes:
         documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
+        claims: whose sessions turns run in.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class TurnClient:
         *,
         keeper: Keeper = NO_KEEPER,
         elsewhere: ExternalSessions | None = None,
+        id_secret: IdSecret | None = None,
     ) -> None:
         self._probes = probes
         self.keeper = keeper
@@ -74,10 +78,16 @@ class TurnClient:
         self.copies = SessionCopies(self.documents)
         self.contexts = SessionContexts(self.documents, keeper)
         self.erasures = Erasures(client)
+        self.claims = SessionClaims(client, self.documents, id_secret or IdSecret())
+        self._reader = TurnReader(client, self.documents)
 
-    def files(self, agent: str, session_id: str, session: Session | None = None) -> SessionFiles:
-        """Return the files of a session; without its head, its uploads alone."""
-        return SessionFiles(self.keeper, agent, session_id, session)
+    def files(
+        self, agent: str, session_id: str, session: Session | None = None, *, owner: Owner | None = None
+    ) -> SessionFiles:
+        """Return the files of a session; without its head, its uploads alone, which are the owner's or the caller's."""
+        if owner is None and self.documents.access is not None:
+            owner = self.documents.access.owner
+        return SessionFiles(self.keeper, agent, session_id, session, owner=owner)
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.
@@ -125,48 +135,12 @@ class TurnClient:
         return known if known is not None and known.outcome is not None else None
 
     async def read(self, turn_id: str) -> Turn | None:
-        """Read a turn as it is now.
-
-        Args:
-            turn_id: which turn.
-
-        Returns:
-            The turn, or None when its orchestration does not exist, has been purged, or is no turn.
-        """
-        status = await self._client.get_status(turn_id, show_input=True)
-        turn = turn_of_status(turn_id, status) if status else None
-        return turn and await self._whole(turn)
-
-    async def _whole(self, turn: Turn) -> Turn:
-        request = turn.request
-        return await self.keeper.whole_turn(turn, lambda: self.session(request.agent, request.session_id))
+        """Read a turn as it is now; see `TurnReader.read`."""
+        return await self._reader.read(turn_id)
 
     async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
-        """Read a turn of a session, from its receipt when its orchestration has been purged.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            turn_id: which turn.
-
-        Returns:
-            The turn, or None when the session does not know it.
-        """
-        turn = await self.read(turn_id)
-        if turn is None:
-            try:
-                session, _ = await self.documents.shown(agent, session_id)  # without receipts that have no shape
-            except StateError:
-                return None
-            return await self._kept(agent, session_id, turn_id, session) if session else None
-        return turn if (turn.request.agent, turn.request.session_id) == (agent, session_id) else None
-
-    async def _kept(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
-        """Read a turn that has no orchestration any more, or none yet."""
-        if waiting := session.requests.get(turn_id):  # it came as a signal
-            return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
-        ended = await self.keeper.record(session, SessionName(agent, session_id)).ended(turn_id)
-        return kept_turn(agent, session_id, ended) if ended is not None else None
+        """Read a turn of a session; see `TurnReader.find`."""
+        return await self._reader.find(agent, session_id, turn_id)
 
     def hint(self, turn_id: str) -> None:
         """Notify the waiters of this process that a turn is about to end; its orchestration may run in another one.
@@ -313,20 +287,8 @@ class TurnClient:
         return None
 
     async def session(self, agent: str, session_id: str) -> Session | None:
-        """Read a session.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-
-        Returns:
-            The session, or None when it does not exist.
-
-        Raises:
-            StateError: it cannot be read.
-        """
-        state = await self._client.read_entity_state(EntityId(entity_name(agent), session_id))
-        return decode_session(state.entity_state) if state.entity_exists else None
+        """Read a session; see `SessionDocuments.session`."""
+        return await self.documents.session(agent, session_id)
 
     async def check_log(self) -> None:
         """Check that the turn log can be written; raises `LogUnavailableError`."""

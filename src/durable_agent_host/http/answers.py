@@ -144,8 +144,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         turn: that runs, waits or has ended.
 
     Returns:
-        The view; ``model`` and ``service_tier`` are there when the turn has ended and the provider said them,
-        ``options`` when it was asked for with some.
+        The view; ``asked_by`` when the caller was known, ``approvals`` of persons who were, ``model`` and
+        ``service_tier`` when the turn has ended and the provider said them, ``options`` when it had some.
     """
     view = turn_identity(turn.request) | {
         "agent": turn.request.agent,
@@ -157,6 +157,10 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         view |= waiting_view(turn)
     if turn.request.options:
         view["options"] = dict(turn.request.options)
+    if turn.request.principal:
+        view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
+    if approvals := [{"call_id": name, **answer} for name, answer in turn.answers.items() if answer.get("by")]:
+        view["approvals"] = approvals
     if turn.outcome is not None:
         view |= {
             "status": turn.outcome.status,

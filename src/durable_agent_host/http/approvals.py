@@ -1,17 +1,20 @@
 """The route by which people approve or deny what a turn's tools are about to do."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
 import azure.functions as func
 
+from durable_agent_host.codec.owner import encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import NotFoundError
+from durable_agent_host.errors import ForbiddenError, NotFoundError
 from durable_agent_host.http.answers import json_answer, turn_headers, turn_urls, turn_view
 from durable_agent_host.http.calls import Answer, Call, Host
 from durable_agent_host.http.parse import parse_answers
 from durable_agent_host.http.turns import named_turn, turn_conflict
+from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
 
 SHOWN_WITHIN_SECONDS: Final = 3.0
@@ -37,12 +40,38 @@ async def answer_approvals(host: Host, call: Call, client: TurnClient) -> Answer
         )
     if other := _answered_otherwise(turn, answers):
         return turn_conflict(turn, other)
+    for pending_call in turn.pending:
+        if pending_call["call_id"] in answers:
+            _check_approver(pending_call, turn, call.caller.principal)
+    if (principal := call.caller.principal) is not None:
+        said_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
+        answers = {call_id: answer | said_by for call_id, answer in answers.items()}
     await client.check_log()  # the turn could not go on, and what it had done would be given up
     if new := {call_id: answer for call_id, answer in answers.items() if call_id not in turn.answers}:
         turn = await client.answer(turn, new, seconds=NOTED_WITHIN_SECONDS)
         if other := _answered_otherwise(turn, answers):
             return turn_conflict(turn, other)
     return _noted(call, turn, answers)
+
+
+def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
+    """Refuse the answer of one who may not give it.
+
+    Raises:
+        ForbiddenError: the tool's calls need the answer of somebody else.
+    """
+    demanded = pending.get("approved_by")
+    if demanded is None:
+        return
+    request = turn.request
+    asker = Owner(request.principal, request.tenant or "") if request.principal else None
+    if demanded == ANOTHER:
+        if principal is None or asker is None or principal.owner == asker:
+            raise ForbiddenError(
+                f"call {pending['call_id']} needs the answer of another principal than the one who asked for the turn"
+            )
+    elif principal is None or not principal.is_one_of(str(demanded)):
+        raise ForbiddenError(f"call {pending['call_id']} needs the answer of somebody who is {demanded!r}")
 
 
 def _noted(call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> func.HttpResponse:

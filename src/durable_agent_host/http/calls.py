@@ -1,24 +1,30 @@
 """What every handler of a route takes, and how a request reaches it: through the gate, and with its errors answered."""
 
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
+from starlette.requests import ClientDisconnect
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
-from durable_agent_host.errors import DurableAgentHostError, NotFoundError
-from durable_agent_host.http.gate import ANONYMOUS, Action, Gate, SessionName
+from durable_agent_host.errors import DurableAgentHostError, NotFoundError, RequestTooLargeError
+from durable_agent_host.http.bodies import BodyLimit
+from durable_agent_host.http.body_stream import read_body
+from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunCall, parse_run
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.rates import RequestRates, StreamReaders
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.principal import ANONYMOUS, Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import Settings
@@ -26,7 +32,8 @@ from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn_log.protocol import TurnLog
 
 logger = logging.getLogger(__name__)
-_OPEN_TO_ALL: Final[Action] = "health.read"
+CALLER_LEFT: Final = 499
+"""The caller has left before its request was read. Source: nginx."""
 _STORE_AWAY: Final = (
     "the durable store does not answer, or refuses: the host's log says more. What was asked for may have begun: "
     "look at the session, or ask again with the same Idempotency-Key"
@@ -96,12 +103,16 @@ class Call:
 
     Attributes:
         caller: on whose behalf, as the gate found it.
+        owner: whose the session on the path is or is going to be, where the request may begin one.
+        body: once `read_body` has read it.
     """
 
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
         self._request = request
         self._max_request_bytes = max_request_bytes
         self.caller = Caller()
+        self.owner: Owner | None = None
+        self.body = b""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -119,9 +130,14 @@ class Call:
         return str(self._request.method).upper()
 
     @property
-    def body(self) -> bytes:
-        """The body."""
-        return self._request.get_body()
+    def incoming(self) -> IncomingRequest:
+        """The request as the gate sees it."""
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
+
+    async def read_body(self, limit: BodyLimit) -> None:
+        """Read the body, once; raises as `durable_agent_host.http.body_stream.read_body` does."""
+        self.body = await read_body(self.headers, self.stream(), limit)
 
     def stream(self) -> AsyncIterator[bytes]:
         """Read the body piece by piece, for a route that streams it; once."""
@@ -170,12 +186,6 @@ def named_session(host: Host, call: Call) -> tuple[str, str]:
     return host.agent(call.path_part("agent")), check_session_id(call.path_part("session"))
 
 
-def session_on_path(host: Host, call: Call) -> SessionName | None:
-    """Name for the gate what the path is about, whether it exists or not."""
-    agent = call.path_part("agent")
-    return SessionName(host.known(agent) or agent, call.path_part("session") or None) if agent else None
-
-
 async def serve(
     action: Action,
     handler: Handler,
@@ -183,7 +193,9 @@ async def serve(
     req: func.HttpRequest,
     client: TurnClient,
     *,
-    session_of: Callable[[Host, Call], SessionName | None] = session_on_path,
+    limit: BodyLimit,
+    is_open: bool = False,
+    may_begin: bool = False,
 ) -> Answer:
     """Answer a request: through the gate, by its handler. Raises nothing.
 
@@ -193,17 +205,32 @@ async def serve(
         host: the app.
         req: the request.
         client: with the durable client of the request.
-        session_of: names for the gate what the request is about; may raise what the handler may raise.
+        limit: of the body, which is read when the caller is known.
+        is_open: everybody is let in, and nobody is identified.
+        may_begin: the handler may begin the session that the path names: it must not be somebody else's.
 
     Returns:
         The handler's answer, or a problem; unexpected errors are logged and not shown.
     """
-    call = Call(req, host.settings.max_request_bytes)
+    began, call = time.monotonic(), Call(req, host.settings.max_request_bytes)
     try:
-        call.caller = await host.gate.enter(action, call.headers, session_of(host, call))
-        if action != _OPEN_TO_ALL:
-            host.rates.take(call.caller.principal or ANONYMOUS)
+        if not is_open:
+            call.caller = await host.gate.identify(call.incoming)
+            host.rates.take((call.caller.principal or ANONYMOUS).owner)
+            client.documents.access = host.gate.access(call.caller, action)
+        if may_begin:
+            call.owner = await client.documents.owner_to_be(*named_session(host, call))
+        await call.read_body(limit)
         return await handler(host, call, client)
+    except RequestTooLargeError as error:
+        # Without it the server reads the rest of the body, to use the connection again.
+        return problem_of_error(error, headers={"connection": "close"})
+    except ClientDisconnect:
+        return Response(status_code=CALLER_LEFT)
+    except NotFoundError as error:
+        if client.documents.access is not None:
+            await wait_for_even_time(began)
+        return problem_of_error(error)
     except DurableAgentHostError as error:
         return problem_of_error(error)
     except Exception as error:

@@ -18,6 +18,7 @@ from durable_agent_host.http.calls import Answer, Call, Host, named_session
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
+from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition, media_type_of_name
 from durable_agent_host.turn.message_parts import Said, file_reference, with_contents
 
@@ -36,7 +37,7 @@ async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpR
     media_type = media_type_of(call.headers)
     is_form = media_type == FORM
     files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
-    uploads = client.files(agent, session_id).uploads
+    uploads = client.files(agent, session_id, owner=call.owner).uploads
     added = [await uploads.add(_bytes_of(file)) for file in files]
     body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in added]}
     return json_answer(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
@@ -50,7 +51,7 @@ async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     stored.service_files = host.service_files_of(agent).of
     files = await stored.all()
     if session is None and not files:
-        raise NotFoundError(f"agent {agent!r} has no session {session_id!r}")
+        raise unknown_session(agent, session_id)
     body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in files]}
     return json_answer(HTTPStatus.OK, body, {"x-ms-session-id": header_value(session_id)})
 
@@ -60,9 +61,12 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
     service = host.service_files_of(agent)
-    files = client.files(agent, session_id, await client.session(agent, session_id))
+    session = await client.session(agent, session_id)
+    files = client.files(agent, session_id, session)
     files.service_files = service.of
     file = await files.find(file_id)
+    if file is None and session is None:
+        raise unknown_session(agent, session_id)
     if file is None:
         raise NotFoundError(f"session {session_id!r} of agent {agent!r} has no file {file_id[:100]!r}")
     headers = _headers_of(file)
@@ -100,7 +104,7 @@ def with_sent_files(said: Said, files: Sequence[SentFile]) -> Said:
 async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[SentFile]) -> None:
     """Store the files of a form as uploads of the request's session. Guarantee: idempotent."""
     for file in files:
-        await client.files(request.agent, request.session_id).uploads.add(_bytes_of(file))
+        await client.files(request.agent, request.session_id, owner=request.session_owner).uploads.add(_bytes_of(file))
 
 
 def _bytes_of(file: SentFile) -> FileBytes:

@@ -1,19 +1,23 @@
-"""Who may do what: the one place that every way in passes before anything is done.
+"""Who asks, and which sessions there are for whom: the one place that every way in passes before anything is done.
 
-The routes, upstream's workflow routes and MCP tools call `Gate.enter` with the name of what is about to be done, and go
-on with the caller that it returns. By default nobody is identified and everybody may do everything.
+The routes, upstream's workflow routes and MCP tools call `Gate.identify` before they read a body, and go on with the
+caller that it returns. What the caller may not see does not exist for the request: `Gate.access` gives the rule, and
+the durable client's reads of sessions apply it (`durable_agent_host.durable.documents`), so a session of somebody else
+and one that there never was take the same path to the same answer. An app that identifies nobody has no rule.
 """
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import isawaitable
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, Final, Literal, NamedTuple
 
-from durable_agent_host.errors import NotFoundError
+from durable_agent_host.errors import ForbiddenError
+from durable_agent_host.model.principal import Owner, Principal
 from durable_agent_host.model.turn import Caller
+from durable_agent_host.settings import ANYBODY
 from durable_agent_host.turn.requests import valid_traceparent
-
-ANONYMOUS: Final = "anonymous"
-"""The principal of a request whose caller has not been identified."""
 
 Action = Literal[
     "health.read",
@@ -40,75 +44,158 @@ Action = Literal[
 ]
 """What can be done; which route does what is in `durable_agent_host.http.routes`."""
 
+EVEN_SECONDS: Final = 0.05
+"""What does not exist for a caller is answered at multiples of this time, whether it exists for others or not."""
 
-class SessionName(NamedTuple):
-    """What an action is about. That it exists is not checked.
+
+@dataclass(frozen=True)
+class IncomingRequest:
+    """A request, as `identify` sees it: before its body is read.
+
+    Attributes:
+        headers: names in lower case; those that come more than once are joined by commas.
+        query: parameters.
+        method: of HTTP.
+        path: of the URL, with the host's prefix; empty for a call of an MCP tool.
+    """
+
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    method: str = "POST"
+    path: str = ""
+
+
+class AskedSession(NamedTuple):
+    """A session that is not the caller's, as `authorize` sees it.
 
     Attributes:
         agent: the agent's registered name, or the workflow's.
-        session_id: the session, or the workflow's run; None when the action is about no single session, or begins one.
+        session_id: the session's, or the workflow's run; that it exists is not said.
+        owner: to whom it belongs; None when it belongs to nobody, or there is none.
     """
 
     agent: str
-    session_id: str | None
+    session_id: str
+    owner: Owner | None
 
 
-Identify = Callable[[Mapping[str, str]], str]
-"""Headers, their names in lower case → the principal. Raises `ForbiddenError` for credentials that do not hold."""
+Identify = Callable[[IncomingRequest], Principal | Awaitable[Principal | None] | None]
+"""Finds out who asks; None, or `ForbiddenError`, for a caller who is not let in. A plain function runs in a thread."""
 
-Authorize = Callable[[str, Action, SessionName | None], bool | Awaitable[bool]]
-"""Principal, action, session → whether the action is allowed. False is a 404; raises `ForbiddenError` for a 403."""
-
-
-def _anonymous(_headers: Mapping[str, str]) -> str:
-    return ANONYMOUS
+Authorize = Callable[[Principal, Action, AskedSession], bool | Awaitable[bool]]
+"""Tells whether a principal may do something in a session that is not the principal's own."""
 
 
-def _everything(_principal: str, _action: Action, _session: SessionName | None) -> bool:
-    return True
+class Access:
+    """Which sessions there are for one request.
+
+    Args:
+        gate: has the app's rule.
+        principal: who asks.
+        action: what is about to be done.
+    """
+
+    def __init__(self, gate: "Gate", principal: Principal, action: Action) -> None:
+        self._gate = gate
+        self._principal = principal
+        self._action: Action = action
+
+    @property
+    def owner(self) -> Owner:
+        """To whom what the request begins belongs."""
+        return self._principal.owner
+
+    async def sees(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> bool:
+        """Tell whether there is a session for the request.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            owner: to whom it belongs, or None.
+            exists: whether there is one; the app is asked about one that there is not as well, so that the time tells
+                nothing.
+
+        Returns:
+            True for the owner, for who may adopt what belongs to nobody, and for whom the app lets in.
+        """
+        if exists and owner == self._principal.owner:
+            return True
+        if exists and owner is None and self._gate.may_adopt(self._principal):
+            return True
+        return await self._gate.authorized(self._principal, self._action, AskedSession(agent, session_id, owner))
 
 
 class Gate:
-    """Decides who may do what. Provisional: the signatures may change until sessions have owners.
+    """Decides who may do what.
 
     Args:
-        identify: finds the principal of a request.
-        authorize: decides, also asynchronously, whether the principal may do something; called for every request.
+        identify: finds out who asks; None identifies nobody, and everybody may do everything.
+        authorize: lets others in than a session's owner; None lets nobody in.
+        adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
     """
 
-    def __init__(self, identify: Identify = _anonymous, authorize: Authorize = _everything) -> None:
+    def __init__(
+        self, identify: Identify | None = None, authorize: Authorize | None = None, adopters: str = ANYBODY
+    ) -> None:
         self._identify = identify
         self._authorize = authorize
+        self._adopters = adopters
 
-    async def enter(self, action: Action, headers: Mapping[str, str], session: SessionName | None) -> Caller:
-        """Let a request in, or not.
+    @property
+    def identifies(self) -> bool:
+        """Whether callers are told apart, so that sessions have owners."""
+        return self._identify is not None
 
-        Args:
-            action: what is about to be done.
-            headers: of the request, names in any case.
-            session: what it is about, or None for the app as a whole.
-
-        Returns:
-            On whose behalf it is done, and in which trace.
+    async def identify(self, request: IncomingRequest) -> Caller:
+        """Find out on whose behalf something is asked, and in which trace.
 
         Raises:
-            NotFoundError: it is not allowed; a caller without access does not learn whether the session exists.
-            ForbiddenError: `identify` or `authorize` says so.
+            ForbiddenError: the app does not let the caller in.
         """
-        lowered = {name.lower(): value for name, value in headers.items()}
-        principal = self._identify(lowered)
+        traceparent = valid_traceparent(request.headers.get("traceparent"))
+        if self._identify is None:
+            return Caller(None, traceparent)
+        if iscoroutinefunction(self._identify):
+            found: Any = await self._identify(request)
+        else:
+            found = await asyncio.to_thread(self._identify, request)
+            found = await found if isawaitable(found) else found
+        if found is None:
+            raise ForbiddenError("the app does not know who asks: send the credentials that it takes")
+        if not isinstance(found, Principal):
+            raise TypeError(f"identify returned {type(found).__name__}: return a Principal, or None")
+        return Caller(found, traceparent)
+
+    def access(self, caller: Caller, action: Action) -> Access | None:
+        """Give the rule of which sessions there are for a request; None when there are all.
+
+        Args:
+            caller: as `identify` found it.
+            action: what is about to be done.
+        """
+        return None if caller.principal is None else Access(self, caller.principal, action)
+
+    def may_adopt(self, principal: Principal) -> bool:
+        """Tell whether a principal may take over sessions without an owner. Guarantee: pure."""
+        return self._adopters == ANYBODY or principal.is_one_of(self._adopters)
+
+    async def authorized(self, principal: Principal, action: Action, session: AskedSession) -> bool:
+        """Ask the app whether a principal may do something in a session of somebody else.
+
+        Raises:
+            ForbiddenError: the app says so; the caller learns that it is not allowed, and nothing of the session.
+        """
+        if self._authorize is None:
+            return False
         allowed = self._authorize(principal, action, session)
-        if not (await allowed if isawaitable(allowed) else allowed):
-            raise NotFoundError(_not_found(session))
-        return Caller(
-            principal=None if principal == ANONYMOUS else principal,
-            traceparent=valid_traceparent(lowered.get("traceparent")),
-        )
+        return bool(await allowed if isawaitable(allowed) else allowed)
 
 
-def _not_found(session: SessionName | None) -> str:
-    if session is None:
-        return "there is nothing here"
-    if session.session_id is None:
-        return f"there is no agent {session.agent!r} here"
-    return f"agent {session.agent!r} has no session {session.session_id!r}"
+async def wait_for_even_time(began: float) -> None:
+    """Wait until a multiple of `EVEN_SECONDS` is over.
+
+    Args:
+        began: when the request came, by the monotonic clock.
+    """
+    elapsed = time.monotonic() - began
+    await asyncio.sleep(EVEN_SECONDS - elapsed % EVEN_SECONDS)

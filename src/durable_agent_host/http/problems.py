@@ -27,6 +27,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
 
 _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "RequestError": HTTPStatus.BAD_REQUEST,
+    "NotFoundError": HTTPStatus.NOT_FOUND,
     "LogUnavailableError": HTTPStatus.SERVICE_UNAVAILABLE,
     "LogError": HTTPStatus.SERVICE_UNAVAILABLE,
     "TurnRejectedError": HTTPStatus.CONFLICT,

@@ -1,7 +1,7 @@
 """How much one caller may ask of a process: requests per second, and clients that follow one turn."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 from time import monotonic
 from typing import Final
@@ -27,9 +27,9 @@ class RequestRates:
         self._per_second = per_second
         self._most = max(1.0, per_second * BURST_SECONDS)
         self._now = now
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[Hashable, tuple[float, float]] = {}
 
-    def take(self, principal: str) -> None:
+    def take(self, principal: Hashable) -> None:
         """Count one request.
 
         Args:

@@ -1,6 +1,5 @@
 """The routes as a table: name, method, path, what the gate is asked, and who answers. The host adds its prefix."""
 
-from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
 import azure.functions as func
@@ -8,8 +7,8 @@ import azure.functions as func
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http import agents, approvals, files, sessions, turns
 from durable_agent_host.http.bodies import MAX_UPLOAD, BodyLimit
-from durable_agent_host.http.calls import Answer, Call, Handler, Host, serve, session_on_path
-from durable_agent_host.http.gate import Action, SessionName
+from durable_agent_host.http.calls import Answer, Handler, Host, serve
+from durable_agent_host.http.gate import Action
 from durable_agent_host.settings import Settings
 
 
@@ -25,7 +24,7 @@ class Route(NamedTuple):
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
         streams_body: the handler reads the body, piece by piece.
         takes: ``form`` when a form with files may be larger than other requests, ``file`` when every body may.
-        session_of: names for the gate what a request is about; by default what its path names.
+        may_begin: the session that the path names may begin with the request, which reads its body after that is known.
     """
 
     name: str
@@ -36,7 +35,7 @@ class Route(NamedTuple):
     is_health: bool = False
     streams_body: bool = False
     takes: Literal["json", "form", "file"] = "json"
-    session_of: Callable[[Host, Call], SessionName | None] = session_on_path
+    may_begin: bool = False
 
     def body_limit(self, settings: Settings) -> BodyLimit:
         """Return the largest body that is read; a larger one is answered with 413.
@@ -53,7 +52,17 @@ class Route(NamedTuple):
 
     async def serve(self, host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
         """Answer a request; see `durable_agent_host.http.calls.serve`."""
-        return await serve(self.action, self.handler, host, req, client, session_of=self.session_of)
+        limit = self.body_limit(host.settings)
+        return await serve(
+            self.action,
+            self.handler,
+            host,
+            req,
+            client,
+            limit=limit,
+            is_open=self.is_health,
+            may_begin=self.may_begin,
+        )
 
 
 _SESSION: Final = "agents/{agent}/sessions/{session}"
@@ -61,9 +70,7 @@ _FILE: Final = _SESSION + "/files/{file}"
 _TURN: Final = _SESSION + "/turns/{turn}"
 
 ROUTES: Final = (
-    Route(
-        "http-run", "POST", "agents/{agent}/run", "turn.run", turns.run, takes="form", session_of=turns.session_of_run
-    ),
+    Route("http-run", "POST", "agents/{agent}/run", "turn.run", turns.run, takes="form"),
     Route("http-agents", "GET", "agents", "agents.list", agents.list_agents),
     Route("http-session", "GET", _SESSION, "session.read", sessions.read_session),
     Route("http-sessions", "GET", "agents/{agent}/sessions", "sessions.list", sessions.list_sessions),
@@ -75,6 +82,7 @@ ROUTES: Final = (
         "session.import",
         sessions.import_session,
         streams_body=True,
+        may_begin=True,
     ),
     Route("http-verify", "GET", _SESSION + "/verify", "session.verify", sessions.verify_session),
     Route("http-repair", "POST", _SESSION + "/repair", "session.repair", sessions.repair_session),
@@ -82,7 +90,7 @@ ROUTES: Final = (
     Route("http-context-reset", "POST", _SESSION + "/context/reset", "session.reset", sessions.reset_context),
     Route("http-delete", "DELETE", _SESSION, "session.delete", sessions.delete_session),
     Route("http-files", "GET", _SESSION + "/files", "files.read", files.list_files),
-    Route("http-upload", "POST", _SESSION + "/files", "files.add", files.upload_files, takes="file"),
+    Route("http-upload", "POST", _SESSION + "/files", "files.add", files.upload_files, takes="file", may_begin=True),
     Route("http-file", "GET", _FILE, "files.read", files.read_file),
     Route("http-file-head", "HEAD", _FILE, "files.read", files.read_file),
     Route("http-turn", "GET", _TURN, "turn.read", turns.read_turn),

@@ -19,9 +19,9 @@ from azure.functions.decorators.constants import HTTP_TRIGGER
 from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from durable_agent_host.errors import RequestTooLargeError
-from durable_agent_host.http.bodies import BodyLimit, media_type_of
-from durable_agent_host.http.gate import Gate
+from durable_agent_host.errors import DurableAgentHostError
+from durable_agent_host.http.calls import CALLER_LEFT, logger
+from durable_agent_host.http.gate import Gate, IncomingRequest
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.upstream_routes import Entrance, workflow_entrance
 
@@ -35,17 +35,13 @@ _FOREIGN_PAGE = (
 )
 """The embedded host lets such pages call anonymous functions, as `func start` does; ours are not for them."""
 
-_GONE = 499
-"""The caller has left before its request was read. Source: nginx."""
 
-
-def adapt_http_functions(functions: Iterable[Any], *, limits: Mapping[str, BodyLimit], gate: Gate) -> None:
+def adapt_http_functions(functions: Iterable[Any], *, gate: Gate) -> None:
     """Let the HTTP functions of an app be called with FastAPI requests; upstream's ask the gate before.
 
     Args:
         functions: the app's, as the SDK has built them; they are changed.
-        limits: by function name; see `adapt_http_function`.
-        gate: decides. Ours have asked it already when they run, and an app's own functions are its own matter.
+        gate: decides. Ours ask it themselves, and an app's own functions are its own matter.
     """
     for function in functions:
         trigger = function.get_trigger()
@@ -56,7 +52,6 @@ def adapt_http_functions(functions: Iterable[Any], *, limits: Mapping[str, BodyL
         function._func = adapt_http_function(  # noqa: SLF001 - as the SDK's own decorators replace it
             called,
             trigger.name,
-            limit=limits.get(function.get_function_name() or ""),
             entrance=workflow_entrance(str(trigger.route), gate) if is_upstreams else None,
         )
 
@@ -65,16 +60,15 @@ def adapt_http_function(
     function: UserFunction,
     parameter: str,
     *,
-    limit: BodyLimit | None = None,
     entrance: Entrance | None = None,
 ) -> UserFunction:
     """Let a function that takes `azure.functions.HttpRequest` be called with a FastAPI request.
 
     Args:
-        function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread.
+        function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread. Ours read the body
+            themselves, once they know the caller.
         parameter: the trigger's.
-        limit: a larger body is answered with 413 and not read to its end; None takes what the host takes.
-        entrance: asked before the function is called; what it raises is the answer.
+        entrance: asked before the body is read, and may change what the request names; what it raises is the answer.
 
     Returns:
         A function with the same parameters, or the same one when its request is annotated as FastAPI's, or when its
@@ -83,25 +77,28 @@ def adapt_http_function(
     if not _takes_functions_request(function, parameter):
         return function
 
-    is_ours = function.__module__.partition(".")[0] in _OUR_PACKAGES
+    package = function.__module__.partition(".")[0]
+    is_ours, is_routes = package in _OUR_PACKAGES, package in _OUR_PACKAGES - {_UPSTREAM}
 
     @wraps(function)
     async def adapted(**arguments: Any) -> Response:
         page = arguments[parameter].headers.get(_FOREIGN_PAGE_HEADER)
         if is_ours and page is not None:
             return write_response(problem(HTTPStatus.FORBIDDEN, _FOREIGN_PAGE.format(page)))
-        try:
-            arguments[parameter] = await read_request(arguments[parameter], limit)
-        except RequestTooLargeError as error:
-            # Without it the server reads the rest of the body, to use the connection again.
-            return write_response(problem_of_error(error, headers={"connection": "close"}))
-        except ClientDisconnect:
-            return Response(status_code=_GONE)
+        request = arguments[parameter]
+        named = _query_of(request), {name: str(value) for name, value in request.path_params.items()}
         if entrance is not None:
             try:
-                await entrance(arguments[parameter])
-            except Exception as error:  # noqa: BLE001 - an edge: what the gate raises is the answer
+                named = await entrance(incoming(request, named[0]), *named)
+            except DurableAgentHostError as error:
                 return write_response(problem_of_error(error))
+            except Exception as error:  # noqa: BLE001 - an edge: recorded, and answered
+                logger.exception("%s %s: the caller could not be identified", request.method, request.url.path)
+                return write_response(problem_of_error(error))
+        try:
+            arguments[parameter] = await read_request(request, *named, has_body=not is_routes)
+        except ClientDisconnect:
+            return Response(status_code=CALLER_LEFT)
         if inspect.iscoroutinefunction(function):
             return write_response(await function(**arguments))
         return write_response(await asyncio.to_thread(function, **arguments))
@@ -136,58 +133,59 @@ class StreamedRequest(func.HttpRequest):
         self.stream = stream
 
 
-async def read_request(request: Request, limit: BodyLimit | None = None) -> func.HttpRequest:
+async def read_request(
+    request: Request, query: Mapping[str, str], path_parts: Mapping[str, str], *, has_body: bool = True
+) -> func.HttpRequest:
     """Read a FastAPI request as the Functions host gives it to functions.
 
     Args:
-        request: with the values of the route in ``path_params``.
-        limit: of the body; None reads any.
+        request: as it came.
+        query: its parameters.
+        path_parts: the values of the route, by name.
+        has_body: whether the body is read; else it is left in the request's stream.
 
     Returns:
-        The request. Headers and query parameters that come more than once are joined by commas, empty query
-        parameters are left out.
+        The request.
 
     Raises:
-        RequestTooLargeError: the body is over the limit; not more than the limit was read.
         ClientDisconnect: the caller left.
     """
-    headers: dict[str, str] = {}
-    for name, value in request.headers.items():
-        headers[name] = f"{headers[name]},{value}" if name in headers else value
-    query: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if value:
-            query[name] = f"{query[name]},{value}" if name in query else value
     return StreamedRequest(
         request.method,
         _url(request),
-        headers=headers,
-        params=query,
-        route_params={name: str(value) for name, value in request.path_params.items()},
-        body=await _read_body(request, limit),
+        headers=_headers_of(request),
+        params=dict(query),
+        route_params=dict(path_parts),
+        body=await request.body() if has_body else b"",
         stream=request.stream,
     )
 
 
-async def _read_body(request: Request, limit: BodyLimit | None) -> bytes:
-    if limit is None:
-        return await request.body()
-    max_bytes, setting = limit.of(media_type_of(request.headers))
-    if max_bytes == 0:
-        return b""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > max_bytes:
-        raise _too_large(f"{int(declared)} bytes", max_bytes, setting)
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise _too_large(f"more than {max_bytes} bytes", max_bytes, setting)
-    return bytes(body)
+def _headers_of(request: Request) -> dict[str, str]:
+    """Join headers that come more than once by commas."""
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
 
 
-def _too_large(size: str, max_bytes: int, setting: str) -> RequestTooLargeError:
-    return RequestTooLargeError(f"the body has {size}, and {max_bytes} are allowed: send less, or raise {setting}")
+def _query_of(request: Request) -> dict[str, str]:
+    """Join query parameters that come more than once by commas; empty ones are left out."""
+    query: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if value:
+            query[name] = f"{query[name]},{value}" if name in query else value
+    return query
+
+
+def incoming(request: Request, query: Mapping[str, str]) -> IncomingRequest:
+    """Give a request as the gate sees it. Guarantee: pure.
+
+    Args:
+        request: as it came.
+        query: its parameters.
+    """
+    return IncomingRequest(_headers_of(request), query, request.method.upper(), request.url.path)
 
 
 def _url(request: Request) -> str:

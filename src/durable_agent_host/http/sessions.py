@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 import azure.functions as func
 
+from durable_agent_host.codec.owner import owner_of_document
 from durable_agent_host.codec.state import document_digest
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import DurableAgentHostError, NotFoundError, RequestError, TurnRejectedError
+from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnRejectedError
 from durable_agent_host.http.answers import header_value, json_answer, session_view
 from durable_agent_host.http.calls import Answer, Call, Host, named_session
 from durable_agent_host.http.contexts import context_view
@@ -21,6 +22,7 @@ from durable_agent_host.http.problems import problem_of_error
 from durable_agent_host.http.stream import DocumentStream
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
+from durable_agent_host.session.ownership import unknown_session
 
 _DRAIN_SECONDS: Final = 5.0
 _KEPT_MARK: Final = ".before-repair-"
@@ -56,7 +58,7 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     limit = parse_limit(call.query.get("limit"), default=MAX_LIMIT)
     read = await client.documents.page(agent, session_id, before=parse_place(call.query.get("cursor")), limit=limit)
     if read is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
     return json_answer(HTTPStatus.OK, session_view(agent, session_id, *read), names)
@@ -66,7 +68,7 @@ async def _read_context(host: Host, agent: str, session_id: str, client: TurnCli
     made_by = host.made_by_of(agent)
     context = await client.contexts.read(agent, session_id, made_by=made_by)
     if context is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     name = header_value(session_id)
     view = context_view(agent, session_id, context, made_by=made_by)
     return json_answer(HTTPStatus.OK, view, {"x-ms-session-id": name, "x-ms-thread-id": name})
@@ -77,7 +79,7 @@ async def reset_context(host: Host, call: Call, client: TurnClient) -> func.Http
     agent, session_id = named_session(host, call)
     had_overlay = await client.contexts.reset(agent, session_id)
     if had_overlay is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     answer = {"agent": agent, "session_id": session_id, "status": "reset" if had_overlay else "unchanged"}
     return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
@@ -87,7 +89,7 @@ async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
     agent, session_id = named_session(host, call)
     document = await client.copies.export(agent, session_id)
     if document is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     return DocumentStream(document, {"x-ms-session-id": header_value(session_id)})
 
 
@@ -96,7 +98,7 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
     agent, session_id = named_session(host, call)
     most, body = host.settings.max_import_bytes, call.stream()
     try:
-        imported = await client.copies.import_document(agent, session_id, body, max_bytes=most)
+        imported = await client.copies.import_document(agent, session_id, body, max_bytes=most, owner=call.owner)
     except DurableAgentHostError as error:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not listen
@@ -117,7 +119,7 @@ async def verify_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     agent, session_id = named_session(host, call)
     state, changes = await client.documents.verify(agent, session_id, rules=host.repair_rules_of(agent))
     if state is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     problems = [asdict(change) for change in changes]
     return json_answer(HTTPStatus.OK, {"agent": agent, "session_id": session_id, "problems": problems}, {})
 
@@ -127,7 +129,7 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     agent, session_id = named_session(host, call)
     state = await client.documents.read(agent, session_id)
     if state is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     _history(host, agent).refuse(agent, "repair")
     kept = kept_name(session_id, document_digest(state))
     changes = await client.documents.repair(agent, session_id, rules=host.repair_rules_of(agent), keep_as=kept)
@@ -145,15 +147,15 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     agent, session_id = named_session(host, call)
     new_id, at_turn, is_before = parse_fork(call.body)
     if await client.documents.read(agent, session_id) is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     if at_turn:
         _history(host, agent).refuse(agent, "fork at")
     new_id = new_id or uuid.uuid4().hex
-    if await client.documents.read(agent, new_id) not in (None, {}):
+    if await client.documents.is_taken(agent, new_id):
         raise TurnRejectedError(f"agent {agent!r} has a session {new_id!r} already: fork under another id")
     count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=is_before)
     if count is None:
-        raise _unknown(agent, session_id)
+        raise unknown_session(agent, session_id)
     answer = {
         "agent": agent,
         "session_id": new_id,
@@ -172,15 +174,20 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
         raise RequestError(
             f"'history' is {kept!r}: leave it out, or say history=kept to delete what the host has alone"
         )
-    if await client.documents.held(agent, session_id) is None:
-        raise _unknown(agent, session_id)
+    state = await client.documents.held(agent, session_id)
+    if state is None:
+        raise unknown_session(agent, session_id)
     if kept is None:
         history.refuse(agent, "delete")
     await client.check_log()
     if kept is None:
         await client.documents.clear_elsewhere(agent, session_id)
     erased = await client.erasures.erase(
-        agent, session_id, keeps_history=kept is not None, seconds=host.settings.wait_seconds
+        agent,
+        session_id,
+        if_owner=owner_of_document(state),
+        keeps_history=kept is not None,
+        seconds=host.settings.wait_seconds,
     )
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id}
     answer |= {"status": "deleting"} if erased is None else {"status": "deleted", "erased": erased}
@@ -205,7 +212,3 @@ def kept_name(session_id: str, digest: str) -> str:
 
 def _history(host: Host, agent: str) -> Histories:
     return host.histories.get(agent, Histories())
-
-
-def _unknown(agent: str, session_id: str) -> NotFoundError:
-    return NotFoundError(f"agent {agent!r} has no session {session_id!r}")

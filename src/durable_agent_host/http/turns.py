@@ -21,7 +21,6 @@ from durable_agent_host.http.answers import (
 )
 from durable_agent_host.http.calls import Answer, Call, Host, named_session
 from durable_agent_host.http.files import keep_sent_files, with_sent_files
-from durable_agent_host.http.gate import SessionName
 from durable_agent_host.http.parse import RunCall
 from durable_agent_host.http.problems import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.sse import parse_resume
@@ -29,22 +28,17 @@ from durable_agent_host.http.stream import EventStream, early_outcome, follow_tu
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnRequest
 from durable_agent_host.turn.request_options import check_options
-from durable_agent_host.turn.requests import request_of_client, session_asked_for
+from durable_agent_host.turn.requests import request_of_client
 
 ADMISSION_SECONDS: Final = 2.0
 """How long a 202 waits to know that the turn is let in; after that the turn's status says it."""
 
 
-def session_of_run(host: Host, call: Call) -> SessionName:
-    """Name for the gate the session in which a call of ``run`` runs, as far as it names one."""
-    agent, asked = host.agent(call.path_part("agent")), call.run
-    return SessionName(agent, session_asked_for(agent, asked.session_id, asked.idempotency_key))
-
-
 async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
-    asked = call.run
-    request = _turn_request(host, host.agent(call.path_part("agent")), asked, call.caller)
+    agent, asked = host.agent(call.path_part("agent")), call.run
+    secret = "" if asked.session_id or not asked.idempotency_key else await client.claims.id_secret()
+    request = await client.claims.in_its_session(_turn_request(host, agent, asked, call.caller, secret))
     await keep_sent_files(client, request, asked.files)
     headers = turn_headers(request)
     key = asked.idempotency_key
@@ -52,6 +46,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     urls = turn_urls(call.base_url, request)
     if not asked.wait:
         known = ended.outcome if ended else await client.admission(request, seconds=ADMISSION_SECONDS)
+        await client.claims.refuse_foreign(request, known)
         if known is not None and known.status == "rejected" and known.error is not None:
             return problem_of_outcome(known.error, headers=headers, **turn_identity(request), **urls)
         return json_answer(HTTPStatus.ACCEPTED, accepted_view(request) | urls, headers | {"Location": urls["turn_url"]})
@@ -63,6 +58,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
         return problem_of_error(
             error, headers=headers | {"Location": urls["turn_url"]}, **turn_identity(request), **urls
         )
+    await client.claims.refuse_foreign(request, turn.outcome)
     if (outcome := turn.outcome) is None:
         return json_answer(HTTPStatus.ACCEPTED, waiting_view(turn) | urls, headers | {"Location": urls["turn_url"]})
     if outcome.error is not None:
@@ -150,6 +146,7 @@ async def _streamed_run(
         outcome = await early_outcome(host.open_log(), client, request)
     else:
         outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
+    await client.claims.refuse_foreign(request, outcome)
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
     return _stream(host, client, request, asked.last_event_id, has_ended=ended is not None)
@@ -165,7 +162,7 @@ def _stream(
     return EventStream(host.readers.counted(request.turn_id, events), turn_headers(request))
 
 
-def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller) -> TurnRequest:
+def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller, secret: str) -> TurnRequest:
     options = check_options(asked.options, host.allowed_options.get(agent, {}))
     said = with_sent_files(asked.said, asked.files)
     return request_of_client(
@@ -174,6 +171,7 @@ def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller) -> Tur
         caller=caller,
         session_id=asked.session_id,
         key=asked.idempotency_key,
+        secret=secret,
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
         request_hash=asked.request_hash,

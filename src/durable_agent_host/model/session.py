@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast, overload
 
 from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.sealed import NOTHING_SEALED, Sealed
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
@@ -146,6 +147,7 @@ class Session:
         entries: the newest request and response entries in order, oldest first.
         sealed: the entries before those, in pieces outside the entity.
         agent_session: the framework's session as it serializes itself, or None before the first turn.
+        owner: to whom the session belongs; None for a session of before, and in an app that identifies nobody.
         running: the turn that holds the session, or None.
         queue: turns that wait, first come first served.
         interrupting: the first of the queue, when it has interrupted the running turn, or None.
@@ -164,6 +166,7 @@ class Session:
     entries: tuple[Mapping[str, Any], ...] = ()
     sealed: Sealed = NOTHING_SEALED
     agent_session: Mapping[str, Any] | None = None
+    owner: Owner | None = None
     running: str | None = None
     queue: tuple[str, ...] = ()
     interrupting: str | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.principal import Owner, Principal
 from durable_agent_host.model.sealed import Sealing
 
 Policy = Literal["queue", "reject", "interrupt"]
@@ -20,8 +21,15 @@ class Caller:
         traceparent: the caller's trace, a valid W3C header value, or None.
     """
 
-    principal: str | None = None
+    principal: Principal | None = None
     traceparent: str | None = None
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The principal as requests of turns name it: ``principal`` and ``tenant``."""
+        if self.principal is None:
+            return {"principal": None, "tenant": None}
+        return {"principal": self.principal.id, "tenant": self.principal.tenant or None}
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ class TurnRequest:
         options: further options for the agent: those of a client that the app allows, or an orchestration's.
         orchestration_id: the orchestration that asked, or None for a client.
         principal: on whose behalf the turn runs, or None when nobody has been identified.
+        tenant: the principal's, or None when that has none.
+        owner: whose the session has to be: ``principal`` and ``tenant``; None when it is the one who asks.
         traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
         stored: the name of the piece, in the turn's own home, with what of the request is too large to travel; or None.
         contents: the message's contents as they are stored, texts among them; empty when the text is all.
@@ -60,9 +70,18 @@ class TurnRequest:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     orchestration_id: str | None = None
     principal: str | None = None
+    tenant: str | None = None
+    owner: Mapping[str, str] | None = None
     traceparent: str | None = None
     stored: str | None = None
     contents: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def session_owner(self) -> Owner | None:
+        """Whose the session has to be, or is going to be; None when the turn runs for nobody."""
+        if self.owner is not None:
+            return Owner(self.owner["principal"], self.owner.get("tenant", ""))
+        return Owner(self.principal, self.tenant or "") if self.principal else None
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any, Final, cast
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RequestError, TurnError
-from durable_agent_host.http.gate import Gate, SessionName
+from durable_agent_host.http.gate import Gate, IncomingRequest
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.turn.message_parts import Said
-from durable_agent_host.turn.requests import hash_of, request_of_client, session_asked_for
+from durable_agent_host.turn.requests import hash_of, request_of_client
 
 
 def _property(name: str, description: str, *, is_required: bool = False) -> dict[str, Any]:
@@ -56,25 +56,29 @@ async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: G
     Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
     """
     value = _value(call)
+    caller = await gate.identify(IncomingRequest(_headers(value), {}))
+    client.documents.access = gate.access(caller, "turn.run")
     arguments = _object(value.get("arguments"))
     query = arguments.get("query")
     if not isinstance(query, str) or not query.strip():
         raise RequestError("the tool call has no 'query': give the text that the agent is to answer")
     given = next((arguments[name] for name in ("sessionId", "threadId") if arguments.get(name)), None)
     session_id, key = check_session_id(_key(str(given))) if given else None, str(arguments.get("idempotencyKey") or "")
-    session = SessionName(agent, session_asked_for(agent, session_id, key))
     request = request_of_client(
         agent,
         Said(query),
-        caller=await gate.enter("turn.run", _headers(value), session),
+        caller=caller,
         session_id=session_id,
         key=key,
+        secret=await client.claims.id_secret() if key and session_id is None else "",
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
         request_hash=hash_of(query),
     )
+    request = await client.claims.in_its_session(request)
     ended = await (client.start_once(request, key) if key else client.start(request))
     turn = ended or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
+    await client.claims.refuse_foreign(request, turn.outcome)
     if turn.outcome is None:
         called = ", ".join(str(call["name"]) for call in turn.pending)
         raise TurnError(
@@ -106,7 +110,7 @@ def _value(call: str) -> dict[str, Any]:
 def _headers(value: Mapping[str, Any]) -> dict[str, str]:
     """Find the headers of the request that brought the call; only the HTTP transports of MCP have some."""
     found = _object(_object(_object(value.get("transport")).get("properties")).get("headers"))
-    return {name: str(text) for name, text in found.items()}
+    return {name.lower(): str(text) for name, text in found.items()}
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from durable_agent_host.codec.detached import attach
 from durable_agent_host.codec.document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
 from durable_agent_host.codec.state import decode_receipt, encode_session
 from durable_agent_host.errors import RequestTooLargeError
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts
 from durable_agent_host.segments.record_writer import Written
@@ -91,13 +92,16 @@ class WholeWriter:
         return Written(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
 
 
-async def read_document(body: AsyncIterator[bytes], writer: Writer, *, max_bytes: int) -> Imported:
+async def read_document(
+    body: AsyncIterator[bytes], writer: Writer, *, max_bytes: int, owner: Owner | None = None
+) -> Imported:
     """Read an exported document, and write what its head has no room for.
 
     Args:
         body: JSON, in pieces of any size.
         writer: of the new session.
         max_bytes: of the body.
+        owner: whose the session is going to be.
 
     Returns:
         The head, which is to be stored last.
@@ -112,7 +116,7 @@ async def read_document(body: AsyncIterator[bytes], writer: Writer, *, max_bytes
         await taking.take(await asyncio.to_thread(reader.feed, data))
     rest = reader.close()
     await taking.take((), is_end=True)
-    session = await asyncio.to_thread(session_to_import, rest)
+    session = await asyncio.to_thread(session_to_import, rest, owner)
     written = await writer.finish(session.agent_session, session.overlay)
     on_trust = taking.told() + session_on_trust(session)
     if not writer.has_written:

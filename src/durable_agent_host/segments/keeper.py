@@ -145,6 +145,16 @@ class Keeper:
         except LogError as error:
             raise LogUnavailableError(f"{error}. The turn could not begin: ask again in a while") from error
 
+    async def forget_turn(self, request: TurnRequest) -> None:
+        """Delete what is stored for a turn alone. Guarantee: idempotent.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        if request.stored or split_request(request, TRAVELS_BYTES)[1] is not None:
+            store, home = self.open_store(), home_of_turn(request)
+            await store.delete(home, [piece.name async for piece in store.pieces(home)])
+
     async def whole_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request with what was stored of it.
 
@@ -195,7 +205,8 @@ class Keeper:
             kept[call_id] = answer
             if len(json_bytes_of(dict(answer))) > TRAVELS_BYTES:
                 said = {name: answer.get(name) for name in ("reason", "arguments")}
-                kept[call_id] = {"approved": answer["approved"], "stored": await self._keep(request, said)}
+                rest = {name: value for name, value in answer.items() if name not in said}
+                kept[call_id] = {**rest, "stored": await self._keep(request, said)}
         return kept
 
     async def whole_answers(

@@ -8,6 +8,7 @@ from typing import Any
 
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
@@ -33,6 +34,7 @@ class SessionFiles:
         agent: the agent's registered name.
         session_id: without the agent's name.
         session: the head; None for a session that has not begun, which can have uploads.
+        owner: whose the uploads are, when the head does not say it.
 
     Attributes:
         service_files: finds the files of the agent's service; by default those are left out.
@@ -44,7 +46,10 @@ class SessionFiles:
         agent: str,
         session_id: str,
         session: Session | None,
+        *,
+        owner: Owner | None = None,
     ) -> None:
+        self._owner = (session and session.owner) or owner
         self._keeper = keeper
         self._names = agent, session_id
         self._record: Record = keeper.record(session or Session(), SessionName(agent, session_id))
@@ -53,7 +58,7 @@ class SessionFiles:
     @property
     def uploads(self) -> Uploads:
         """The session's uploads."""
-        return Uploads(self._keeper.open_store(), *self._names, holder_of(*self._names))
+        return Uploads(self._keeper.open_store(), *self._names, holder_of(*self._names), self._owner)
 
     async def all(self) -> list[ConversationFile]:
         """List the files, newest first: uploads that no message has used, then those of the conversation.

@@ -12,6 +12,7 @@ from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.session.entry_files import FileBytes
 
@@ -19,14 +20,15 @@ MAX_UPLOADS: Final = 1000
 """Uploads of one session that wait to be used."""
 
 
-def upload_homes(agent: str, session_id: str) -> tuple[str, str]:
+def upload_homes(agent: str, session_id: str, owner: Owner | None = None) -> tuple[str, str]:
     """Name the homes of a session's uploads: of the bytes, and of what is said of them. Guarantee: pure.
 
     Args:
         agent: the agent's registered name.
         session_id: without the agent's name.
+        owner: whose the session is, or is going to be: files can come before it, and are then nobody else's.
     """
-    names = agent.casefold(), session_id
+    names = agent.casefold(), session_id, *((owner.tenant, owner.principal) if owner is not None else ())
     return derived_id("uploads", *names), derived_id("upload-names", *names)
 
 
@@ -38,12 +40,15 @@ class Uploads:
         agent: the agent's registered name.
         session_id: without the agent's name.
         holder: of the homes: the session.
+        owner: of the session.
     """
 
-    def __init__(self, store: SegmentStore, agent: str, session_id: str, holder: str) -> None:
+    def __init__(
+        self, store: SegmentStore, agent: str, session_id: str, holder: str, owner: Owner | None = None
+    ) -> None:
         self._store = store
         self._holder = holder
-        self._files_home, self._names_home = upload_homes(agent, session_id)
+        self._files_home, self._names_home = upload_homes(agent, session_id, owner)
 
     async def add(self, file: FileBytes) -> ConversationFile:
         """Store a file. Guarantee: idempotent; the same bytes are stored once.

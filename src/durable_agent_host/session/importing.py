@@ -12,6 +12,7 @@ from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import decode_receipt, decode_session, encode_session
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import RequestError, StateError
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
 
@@ -80,13 +81,14 @@ def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
     return ours["receipts"]
 
 
-def session_to_import(rest: Any) -> Session:
+def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
     """Check what an exported document has beside its entries.
 
     Guarantee: pure.
 
     Args:
         rest: the document with an empty conversation.
+        owner: whose the session is going to be, whatever the document says.
 
     Returns:
         The session without the turns that ran or waited when it was exported: they belong to that host. What a
@@ -107,6 +109,7 @@ def session_to_import(rest: Any) -> Session:
         raise RequestError(_references(place_of(("data", "extensionData", EXTENSION, "sealed"))))
     return replace(
         session,
+        owner=owner,
         running=None,
         queue=(),
         interrupting=None,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from durable_agent_host.codec.approvals import approvals_of
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.message import decode_messages, decode_response, options_of, served_by
 from durable_agent_host.model.session import Receipt
@@ -35,11 +36,13 @@ class EndedTurn(NamedTuple):
         outcome: how it ended, as far as the session still knows; without entries.
         asked: the stored request entry, or None.
         has_lost_answer: it completed, and its answer is no longer part of the session.
+        answers: of persons who are known, by call id.
     """
 
     outcome: TurnOutcome
     asked: Mapping[str, Any] | None
     has_lost_answer: bool
+    answers: Mapping[str, Mapping[str, Any]] = {}
 
 
 def ended_turn(
@@ -74,7 +77,9 @@ def ended_turn(
         ended_at=receipt.ended_at,
     )
     has_answer = answered is not None and kept_by(answered) is None
-    return EndedTurn(outcome, found.get("request"), receipt.status == "completed" and not has_answer)
+    return EndedTurn(
+        outcome, found.get("request"), receipt.status == "completed" and not has_answer, approvals_of(answered)
+    )
 
 
 def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
@@ -103,7 +108,7 @@ def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
     }
     if ended.has_lost_answer:
         outcome = gone(outcome)
-    return Turn(request=decode_turn_request(request), outcome=outcome)
+    return Turn(request=decode_turn_request(request), outcome=outcome, answers=ended.answers)
 
 
 def gone(outcome: TurnOutcome) -> TurnOutcome:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
+from durable_agent_host.codec.owner import encode_owner
 from durable_agent_host.errors import error_details
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.turn.waiting import read_answers
@@ -158,9 +159,14 @@ def _for_callers(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
-    ask = AskSession(
-        "admit", {"turn_id": request.turn_id, "policy": request.policy, "request_hash": request.request_hash}
-    )
+    asked: dict[str, Any] = {
+        "turn_id": request.turn_id,
+        "policy": request.policy,
+        "request_hash": request.request_hash,
+    }
+    if (owner := request.session_owner) is not None:  # absent otherwise, as in older histories
+        asked["owner"] = encode_owner(owner)
+    ask = AskSession("admit", asked)
     admission = yield ask
     for pause in ERASURE_PAUSES if request.policy != "reject" else ():
         if admission["status"] != "erasing":
@@ -326,7 +332,7 @@ def _outcome_without_running(request: TurnRequest, admission: Mapping[str, Any])
     kind, message = _REFUSALS[admission["status"]]
     error = {
         "type": kind,
-        "message": message.format(running=admission["running"]),
+        "message": message.format(running=admission["running"], agent=request.agent, session=request.session_id),
         "running_turn_id": admission["running"],
     }
     return TurnOutcome(request.turn_id, "rejected", error=error, request_hash=request.request_hash)
@@ -342,6 +348,7 @@ _REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
         "TurnRejectedError",
         "the session is being erased: try again when that is done; it is a new session then",
     ),
+    "foreign": ("NotFoundError", "agent {agent!r} has no session {session!r}"),
     "reused": (
         "IdempotencyKeyReusedError",
         "the key of this turn was used for another request: send the same request again, or another key",

@@ -48,20 +48,6 @@ def valid_traceparent(value: Any) -> str | None:
     return None if found is None or (found[1] == "00" and found[2]) else value
 
 
-def session_asked_for(agent: str, session_id: str | None, key: str | None) -> str | None:
-    """Name the session of a client's request, as far as the request names one. Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: the client's, or None.
-        key: the idempotency key, or None; without a session id, it names the session.
-
-    Returns:
-        The session's id, or None for a new session.
-    """
-    return session_id or (derived_id("session", agent, key) if key else None)
-
-
 def request_of_client(
     agent: str,
     said: Said,
@@ -69,6 +55,7 @@ def request_of_client(
     caller: Caller,
     session_id: str | None,
     key: str | None,
+    secret: str = "",
     new_id: Callable[[], str],
     created_at: str,
     request_hash: str,
@@ -79,14 +66,15 @@ def request_of_client(
 ) -> TurnRequest:
     """Build the request of a client: over HTTP, MCP or any other dialect.
 
-    Guarantee: pure; the same key gives the same session and turn.
+    Guarantee: pure; the same key of the same caller gives the same session and turn.
 
     Args:
         agent: the agent's registered name.
         said: the message.
         caller: as the gate found it.
         session_id: the client's, or None.
-        key: the idempotency key, or None.
+        key: the idempotency key, or None; without a session id, it names the session.
+        secret: of the app, so that nobody can compute the id of a session that a key names.
         new_id: draws an id for what the client did not name.
         created_at: UTC, ISO-8601.
         request_hash: of what was asked, see `hash_of`.
@@ -98,11 +86,14 @@ def request_of_client(
     Returns:
         The request.
     """
-    session_id = session_asked_for(agent, session_id, key) or new_id()
+    principal = caller.principal
+    whose = (principal.tenant, principal.id) if principal is not None else ()
+    if session_id is None:
+        session_id = derived_id("session", agent, key, *whose, secret) if key else new_id()
     return TurnRequest(
         agent=agent,
         session_id=session_id,
-        turn_id=derived_id("turn", agent, session_id, key) if key else new_id(),
+        turn_id=derived_id("turn", agent, session_id, key, *whose) if key else new_id(),
         message=said.text,
         contents=said.contents,
         response_format=response_format,
@@ -111,7 +102,7 @@ def request_of_client(
         policy=policy,
         created_at=created_at,
         request_hash=request_hash,
-        principal=caller.principal,
+        **caller.names,
         traceparent=caller.traceparent,
     )
 
@@ -159,7 +150,8 @@ def request_of_run(
         request_hash=hash_of(asked),
         options=fields.get("options") or {},
         orchestration_id=fields.get("orchestrationId"),
-        principal=_principal(fields),
+        principal=_text(fields, "principal"),
+        tenant=_text(fields, "tenant"),
         traceparent=valid_traceparent(fields.get("traceparent")),
     )
 
@@ -247,8 +239,10 @@ def _with_contents(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
     **dict.fromkeys(("agent", "message", "session_id", "role", "policy", "turn_id"), (str, "a text")),
-    **dict.fromkeys(("created_at", "request_hash", "orchestration_id", "principal", "stored"), (str, "a text")),
-    **dict.fromkeys(("response_format", "options"), (Mapping, "an object")),
+    **dict.fromkeys(
+        ("created_at", "request_hash", "orchestration_id", "principal", "tenant", "stored"), (str, "a text")
+    ),
+    **dict.fromkeys(("response_format", "options", "owner"), (Mapping, "an object")),
     "enable_tool_calls": (bool, "true or false"),
     "contents": (list, "a list of contents"),
 }
@@ -259,8 +253,8 @@ def _named(message: Any) -> str:
     return message if isinstance(message, str) else json.dumps(message, sort_keys=True, default=str)
 
 
-def _principal(fields: Mapping[str, Any]) -> str | None:
-    principal = fields.get("principal")
-    if principal is not None and not isinstance(principal, str):
-        raise RequestError(f"'principal' is {type(principal).__name__}: give a text")
-    return principal or None
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise RequestError(f"{name!r} is {type(value).__name__}: give a text")
+    return value or None

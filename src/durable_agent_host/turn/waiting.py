@@ -78,8 +78,8 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     Guarantee: pure.
 
     Args:
-        payload: ``{call_id, approved, reason?, arguments?, stored?}``, or a list of such objects, or their JSON text:
-            the SDK's ``raise_event`` encodes its payload twice.
+        payload: ``{call_id, approved, reason?, arguments?, by?, at?, stored?}``, or a list of such objects, or their
+            JSON text: the SDK's ``raise_event`` encodes its payload twice.
 
     Returns:
         Call ids and their answers, in the order of the payload.
@@ -103,6 +103,9 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
             "reason": reason if isinstance(reason, str) else None,
             "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
         }
+        for name in ("by", "at"):
+            if fields.get(name):
+                answer[name] = fields[name]
         if isinstance(stored := fields.get("stored"), str):
             answer["stored"] = stored
         found.append((call_id, answer))

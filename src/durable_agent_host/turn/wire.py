@@ -9,7 +9,7 @@ from durable_agent_host.codec.state import decode_spent, decode_stats, encode_sp
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
-_ABSENT_WHEN_NONE: Final = ("principal", "traceparent", "stored")
+_ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored")
 """Fields that older documents and histories do not have."""
 _LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
 """Fields of a request that may be stored outside of it, with what stands in their place."""

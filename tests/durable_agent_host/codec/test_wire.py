@@ -31,7 +31,7 @@ def test_stored_contents_of_version_1_are_read_and_written_alike(content_type):
 UPSTREAMS = ["session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2", "session-dotnet-1.1"]
 """Schema 1.0 to 1.2 as upstream's Python packages write them. The .NET one is made up from the documented schema
 (``durable-agent-entity-state.json``) and .NET's habits; no .NET host wrote it."""
-OURS = ["session-v1", "session-v1-empty", "session-v1-unknown-parts", "session-v1-packed"]
+OURS = ["session-v1", "session-v1-owner", "session-v1-empty", "session-v1-unknown-parts", "session-v1-packed"]
 
 
 @pytest.mark.parametrize("name", OURS + UPSTREAMS)

@@ -8,6 +8,7 @@ from durable_agent_host.codec.message import decode_messages, encode_request_ent
 from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
+from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.turn.message_parts import Said
 from durable_agent_host.turn.requests import hash_of, read_turn_request, request_of_client, valid_traceparent
@@ -53,9 +54,10 @@ def test_a_malformed_traceparent_is_left_out(value):
 
 def test_principal_and_trace_travel_with_the_request():
     """What the caller is goes into the orchestration's input and comes back; without it, the input is what it was."""
-    request = asked(caller=Caller("ada", TRACE))
+    request = asked(caller=Caller(Principal("ada", "contoso", frozenset({"clerk"})), TRACE))
     wire = json.loads(json.dumps(encode_turn_request(request)))
-    assert (wire["principal"], wire["traceparent"]) == ("ada", TRACE)
+    assert (wire["principal"], wire["tenant"], wire["traceparent"]) == ("ada", "contoso", TRACE)
+    assert "clerk" not in json.dumps(wire)
     assert read_turn_request(wire, instance_id=request.turn_id, created_at="later").principal == "ada"
     assert decode_turn_request(wire) == request
     assert encode_turn_request(asked()).keys() == golden("turn-request-v1").keys()
@@ -82,6 +84,17 @@ def test_upstreams_run_names_its_principal():
     assert (request.principal, request.traceparent) == ("ada", TRACE)
     with pytest.raises(RequestError, match="principal"):
         read_run_request("Agent", "s", INPUT | {"principal": 5})
+
+
+def test_a_key_is_its_principals():
+    """The ids that follow from a key are other ones for another principal, tenant or app, and the same for a retry."""
+    callers = [Caller(), *(Caller(Principal(*who)) for who in (("ada",), ("bob",), ("ada", "contoso"), ("a", "da")))]
+    given = [(caller, secret) for caller in callers for secret in ("s1", "s2")]
+    named = [asked(key="k", caller=caller, secret=secret) for caller, secret in given]
+    assert len({one.session_id for one in named}) == len({one.turn_id for one in named}) == len(given)
+    assert [asked(key="k", caller=caller, secret=secret) for caller, secret in given] == named
+    in_one = {asked(key="k", caller=caller, session_id="s").turn_id for caller in callers}
+    assert len(in_one) == len(callers)
 
 
 def test_a_key_names_session_and_turn():

@@ -1,20 +1,30 @@
-"""An app with a gate of its own: it notes what it is asked, and sends some callers away."""
+"""An app whose sessions have owners: it believes the header ``x-who``, which says ``NAME[@TENANT][:ROLE,…]``."""
 
 import json
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Never
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.functions as func
-from agent_framework import AgentResponse, Executor, Message, WorkflowBuilder, WorkflowContext, handler
+from agent_framework import (
+    Agent,
+    AgentResponse,
+    Executor,
+    Message,
+    WorkflowBuilder,
+    WorkflowContext,
+    handler,
+    response_handler,
+)
+from azure.durable_functions import EntityId
 
-from durable_agent_host import DurableAgentApp
+from durable_agent_host import DurableAgentApp, Principal, durable_tool
 from durable_agent_host.errors import ForbiddenError
-from durable_agent_host.http.gate import ANONYMOUS, Action, Gate, SessionName
+from durable_agent_host.http.gate import Action, AskedSession, IncomingRequest
+from durable_agent_host.providers.openai import chat_client_from_environment
 
 
 class Echo:
@@ -33,45 +43,89 @@ class Echo:
         return answer()
 
 
-class Upper(Executor):
-    """One step of a workflow."""
+class Asks(Executor):
+    """A step of a workflow that asks a person."""
 
     @handler
-    async def shout(self, text: str, ctx: WorkflowContext[Never, str]) -> None:
+    async def ask(self, text: str, ctx: WorkflowContext) -> None:
+        """Ask whether the text is to be shouted."""
+        await ctx.request_info(request_data=text, response_type=str)
+
+    @response_handler
+    async def shout(self, text: str, said: str, ctx: WorkflowContext[Never, str]) -> None:
         """Give the text out in capitals."""
-        await ctx.yield_output(text.upper())
+        await ctx.yield_output(f"{text} {said}".upper())
 
 
-def identify(headers: Mapping[str, str]) -> str:
+async def identify(request: IncomingRequest) -> Principal | None:
     """Believe the caller."""
-    return headers.get("x-who", ANONYMOUS)
-
-
-async def authorize(principal: str, action: Action, session: SessionName | None) -> bool:
-    """Note the question; let everybody in but two."""
-    with Path(os.environ["LEDGER"]).open("a") as ledger:
-        ledger.write(json.dumps([principal, action, session]) + "\n")
-    if principal == "banned":
+    who = request.headers.get("x-who", "")
+    if who == "banned":
         raise ForbiddenError("you are banned")
-    return principal != "nobody"
+    if who == "broken":
+        raise RuntimeError("the list of users is away")
+    name, _, roles = who.partition(":")
+    name, _, tenant = name.partition("@")
+    return Principal(name, tenant, frozenset(roles.split(",") if roles else ())) if name else None
 
 
-shouting = WorkflowBuilder(name="shouting", start_executor=Upper(id="upper")).build()
+def authorize(principal: Principal, action: Action, session: AskedSession) -> bool:
+    """Let support read and approve whatever belongs to somebody, and note every question."""
+    with Path(os.environ["LEDGER"]).open("a") as ledger:
+        owner = session.owner and [session.owner.principal, session.owner.tenant]
+        ledger.write(
+            json.dumps([f"{principal.id}@{principal.tenant}", action, session.agent, session.session_id, owner]) + "\n"
+        )
+    is_support = bool(principal.roles & {"support", "finance"})
+    return is_support and (action.endswith((".read", ".follow", ".approve")) or action in {"turn.run", "session.fork"})
+
+
+@durable_tool(approved_by="another")
+def pay(amount: float) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+@durable_tool(approved_by="role:finance")
+def lend(amount: float) -> str:
+    """Lend an amount."""
+    return f"lent {amount}"
+
+
+agents: list[Any] = [Echo()]
+if "OPENAI_API_KEY" in os.environ:
+    tools = [pay, lend]
+    client = chat_client_from_environment()
+    agents.append(Agent(client, "Pay.", name="Payer", tools=tools, default_options={"store": False}))
+shouting = WorkflowBuilder(name="shouting", start_executor=Asks(id="asks")).build()
 app = DurableAgentApp(
-    agents=[Echo()],
+    agents=agents,
     workflows=[shouting],
     http_auth_level=func.AuthLevel.ANONYMOUS,
     enable_mcp_tool_trigger=True,
-    gate=Gate(identify, authorize),
+    **({} if os.environ.get("NOBODY_IS_KNOWN") else {"identify": identify, "authorize": authorize}),
 )
 
 
 @app.orchestration_trigger(context_name="context")
 def pass_on(context):
     """Run the agent on behalf of whom the input names."""
-    caller = context.get_input()
-    answer = yield app.get_agent(context, "Echo", **caller).run("hello")
+    asked = context.get_input()
+    who = asked.get("principal")
+    agent = app.get_agent(
+        context, "Echo", principal=who and Principal(*who.split("@")), traceparent=asked.get("traceparent")
+    )
+    session = agent.create_session(session_id=asked["session"]) if asked.get("session") else None
+    answer = yield agent.run("hello", session=session)
     return answer.text
+
+
+@app.orchestration_trigger(context_name="context")
+def call_session(context):
+    """Call a session's entity on behalf of whom the input names."""
+    asked = context.get_input()
+    answer = yield context.call_entity(EntityId("dafx-Echo", asked["session"]), "run", asked["request"])
+    return answer
 
 
 @app.route("own", methods=["GET"])

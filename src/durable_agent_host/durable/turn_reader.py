@@ -1,0 +1,77 @@
+"""Reads turns: from their orchestrations, or from their sessions when those have been purged."""
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from durable_agent_host.durable.documents import SessionDocuments
+from durable_agent_host.durable.statuses import turn_of_status
+from durable_agent_host.errors import StateError
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import Turn
+from durable_agent_host.segments.keeper import SessionName
+from durable_agent_host.session.receipts import kept_turn
+from durable_agent_host.turn.wire import decode_turn_request
+
+
+class TurnReader:
+    """Reads turns, with the durable client of one request.
+
+    Args:
+        client: the SDK's.
+        documents: the stored sessions, as there are for the request.
+    """
+
+    def __init__(self, client: DurableOrchestrationClient, documents: SessionDocuments) -> None:
+        self._client = client
+        self._documents = documents
+        self._keeper = documents.keeper
+
+    async def read(self, turn_id: str) -> Turn | None:
+        """Read a turn as it is now, whosever it is.
+
+        Args:
+            turn_id: which turn.
+
+        Returns:
+            The turn, or None when its orchestration does not exist, has been purged, or is no turn.
+        """
+        turn = await self._travelled(turn_id)
+        return turn and await self._whole(turn)
+
+    async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
+        """Read a turn of a session, from its receipt when its orchestration has been purged.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: which turn.
+
+        Returns:
+            The turn, or None when the session does not know it, or there is no such session for the request.
+        """
+        turn = await self._travelled(turn_id)
+        is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
+        if turn is not None and is_here and await self._documents.sees_turn(turn.request):
+            return await self._whole(turn)
+        if turn is not None and self._documents.access is None:
+            return None
+        try:
+            session, _ = await self._documents.shown(agent, session_id)  # without receipts that have no shape
+        except StateError:
+            return None
+        return await self._kept(agent, session_id, turn_id, session) if session else None
+
+    async def _travelled(self, turn_id: str) -> Turn | None:
+        """Read a turn as its orchestration has it."""
+        status = await self._client.get_status(turn_id, show_input=True)
+        return turn_of_status(turn_id, status) if status else None
+
+    async def _whole(self, turn: Turn) -> Turn:
+        request = turn.request
+        return await self._keeper.whole_turn(turn, lambda: self._documents.session(request.agent, request.session_id))
+
+    async def _kept(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
+        """Read a turn that has no orchestration any more, or none yet."""
+        if waiting := session.requests.get(turn_id):  # it came as a signal
+            return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
+        ended = await self._keeper.record(session, SessionName(agent, session_id)).ended(turn_id)
+        return kept_turn(agent, session_id, ended) if ended is not None else None

@@ -1,0 +1,36 @@
+"""Bodies of requests, read after the caller is known, and not further than they may be long."""
+
+from collections.abc import AsyncIterator, Mapping
+
+from durable_agent_host.errors import RequestTooLargeError
+from durable_agent_host.http.bodies import BodyLimit, media_type_of
+
+
+async def read_body(headers: Mapping[str, str], stream: AsyncIterator[bytes], limit: BodyLimit) -> bytes:
+    """Read a body.
+
+    Args:
+        headers: of the request.
+        stream: the body's pieces; not begun when the limit is 0.
+        limit: of the body.
+
+    Raises:
+        RequestTooLargeError: the body is over the limit; not more than the limit was read.
+        ClientDisconnect: the caller left.
+    """
+    max_bytes, setting = limit.of(media_type_of(headers))
+    if max_bytes == 0:
+        return b""
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(f"{int(declared)} bytes", max_bytes, setting)
+    body = bytearray()
+    async for chunk in stream:
+        body += chunk
+        if len(body) > max_bytes:
+            raise _too_large(f"more than {max_bytes} bytes", max_bytes, setting)
+    return bytes(body)
+
+
+def _too_large(size: str, max_bytes: int, setting: str) -> RequestTooLargeError:
+    return RequestTooLargeError(f"the body has {size}, and {max_bytes} are allowed: send less, or raise {setting}")

@@ -1,0 +1,88 @@
+"""Ready-made functions for `DurableAgentApp(identify=…)`: who asks, by what the platform says of a request."""
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, cast
+
+from durable_agent_host.errors import ForbiddenError
+from durable_agent_host.http.gate import Identify, IncomingRequest
+from durable_agent_host.model.principal import Principal
+
+AUTH_ENABLED: Final = "WEBSITE_AUTH_ENABLED"
+"""What App Service sets where its authentication is on: there, and nowhere else, it replaces the headers below."""
+
+_HEADER: Final = "x-ms-client-principal"
+_CLAIMS: Final = "http://schemas.microsoft.com/identity/claims/"
+_NAME_ID: Final = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/nameidentifier"
+_IDS: Final = (_CLAIMS + "objectidentifier", "oid", _NAME_ID, "sub")
+_TENANTS: Final = (_CLAIMS + "tenantid", "tid")
+_ROLES: Final = frozenset({"roles", "role", "http://schemas.microsoft.com/ws/2008/06/identity/claims/role"})
+
+
+async def app_service_principal(request: IncomingRequest) -> Principal | None:
+    """Identify callers by the authentication of App Service ("Easy Auth").
+
+    The header is believed only where the platform says that its authentication is on: then it removes what callers
+    send under this name. On another host, everybody could send it.
+
+    Args:
+        request: as it came.
+
+    Returns:
+        The principal: the user's object id, or another provider's id of the user; the tenant is that of Entra ID, or
+        the provider's name. None for a caller who has not signed in.
+
+    Raises:
+        ForbiddenError: the platform does not say that its authentication is on, or its header cannot be read.
+    """
+    if os.environ.get(AUTH_ENABLED, "").casefold() != "true":
+        raise ForbiddenError(f"App Service authentication is not on here: {AUTH_ENABLED} does not say so")
+    header = request.headers.get(_HEADER)
+    return _principal_of(header) if header else None
+
+
+def _principal_of(header: str) -> Principal:
+    try:
+        given: Any = json.loads(base64.b64decode(header, validate=True))
+        fields = cast("Mapping[str, Any]", given)
+        claims = [(str(one["typ"]), str(one["val"])) for one in fields["claims"]]
+        provider, role_type = str(fields["auth_typ"]), str(fields.get("role_typ") or "")
+    except (ValueError, TypeError, KeyError, binascii.Error):
+        raise ForbiddenError(f"the header {_HEADER} is not what App Service writes") from None
+    known = dict(reversed(claims))  # of several of a type the first
+    user = next((known[name] for name in _IDS if known.get(name)), None)
+    if user is None:
+        raise ForbiddenError(f"the header {_HEADER} has no claim that names the caller")
+    tenant = next((known[name] for name in _TENANTS if known.get(name)), provider)
+    roles = frozenset(value for name, value in claims if name == role_type or name in _ROLES)
+    return Principal(user, tenant, roles)
+
+
+def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
+    """Make what identifies callers by the function key that they send: who has the key is the principal.
+
+    The Functions host checks the key (``http_auth_level`` FUNCTION), and does not tell the app its name. So a key that
+    is not named here is a principal of its own, whose id is a hash of it, and a new key is another principal. Name the
+    keys of one client the same, and it keeps its sessions when its key is renewed. Calls of MCP tools carry no key.
+
+    Args:
+        names: key → the principal's id.
+
+    Returns:
+        A function for ``identify``; it identifies nobody without a key.
+    """
+    known = {_hash(key): name for key, name in (names or {}).items()}
+
+    async def identify(request: IncomingRequest) -> Principal | None:
+        key = request.headers.get("x-functions-key") or request.query.get("code")
+        return Principal(known.get(_hash(key)) or f"key-{_hash(key)[:32]}") if key else None
+
+    return identify
+
+
+def _hash(key: str) -> str:
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

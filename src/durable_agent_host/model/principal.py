@@ -1,0 +1,60 @@
+"""Who asks, and to whom a session belongs."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+ROLE: Final = "role:"
+"""What stands before the name of a role, where a role is one of several things that can be said."""
+
+ANOTHER: Final = "another"
+"""Who may answer for a tool's call: anybody but the principal who asked for the turn."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A caller who has been identified.
+
+    Attributes:
+        id: names the caller within the tenant; not empty.
+        tenant: to which the caller belongs; empty when there is one tenant alone. The same id in another tenant is
+            another principal.
+        roles: what the caller is allowed to be, for the app's own ``authorize`` and for approvals. They are looked at
+            in each request, and not stored with a session.
+    """
+
+    id: str
+    tenant: str = ""
+    roles: frozenset[str] = field(default_factory=frozenset[str])
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise ValueError("a principal needs an id that is not empty")
+
+    def is_one_of(self, role: str) -> bool:
+        """Tell whether the principal has a role, which is named as ``role:NAME``. Guarantee: pure."""
+        return role.startswith(ROLE) and role.removeprefix(ROLE) in self.roles
+
+    @property
+    def owner(self) -> "Owner":
+        """The principal as the owner of sessions."""
+        return Owner(self.id, self.tenant)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """To whom a session belongs.
+
+    Attributes:
+        principal: the principal's id; empty for the app itself, whose orchestrations say for nobody that they act.
+        tenant: the principal's.
+    """
+
+    principal: str
+    tenant: str = ""
+
+
+ANONYMOUS: Final = Principal("anonymous")
+"""The principal that all callers are who have not been identified, in an app that says so."""
+
+THE_APP: Final = Owner("")
+"""The owner of what orchestrations of the app begin for nobody."""

@@ -1,0 +1,35 @@
+"""To whom a session belongs: the first turn that is let in says it, and it stays. Pure."""
+
+from dataclasses import replace
+
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.model.principal import THE_APP, Owner
+from durable_agent_host.model.session import Session
+
+
+def bind_session(session: Session, owner: Owner | None) -> Session | None:
+    """Bind a session to the first one who acts in it.
+
+    Guarantee: pure; idempotent.
+
+    Args:
+        session: as it is; without an owner when it has not begun, or is one of before.
+        owner: whose it has to be; None for the app itself, which may act in every session.
+
+    Returns:
+        The session as it is to be stored, or None when it belongs to somebody else.
+    """
+    if session.owner is None:
+        begins = not session.document
+        return session if owner is None and not begins else replace(session, owner=owner or THE_APP)
+    return session if owner is None or owner == session.owner else None
+
+
+def unknown_session(agent: str, session_id: str) -> NotFoundError:
+    """Say that there is no such session, to whom it does not belong as well. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+    """
+    return NotFoundError(f"agent {agent!r} has no session {session_id!r}")

@@ -1,0 +1,101 @@
+"""Ready-made ways to find out who asks."""
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from durable_agent_host import Principal, Settings
+from durable_agent_host.errors import ForbiddenError, SettingError
+from durable_agent_host.http.gate import Gate, IncomingRequest
+from durable_agent_host.http.principals import AUTH_ENABLED, app_service_principal, function_key_principals
+
+ENTRA = {
+    "auth_typ": "aad",
+    "name_typ": "name",
+    "role_typ": "roles",
+    "claims": [
+        {"typ": "http://schemas.microsoft.com/identity/claims/tenantid", "val": "contoso-id"},
+        {"typ": "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/nameidentifier", "val": "pairwise"},
+        {"typ": "http://schemas.microsoft.com/identity/claims/objectidentifier", "val": "ada-id"},
+        {"typ": "roles", "val": "support"},
+        {"typ": "roles", "val": "finance"},
+    ],
+}
+
+
+def asked(header: str | None = None, **headers: str) -> IncomingRequest:
+    """A request with the platform's header."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return IncomingRequest(named | ({"x-ms-client-principal": header} if header is not None else {}), {})
+
+
+def encoded(value: Any) -> str:
+    return base64.b64encode(json.dumps(value).encode()).decode()
+
+
+def test_app_services_header_names_user_tenant_and_roles(monkeypatch: pytest.MonkeyPatch):
+    """Of Entra ID's claims the object id and the tenant's; of another provider's the user's id, in the provider."""
+    monkeypatch.setenv(AUTH_ENABLED, "True")
+    found = asyncio.run(app_service_principal(asked(encoded(ENTRA))))
+    assert found == Principal("ada-id", "contoso-id", frozenset({"support", "finance"}))
+    google = {"auth_typ": "google", "claims": [{"typ": "sub", "val": "42"}]}
+    assert asyncio.run(app_service_principal(asked(encoded(google)))) == Principal("42", "google")
+    assert asyncio.run(app_service_principal(asked())) is None
+
+
+@pytest.mark.parametrize(
+    "header", ["", "%%%", encoded([]), encoded({"claims": []}), encoded({"auth_typ": "a", "claims": []})]
+)
+def test_what_app_service_does_not_write_is_refused(monkeypatch: pytest.MonkeyPatch, header):
+    """A header that cannot be read identifies nobody."""
+    monkeypatch.setenv(AUTH_ENABLED, "true")
+    if not header:
+        assert asyncio.run(app_service_principal(asked(header))) is None
+        return
+    with pytest.raises(ForbiddenError):
+        asyncio.run(app_service_principal(asked(header)))
+
+
+def test_the_platforms_header_is_not_believed_elsewhere(monkeypatch: pytest.MonkeyPatch):
+    """Where the platform's authentication is not on, everybody could send the header."""
+    monkeypatch.delenv(AUTH_ENABLED, raising=False)
+    with pytest.raises(ForbiddenError, match=AUTH_ENABLED):
+        asyncio.run(app_service_principal(asked(encoded(ENTRA))))
+
+
+def test_a_function_key_is_a_principal():
+    """Keys that are named have the name, others a hash; the key itself is in no id."""
+    gate = Gate(function_key_principals({"old-key": "desk", "new-key": "desk"}))
+
+    def who(**headers: str) -> Principal | None:
+        return asyncio.run(gate.identify(asked(**headers))).principal
+
+    assert who(x_functions_key="old-key") == who(x_functions_key="new-key") == Principal("desk")
+    unnamed = who(x_functions_key="some-key")
+    assert unnamed not in (None, who(x_functions_key="other-key"))
+    assert "some-key" not in str(unnamed)
+    with pytest.raises(ForbiddenError):
+        who()
+
+
+def test_who_may_adopt_is_a_setting():
+    """Everybody, nobody, or who has a role; another word stops the start."""
+    name = "DURABLE_AGENT_HOST_ADOPT_SESSIONS"
+    for said, plain, clerk in (("anybody", True, True), ("nobody", False, False), ("role:clerk", False, True)):
+        gate = Gate(function_key_principals(), adopters=Settings.from_environment({name: said}).adopt_sessions)
+        assert gate.may_adopt(Principal("ada")) is plain
+        assert gate.may_adopt(Principal("ada", roles=frozenset({"clerk"}))) is clerk
+    for said in ("role:", "everybody", "clerk"):
+        with pytest.raises(SettingError, match=name):
+            Settings.from_environment({name: said})
+
+
+def test_what_is_no_principal_is_no_caller():
+    """A function that returns a text is a mistake of the app, and lets nobody in."""
+    with pytest.raises(TypeError, match="Principal"):
+        asyncio.run(Gate(lambda _: "ada").identify(asked()))
+    with pytest.raises(ValueError, match="id"):
+        Principal("")
