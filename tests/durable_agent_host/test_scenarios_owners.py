@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 import requests
 
+from durable_agent_host.cli.main import main
 from durable_agent_host.http.routes import ROUTES
 from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, whole
 from tests.kit import AgentHost, PracticeModel, hosted
@@ -279,6 +280,20 @@ def test_a_key_belongs_to_its_principal(place: Place):
     assert place.run("bob", "other words again", idempotency_key="order-2").ok
 
 
+def test_the_command_line_acts_as_whom_its_headers_say(place: Place, capsys: pytest.CaptureFixture[str]):
+    """Commands have a session for its owner, and for nobody else; what is no header is an error."""
+
+    def show(header: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["sessions", "list", "Echo", "--url", place.host.url, "--header", header])
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out + said.err
+
+    assert "desk" in show("x-who: ada@contoso")[1]
+    assert "desk" not in show("x-who: eve@contoso")[1]
+    assert show("x-who")[0] == show("x-who: banned")[0] == 2
+
+
 def call_tool(place: Place, who: str, **arguments: str) -> dict[str, Any]:
     """Call the agent as an MCP tool."""
     answer = requests.post(
@@ -310,8 +325,9 @@ def test_an_mcp_tool_has_the_same_owners(place: Place):
 def test_runs_of_workflows_have_owners(place: Place):
     """Status and answers of a run are its owner's; another's run of the same name is another run."""
     url = "/workflow/shouting"
-    started = place.ask("POST", f"{url}/run?runId=one", "ada", json="hi").json()
-    run = started["instanceId"]
+    started = place.ask("POST", f"{url}/run?runId=one", "ada", json="hi")
+    assert "/runtime/" not in started.text
+    run = started.json()["instanceId"]
 
     def asks(who: str, name: str) -> dict[str, Any] | None:
         return place.ask("GET", f"{url}/status/{name}", who).json().get("pendingHumanInputRequests")

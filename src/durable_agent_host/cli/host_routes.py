@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
 from typing import Any, BinaryIO, Final
@@ -33,12 +33,13 @@ class HostRoutes:
     Args:
         url: where it listens, without ``/api``.
         key: function key, for hosts that ask for one.
+        headers: further ones, as ``NAME: VALUE``: what the app knows its callers by.
 
     Raises:
-        CommandError: the URL is none of HTTP.
+        CommandError: the URL is none of HTTP, or a header is none.
     """
 
-    def __init__(self, url: str, key: str | None) -> None:
+    def __init__(self, url: str, key: str | None, headers: Sequence[str] = ()) -> None:
         try:
             scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
         except ValueError:
@@ -47,6 +48,11 @@ class HostRoutes:
             raise CommandError(f"--url is {url!r}: give the host's URL, such as {DEFAULT_URL}")
         self._base = url.rstrip("/").removesuffix("/api") + "/api"
         self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
+        for header in headers:
+            name, colon, value = (part.strip() for part in header.partition(":"))
+            if not name or not colon:
+                raise CommandError("--header has no colon: give 'NAME: VALUE', such as 'Authorization: Bearer TOKEN'")
+            self._headers[name] = value
 
     def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
         """Ask a route.
@@ -155,7 +161,9 @@ def _said(error: HTTPError) -> str:
     if detail:
         return str(detail)
     if error.code in (401, 403):
-        return f"the host refuses the call ({error.code}): give a function key with --key"
+        return (
+            f"the host refuses the call ({error.code}): give a function key with --key, or --header 'Authorization: …'"
+        )
     return f"the host answered {error.code} {error.reason}: {text[:200].strip() or 'nothing more'}"
 
 
@@ -167,6 +175,9 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("--url", default=DEFAULT_URL, help=f"where the host listens (default {DEFAULT_URL})")
     parser.add_argument("--key", help="function key, for a host that asks for one")
+    parser.add_argument(
+        "--header", action="append", default=[], help="'NAME: VALUE', what the app knows its callers by; several times"
+    )
 
 
 def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
@@ -181,7 +192,7 @@ def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argpar
         The exit status; `COULD_NOT` with a sentence on standard error when the command could not be carried out.
     """
     try:
-        return work(HostRoutes(arguments.url, arguments.key))
+        return work(HostRoutes(arguments.url, arguments.key, arguments.header))
     except CommandError as error:
         print(f"durable-agent-host {command}: {error}", file=sys.stderr)
         return COULD_NOT

@@ -26,7 +26,7 @@ from durable_agent_host.http.problems import problem, problem_of_error, problem_
 from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.http.stream import EventStream, early_outcome, follow_turn
 from durable_agent_host.model.ids import check_session_id
-from durable_agent_host.model.turn import Caller, Turn, TurnRequest
+from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.requests import request_of_client
 
@@ -45,8 +45,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     ended = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
     if not asked.wait:
-        known = ended.outcome if ended else await client.admission(request, seconds=ADMISSION_SECONDS)
-        await client.claims.refuse_foreign(request, known)
+        known = ended.outcome if ended else await _admission(host, client, request)
         if known is not None and known.status == "rejected" and known.error is not None:
             return problem_of_outcome(known.error, headers=headers, **turn_identity(request), **urls)
         return json_answer(HTTPStatus.ACCEPTED, accepted_view(request) | urls, headers | {"Location": urls["turn_url"]})
@@ -138,15 +137,31 @@ async def named_turn(host: Host, call: Call, client: TurnClient) -> Turn:
     return turn
 
 
+async def _admission(
+    host: Host, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
+) -> TurnOutcome | None:
+    """Wait until a turn is let in or not; where sessions have owners, until it is known that this one is the caller's.
+
+    Raises:
+        NotFoundError: somebody else was first to begin the session.
+    """
+    if client.documents.access is not None:
+        seconds = host.settings.wait_seconds
+    known = await client.admission(request, seconds=seconds)
+    await client.claims.refuse_foreign(request, known)
+    return known
+
+
 async def _streamed_run(
     host: Host, client: TurnClient, request: TurnRequest, asked: RunCall, ended: Turn | None
 ) -> Answer:
     """Stream a turn that was asked for; what is refused before it runs has its status, and no stream."""
+    if ended is None and client.documents.access is not None:
+        await _admission(host, client, request)
     if ended is None:
         outcome = await early_outcome(host.open_log(), client, request)
     else:
         outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
-    await client.claims.refuse_foreign(request, outcome)
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
     return _stream(host, client, request, asked.last_event_id, has_ended=ended is not None)
