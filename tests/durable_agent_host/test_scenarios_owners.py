@@ -241,6 +241,18 @@ def test_files_that_come_before_a_session_are_their_senders(place: Place):
     assert [names("ada"), names("bob")] == [["ada.txt"], ["bob.txt"]]
 
 
+def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(place: Place):
+    """Its uploads are erased with it, and whoever begins one of the same id has a new session."""
+    assert place.run("ada", "hi", "gone").ok
+    assert place.ask("POST", f"{SESSIONS}/gone/files?name=a.txt", "ada", data=b"a file").ok
+    deleted = place.ask("DELETE", f"{SESSIONS}/gone", "ada").json()
+    assert (deleted["status"], deleted["erased"]["pieces"]) == ("deleted", 2)
+    assert place.ask("GET", f"{SESSIONS}/gone/files", "ada").status_code == 404
+    assert place.run("bob", "hi", "gone").ok
+    assert place.ask("GET", f"{SESSIONS}/gone/files", "bob").json()["files"] == []
+    assert place.ask("DELETE", f"{SESSIONS}/gone", "ada").status_code == 404
+
+
 def test_others_are_let_in_by_the_app(place: Place):
     """`authorize` is asked about sessions of others alone, and about those that there are not; the owner never is."""
     assert place.ask("GET", f"{SESSIONS}/desk", "sue:support").ok

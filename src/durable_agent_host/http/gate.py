@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, Literal, NamedTuple
 
-from durable_agent_host.errors import ForbiddenError
+from durable_agent_host.errors import ForbiddenError, RegistrationError
 from durable_agent_host.model.principal import Owner, Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import ANYBODY
@@ -132,11 +132,16 @@ class Gate:
         identify: finds out who asks; None identifies nobody, and everybody may do everything.
         authorize: lets others in than a session's owner; None lets nobody in.
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
+
+    Raises:
+        RegistrationError: there is something to authorize, and nobody is identified.
     """
 
     def __init__(
         self, identify: Identify | None = None, authorize: Authorize | None = None, adopters: str = ANYBODY
     ) -> None:
+        if authorize is not None and identify is None:
+            raise RegistrationError("authorize is given without identify, so that sessions have no owners: give both")
         self._identify = identify
         self._authorize = authorize
         self._adopters = adopters

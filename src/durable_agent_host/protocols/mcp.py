@@ -75,7 +75,8 @@ async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: G
         created_at=datetime.now(UTC).isoformat(),
         request_hash=hash_of(query),
     )
-    request = await client.claims.in_its_session(request)
+    if session_id is not None:  # one that the host names is nobody else's
+        request = await client.claims.in_its_session(request)
     ended = await (client.start_once(request, key) if key else client.start(request))
     turn = ended or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
     await client.claims.refuse_foreign(request, turn.outcome)

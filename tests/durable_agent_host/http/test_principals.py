@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from durable_agent_host import Principal, Settings
-from durable_agent_host.errors import ForbiddenError, SettingError
+from durable_agent_host.errors import ForbiddenError, RegistrationError, SettingError
 from durable_agent_host.http.gate import Gate, IncomingRequest
 from durable_agent_host.http.principals import AUTH_ENABLED, app_service_principal, function_key_principals
 
@@ -99,3 +99,5 @@ def test_what_is_no_principal_is_no_caller():
         asyncio.run(Gate(lambda _: "ada").identify(asked()))
     with pytest.raises(ValueError, match="id"):
         Principal("")
+    with pytest.raises(RegistrationError, match="identify"):
+        Gate(authorize=lambda *_: True)
