@@ -5,7 +5,8 @@ verified, forked, exported and deleted, on the embedded host with the practice m
 ``Sent`` sends all of it on each turn, ``Window`` the newest 40 messages, and of ``Stored`` the model's service keeps
 the conversation, so that its first turn alone sends all. A table gives for each step the seconds from
 request to answer, the processor seconds of the host and of the practice model, the host's memory after the step, and
-at most during it. What a turn has sent is given back a moment after its answer, so a step still has some of the one before.
+at most during it. What a turn has sent is given back a moment after its answer, so a step still has some of
+the one before.
 """
 
 import argparse
