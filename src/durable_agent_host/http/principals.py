@@ -13,7 +13,10 @@ from durable_agent_host.http.gate import Identify, IncomingRequest
 from durable_agent_host.model.principal import Principal
 
 AUTH_ENABLED: Final = "WEBSITE_AUTH_ENABLED"
-"""What App Service sets where its authentication is on: there, and nowhere else, it replaces the headers below."""
+"""What App Service sets where its authentication is on: there, and nowhere else, it replaces the headers below.
+
+Source: "Environment variables and app settings in Azure App Service", and "Work with user identities".
+"""
 
 _HEADER: Final = "x-ms-client-principal"
 _CLAIMS: Final = "http://schemas.microsoft.com/identity/claims/"
