@@ -271,3 +271,22 @@ def _asked(arguments: Any, kind: str, row: CallKind) -> dict[str, Any]:
 
 def _text_of(output: Any) -> str:
     return "".join(one.text or "" for one in cast("Sequence[Content]", output or ()))
+
+
+def approval_request(call: Mapping[str, Any]) -> Content:
+    """Make the question whether a server's tool may run. Guarantee: pure."""
+    server = call.get("server_label")
+    asked = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
+    asked.call_id, asked.name, asked.arguments = call.get("id"), call.get("name"), call.get("arguments")
+    return Content.from_function_approval_request(id=str(call.get("id") or ""), function_call=asked)
+
+
+def merged_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
+    """Add to a finished call what is told of it afterwards. Guarantee: pure; a new call."""
+    merged = dict(call)
+    for name, value in delta.items():
+        known = merged.get(name)
+        if name == "index" or value is None:
+            continue
+        merged[name] = merged_call(cast("Any", known), cast("Any", value)) if isinstance(known, Mapping) else value
+    return merged

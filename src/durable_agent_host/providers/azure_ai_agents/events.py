@@ -15,8 +15,10 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.azure_ai_agents.call_kinds import (
     USUAL_STEP,
+    approval_request,
     function_call,
     kind_of_call,
+    merged_call,
     parse_call_from_agents,
 )
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
@@ -225,7 +227,7 @@ class RunReader:
         for call in cast("list[Json]", _within(event, "delta", "step_details", "tool_calls") or ()):
             place = _place(event, call.get("index", 0))
             if (finished := self._calls.get(place)) is not None:  # its output follows after its end
-                yield self._finish(name, place, _merged(finished, call))
+                yield self._finish(name, place, merged_call(finished, call))
                 continue
             yield from self._read_call_delta(name, place, call)
 
@@ -338,7 +340,7 @@ class RunReader:
         for call in cast("list[Json]", calls):
             call_id = str(call.get("id"))
             if action.get("type") == "submit_tool_approval":
-                yield self._update(AgentsEvent(name, call), _approval_of(call))
+                yield self._update(AgentsEvent(name, call), approval_request(call))
                 continue
             place = places.get(call_id, call_id)
             item = {"id": call_id, "call": {**call, "run_id": self.run_id}, "step": {}}
@@ -346,14 +348,6 @@ class RunReader:
             yield self._update(AgentsEvent(name, call, ItemPart(place, item=item)), *contents)
         more: Any = {"finish_reason": "tool_calls", "model": run.get("model")}
         yield self._update(AgentsEvent(name, run), *_usage_of(run), **more)
-
-
-def _approval_of(call: Json) -> Content:
-    """Make the question whether a server's tool may run."""
-    server = call.get("server_label")
-    asked = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
-    asked.call_id, asked.name, asked.arguments = call.get("id"), call.get("name"), call.get("arguments")
-    return Content.from_function_approval_request(id=str(call.get("id") or ""), function_call=asked)
 
 
 def _usage_of(run: Json) -> list[Content]:
@@ -378,17 +372,6 @@ def _are_calls(calls: Any) -> bool:
 
 def _place(event: Json, index: Any) -> str:
     return f"{event.get('id')}:{index}"
-
-
-def _merged(call: Json, delta: Json) -> dict[str, Any]:
-    """Add to a finished call what is told of it afterwards."""
-    merged = dict(call)
-    for name, value in delta.items():
-        known = merged.get(name)
-        if name == "index" or value is None:
-            continue
-        merged[name] = _merged(cast("Json", known), cast("Json", value)) if isinstance(known, Mapping) else value
-    return merged
 
 
 def _unstamped(contents: list[Content]) -> list[Content]:
