@@ -245,16 +245,13 @@ def test_one_thing_in_the_middle_of_another(first, second):
     """At each of its accesses; nothing that is referred to goes, and at rest nothing else is there."""
 
     async def example() -> None:
-        steps = 0
-        while True:
+        async with world_of(*LONG) as world:
+            count = await accesses(world, first)
+        for steps in range(count + 1):
             async with world_of(*LONG) as world:
                 await world.pass_time()
                 await interleave(world, first, steps, second, passing=first[0] == "turn")
                 await check_rest(world)
-            async with world_of(*LONG) as world:
-                if steps >= await accesses(world, first):
-                    return
-            steps += 1
 
     asyncio.run(example())
 
