@@ -16,9 +16,11 @@ RECORDINGS = Path(os.environ.get("RECORDINGS_DIR", ROOT.parent / "shared" / "rec
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without settings that choose a model."""
+    """The environment without settings that choose a model; ``TEST_ENCRYPTION_KEYS`` lets every host encrypt."""
     names = ("OPENAI_", "AZURE_OPENAI_", "DURABLE_AGENT_HOST_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(names)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+    keys = kept.pop("TEST_ENCRYPTION_KEYS", "")
+    return kept | ({"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": keys} if keys else {})
 
 
 def model_environment(model: Server, **more: str) -> dict[str, str]:

@@ -18,15 +18,14 @@ from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.runner import AgentRunner, RunLimits
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
 from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.encryption.opening import stores_of
 from durable_agent_host.errors import RegistrationError, RequestError
-from durable_agent_host.loops.once import once
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.requests import request_of_call
 from durable_agent_host.turn_log.protocol import TurnLog
-from durable_agent_host.turn_log.stores import open_turn_log
 
 _CALL_FIELDS: Final = frozenset({"call_id", "input", "session", "answers"})
 
@@ -160,7 +159,7 @@ def run_limits(settings: Settings) -> RunLimits:
 @functools.cache
 def _opener(settings: Settings) -> Callable[[], TurnLog]:
     """Open the log of all activities with these settings when it is first used."""
-    return once(functools.partial(open_turn_log, settings))
+    return stores_of(settings).open_log
 
 
 def _read_call(wire: Any, activity: str) -> AgentCallWire:

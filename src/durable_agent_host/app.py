@@ -31,6 +31,7 @@ from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.hubs import hub_of
 from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.durable.maintenance import TimesToLive
 from durable_agent_host.durable.register import (
@@ -43,13 +44,13 @@ from durable_agent_host.durable.register import (
 )
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.encryption.opening import stores_of
 from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
 from durable_agent_host.http.gate import Authorize, Gate, Identify
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sdk_requests import adapt_http_functions
 from durable_agent_host.log_records import keep_secrets_out_of_logs
-from durable_agent_host.loops.once import once
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.histories import Histories
@@ -59,13 +60,12 @@ from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import learn_secrets, secrets_of_settings
 from durable_agent_host.segments.keeper import Keeper
-from durable_agent_host.segments.stores import open_segment_store
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.requests import valid_traceparent
 from durable_agent_host.turn_log.crash_points import armed_plan
-from durable_agent_host.turn_log.stores import choose_turn_log, open_turn_log
+from durable_agent_host.turn_log.stores import choose_turn_log
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp
@@ -174,13 +174,15 @@ class DurableAgentApp(AgentFunctionApp):
         self._external: dict[str, ExternalHistory] = {}
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
-        self._open_log = once(partial(open_turn_log, self.settings))
+        stores = stores_of(self.settings)
+        self._open_log = stores.open_log
+        self._hub = hub_of(stores)
         self._stopper = TurnStopper(self._open_log)
         self._elsewhere = elsewhere = ExternalSessions(self._external)
-        open_store, grace = once(partial(open_segment_store, self.settings)), self.settings.piece_grace_seconds
-        self._keeper = Keeper(open_store, seen=self.settings.max_receipts, grace_seconds=grace, elsewhere=elsewhere)
+        seen, grace = self.settings.max_receipts, self.settings.piece_grace_seconds
+        self._keeper = Keeper(stores.open_pieces, seen=seen, grace_seconds=grace, elsewhere=elsewhere)
         probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
-        more = {"keeper": self._keeper, "elsewhere": elsewhere, "id_secret": IdSecret()}
+        more = {"keeper": self._keeper, "elsewhere": elsewhere, "id_secret": IdSecret(), "hub": self._hub}
         self._turns_of = partial(TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes, **more)
 
     def add_agent(
@@ -253,7 +255,8 @@ class DurableAgentApp(AgentFunctionApp):
         """
         principal = Principal(principal) if isinstance(principal, str) and principal else principal
         caller = Caller(principal or None, valid_traceparent(traceparent))
-        return OrchestrationAgent(context, super().get_agent(context, agent_name, workflow_name), caller, self._keeper)
+        agent = super().get_agent(cast("Any", self._hub.caller(context)), agent_name, workflow_name)
+        return OrchestrationAgent(context, agent, caller, self._keeper, self._hub)
 
     def get_functions(self) -> list["Function"]:
         """List the app's functions, as the worker loads them.
@@ -323,10 +326,11 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _register_turns(self) -> None:
         """Bind what runs turns, and what deletes sessions and turns whose time is over."""
-        app, times, stopper = cast("DFApp", self), _plan_times(self.settings), self._stopper
-        register_turn_functions(app, self._runners, self._wakeups, stopper=stopper, times=times, keeper=self._keeper)
-        eraser = Eraser(self._open_log, self._keeper, self._elsewhere)
-        register_upkeep(app, self.settings, self._keeper, eraser=eraser, ttls=self._ttls)
+        app, runners, stopper, times = cast("DFApp", self), self._runners, self._stopper, _plan_times(self.settings)
+        keeper, hub = self._keeper, self._hub
+        register_turn_functions(app, runners, self._wakeups, stopper=stopper, times=times, keeper=keeper, hub=hub)
+        eraser = Eraser(self._open_log, keeper, self._elsewhere)
+        register_upkeep(app, self.settings, keeper, eraser=eraser, ttls=self._ttls, hub=hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
         register_agent_tool(
@@ -360,7 +364,7 @@ class DurableAgentApp(AgentFunctionApp):
         )
         self._runners[agent_name] = runner
         entity = self._entity_class(runner, self.settings)
-        register_agent_entity(cast("DFApp", self), agent_name, entity, has_owners=self._gate.identifies)
+        register_agent_entity(cast("DFApp", self), agent_name, entity, self._hub, has_owners=self._gate.identifies)
 
     @staticmethod
     def _build_function_name(agent_name: str, prefix: str) -> str:

@@ -15,7 +15,8 @@
         │   └── HistoryElsewhereError      the conversation is kept by a history provider of the app
         ├── StateError                     a stored session cannot be used as it is; it is left untouched
         │   ├── UnknownSchemaVersionError  written by a newer or unknown program
-        │   └── CorruptStateError          not a document that this program or upstream writes
+        │   ├── CorruptStateError          not a document that this program or upstream writes
+        │   └── EncryptionKeyError         encrypted with a key that the app does not have
         ├── LogError                       a store does not answer, or holds something else
         │   ├── LogUnavailableError        it cannot be written now, and nothing was begun without it
         │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
@@ -109,6 +110,10 @@ class UnknownSchemaVersionError(StateError):
 
 class CorruptStateError(StateError):
     """The session is not a document that this program or upstream writes."""
+
+
+class EncryptionKeyError(StateError):
+    """What is stored is encrypted with a key that the app does not have, or cannot use now."""
 
 
 class LogError(DurableAgentHostError):

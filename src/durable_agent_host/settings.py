@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 
 from durable_agent_host.errors import SettingError
@@ -58,6 +58,9 @@ class Settings:
             the answer alone. Hours, default 168 (7 days).
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
             account). Empty, the default: a file beside the embedded host's own, else ``blob``.
+        encryption_keys: what is stored is encrypted with data keys, and those with the first of these keys: ``ID=KEY``,
+            several with commas between them, the others to read what they have protected. A key is 32 bytes in base64,
+            or the URL of a key of Azure Key Vault. Empty, the default: nothing is encrypted.
         turn_retention_hours: how long the orchestration of an ended turn is kept; the session's receipt answers for
             it afterwards. Hours, default 24: longer than a client waits, and days less than a receipt lasts.
         session_ttl_seconds: how long a session is kept after its last use, where app and agent say nothing else.
@@ -94,6 +97,7 @@ class Settings:
     turn_log: str = ""
     turn_log_retention_hours: float = 168.0
     segments: str = ""
+    encryption_keys: str = field(default="", repr=False)
     turn_retention_hours: float = 24.0
     session_ttl_seconds: float = 0.0
     piece_grace_seconds: float = 3600.0
@@ -165,6 +169,7 @@ class Settings:
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
             turn_log_retention_hours=retention_hours,
             segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
+            encryption_keys=environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip(),
             turn_retention_hours=_number(environment, "TURN_RETENTION_HOURS", cls.turn_retention_hours),
             session_ttl_seconds=_number(environment, "SESSION_TTL_SECONDS", cls.session_ttl_seconds, least=0.0),
             piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),

@@ -10,7 +10,7 @@ import pytest
 
 from durable_agent_host.turn_log.protocol import TurnLog
 from tests.contract.memory import Memory, MemoryTurnLog
-from tests.contract.piece_stores import BlobPieces, PieceBackend, SqlitePieces
+from tests.contract.piece_stores import BlobPieces, EncryptedSqlitePieces, PieceBackend, SqlitePieces, encryption_of
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
 
@@ -19,6 +19,8 @@ GIVE_UP_SECONDS = 60.0
 
 class Backend:
     """One place where logs are kept. Each call of `log` is what another process would have."""
+
+    is_encrypted = False
 
     def __init__(self) -> None:
         self.opened: list[TurnLog] = []
@@ -64,6 +66,19 @@ class Sqlite(Backend):
     async def holds(self, text: bytes) -> bool:
         """Tell whether a text stands in any file of the folder."""
         return text_in_files(self.path.parent, text)
+
+
+class EncryptedSqlite(Sqlite):
+    """A file whose entries are encrypted, with the keys beside it."""
+
+    is_encrypted = True
+
+    def make(self, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        from durable_agent_host.encryption.encrypted_log import EncryptedTurnLog
+
+        keys = SqlitePieces(self.path.parent / "keys.db")
+        return EncryptedTurnLog(super().make(**options), *encryption_of(keys.make()))
 
 
 class Blob(Backend):
@@ -162,6 +177,8 @@ def redis_port(tmp_path_factory) -> Iterator[int]:
 def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
     if kind == "sqlite":
         return Sqlite(folder / "made" / "turns.db")
+    if kind == "encrypted":
+        return EncryptedSqlite(folder / "made" / "turns.db")
     if kind == "memory":
         return InMemory()
     if kind == "redis":
@@ -171,7 +188,7 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
     return Blob(request.getfixturevalue("azurite_port"), small)
 
 
-SHARED = ("sqlite", "blob", "blob-small", "redis")
+SHARED = ("sqlite", "encrypted", "blob", "blob-small", "redis")
 """Stores that several processes can share."""
 
 
@@ -199,14 +216,15 @@ async def networked(request, tmp_path) -> AsyncIterator[Backend]:
         yield made
 
 
-PIECE_STORES = ("sqlite", "blob", "blob-small")
+PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small")
 
 
 @pytest.fixture(params=PIECE_STORES)
 async def pieces(request, tmp_path) -> AsyncIterator[PieceBackend]:
     """Each store of pieces in turn; with small blocks, most pieces have many."""
-    if request.param == "sqlite":
-        made: PieceBackend = SqlitePieces(tmp_path / "made" / "pieces.db")
+    if request.param in {"sqlite", "encrypted"}:
+        kind = SqlitePieces if request.param == "sqlite" else EncryptedSqlitePieces
+        made: PieceBackend = kind(tmp_path / "made" / "pieces.db")
     else:
         small = {"max_block_bytes": 4096} if request.param == "blob-small" else {}
         made = BlobPieces(request.getfixturevalue("azurite_port"), small)

@@ -1,5 +1,6 @@
 """The stores of pieces that their contract runs against. A new store is one more subclass of `PieceBackend`."""
 
+import asyncio
 import sqlite3
 import uuid
 from contextlib import closing
@@ -15,6 +16,8 @@ GIVE_UP_SECONDS = 60.0
 
 class PieceBackend:
     """One place where pieces are kept. Each call of `store` is what another process would have."""
+
+    is_encrypted = False
 
     def __init__(self) -> None:
         self.opened: list[SegmentStore] = []
@@ -79,6 +82,37 @@ class SqlitePieces(PieceBackend):
     def size(self) -> int:
         """Bytes of all files of the folder."""
         return sum(file.stat().st_size for file in self.path.parent.iterdir())
+
+
+def encryption_of(store: SegmentStore) -> tuple[Any, Any]:
+    """The cipher and the keyring of a store, with a key of the operator that is always the same."""
+    from durable_agent_host.encryption.cipher import Cipher
+    from durable_agent_host.encryption.keyring import Keyring
+    from durable_agent_host.encryption.wrapping import LocalKey
+
+    keyring = Keyring(lambda: store, [LocalKey("test", bytes(range(32)))])
+    return Cipher(keyring), keyring
+
+
+class EncryptedSqlitePieces(SqlitePieces):
+    """A file whose pieces are encrypted."""
+
+    is_encrypted = True
+
+    def make(self, **options: Any) -> SegmentStore:
+        """Make an object of the store's class."""
+        from durable_agent_host.encryption.encrypted_pieces import EncryptedSegmentStore
+
+        store = super().make(**options)
+        return EncryptedSegmentStore(store, *encryption_of(store))
+
+    async def flip(self, home: str, name: str) -> None:
+        """Change one byte of a stored piece, behind the store's back."""
+        store = super().make()
+        cipher, _ = encryption_of(store)
+        (stored,) = await asyncio.to_thread(cipher.stored_names, home, name)
+        await store.close()
+        await super().flip(home, stored)
 
 
 class BlobPieces(PieceBackend):

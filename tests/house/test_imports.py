@@ -27,6 +27,9 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "segments": {
         *("errors", "settings", "model", "codec", "session", "stream", "turn", "turn_log", "loops", "storage"),
     },
+    "encryption": {
+        *("errors", "redaction", "settings", "model", "codec", "turn_log", "segments", "loops"),
+    },
     "agent": {
         *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
         "tool_calls",
@@ -34,12 +37,12 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "providers": {"errors", "redaction", "model", "codec", "stream", "agent"},
     "durable": {
         *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
-        "agent",
+        *("encryption", "agent"),
     },
     "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable"},
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "transcripts": {"errors", "model", "codec", "stream", "providers"},
-    "activities": {"errors", "settings", "model", "codec", "turn", "turn_log", "loops", "agent", "providers"},
+    "activities": {"errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers"},
     "cli": {"providers", "transcripts"},
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
@@ -141,6 +144,7 @@ HOMES = {
         "durable_agent_host.providers.openai",
         "durable_agent_host.providers.azure_ai_agents",
         "durable_agent_host.storage.blob_account",
+        "durable_agent_host.encryption.key_vault",
     ),
     "azure.storage": (
         "durable_agent_host.storage.blob_account",

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class Segment(NamedTuple):
@@ -24,8 +26,7 @@ class Segment(NamedTuple):
 
 def json_bytes_of(value: Any) -> bytes:
     """Write JSON as a piece holds it: compact, UTF-8, halves of surrogate pairs included. Guarantee: pure."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "surrogatepass")
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def json_of_bytes(data: bytes, what: str) -> Any:

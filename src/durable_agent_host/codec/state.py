@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.envelope import read_envelope
 from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.codec.pieces import decode_sealed, encode_sealed
 from durable_agent_host.codec.schema import outline_faults
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
-from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
+from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnStats
@@ -54,6 +55,7 @@ def decode_session(state: Any) -> Session:
 
     Raises:
         UnknownSchemaVersionError: the document is of another version.
+        EncryptionKeyError: it is encrypted.
         CorruptStateError: there is something, and it has no version or no conversation, or a part that turns rely on
             has another shape; says where.
     """
@@ -63,6 +65,7 @@ def decode_session(state: Any) -> Session:
         raise CorruptStateError(f"the stored session is {type(state).__name__}, not an object; nothing was changed")
     document = cast("dict[str, Any]", state)
     version = document.get("schemaVersion")
+    refuse_encrypted(document)
     if version is None:
         raise CorruptStateError(
             "the stored session has no schemaVersion: see what 'durable-agent-host sessions verify' says of it; "
@@ -95,6 +98,19 @@ def decode_session(state: Any) -> Session:
         schema_version=version,
         document=document,
     )
+
+
+def refuse_encrypted(state: Any) -> None:
+    """Refuse what an entity holds that nobody has decrypted, because the app has no keys. Guarantee: pure.
+
+    Raises:
+        EncryptionKeyError: it is encrypted.
+    """
+    if read_envelope(state) is not None:
+        raise EncryptionKeyError(
+            "the stored session is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; nothing "
+            "was changed"
+        )
 
 
 def encode_session(session: Session) -> dict[str, Any]:

@@ -5,8 +5,9 @@ Upstream's agent calls the session's entity, which cannot wait for a person; her
 are given.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentSession, Message, normalize_messages
@@ -25,6 +26,7 @@ from azure.durable_functions.models.Task import CompoundTask, TaskState
 from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.codec.message import decode_response
+from durable_agent_host.durable.hub import PLAIN_HUB, Hub
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
@@ -37,8 +39,9 @@ from durable_agent_host.turn.wire import encode_turn_request
 class _TurnTask(CompoundTask):
     """The task of a turn: completes with the turn's response, or fails with the reason why it has none."""
 
-    def __init__(self, turn: TaskBase, request: RunRequest, keeper: Keeper) -> None:
+    def __init__(self, turn: TaskBase, request: RunRequest, keeper: Keeper, read: Callable[[Any], Any]) -> None:
         self._request = request
+        self._read = read
         self._keeper = keeper
         cast("Any", super()).__init__([turn])
         self.action_repr = turn.action_repr  # as upstream's task, it stands for the one within
@@ -50,7 +53,7 @@ class _TurnTask(CompoundTask):
             self.set_value(is_error=True, value=child.result)
             return
         try:
-            response = _response_of(cast("dict[str, Any]", child.result), self._keeper)
+            response = _response_of(cast("dict[str, Any]", self._read(child.result)), self._keeper)
             if self._request.response_format is not None:
                 ensure_response_format(self._request.response_format, self._request.correlation_id, response)
         except Exception as error:  # noqa: BLE001 - the task fails with it
@@ -79,9 +82,11 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         upstream: DurableAgentExecutor[Any],
         caller: Caller,
         keeper: Keeper,
+        hub: Hub,
     ) -> None:
-        self._context: Any = context
+        self._context: Any = hub.caller(context)
         self._keeper = keeper
+        self._hub = hub
         self._upstream = upstream
         self._caller = caller
 
@@ -104,7 +109,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
             traceparent=self._caller.traceparent,
         )
         turn = self._context.call_sub_orchestrator(TURN_ORCHESTRATION, encode_turn_request(request), request.turn_id)
-        return _TurnTask(turn, run_request, self._keeper)
+        return _TurnTask(turn, run_request, self._keeper, partial(self._hub.end_of, request.turn_id))
 
 
 class OrchestrationAgent(DurableAIAgent[Any]):
@@ -115,13 +120,19 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         agent: as upstream's ``get_agent`` gives it.
         caller: on whose behalf the turns run. A run that is not waited for is a signal of upstream's, and has none.
         keeper: has long answers.
+        hub: what the task hub keeps.
     """
 
     def __init__(
-        self, context: DurableOrchestrationContext, agent: DurableAIAgent[Any], caller: Caller, keeper: Keeper
+        self,
+        context: DurableOrchestrationContext,
+        agent: DurableAIAgent[Any],
+        caller: Caller,
+        keeper: Keeper,
+        hub: Hub = PLAIN_HUB,
     ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
-        super().__init__(_TurnExecutor(context, upstream, caller, keeper), agent.name)
+        super().__init__(_TurnExecutor(context, upstream, caller, keeper, hub), agent.name)
 
     def _normalize_messages(self, messages: Any) -> Any:
         """Give text as upstream does, and messages with other contents as parts, which its requests carry as well."""

@@ -9,7 +9,7 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 
 from durable_agent_host.codec.owner import owner_of_document
 from durable_agent_host.codec.pieces import has_pieces
-from durable_agent_host.codec.state import decode_session, document_digest, encode_session
+from durable_agent_host.codec.state import decode_session, document_digest, encode_session, refuse_encrypted
 from durable_agent_host.durable.access import Access
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.listing import Listed, entity_pages, entity_state_pages
@@ -345,8 +345,12 @@ async def held_by(client: DurableOrchestrationClient, agent: str, session_id: st
 
     Returns:
         JSON, or None when there is nothing.
+
+    Raises:
+        EncryptionKeyError: it is encrypted, and the app has not the key.
     """
     state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
+    refuse_encrypted(state.entity_state)
     return state.entity_state if state.entity_exists else None
 
 

@@ -42,10 +42,10 @@ class Holders:
         """
         if is_session(holder):
             name, _, key = holder.removeprefix("@").partition("@")
-            state = await self._client.read_entity_state(EntityId(name, key))
-            if not state.entity_exists or state.entity_state is None:
-                return Keeps.NOTHING
             try:
+                state = await self._client.read_entity_state(EntityId(name, key))
+                if not state.entity_exists or state.entity_state is None:
+                    return Keeps.NOTHING
                 return decode_session(state.entity_state)
             except StateError:
                 return Keeps.EVERYTHING

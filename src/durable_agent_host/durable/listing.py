@@ -16,6 +16,8 @@ from urllib.parse import quote
 import aiohttp
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.errors import CorruptStateError
+
 ENDED: Final = ("Completed", "Failed", "Terminated", "Canceled")
 """The statuses of orchestrations that have ended."""
 
@@ -85,19 +87,21 @@ async def entity_state_pages(client: DurableOrchestrationClient, name: str) -> A
     """
     params = {"fetchState": "true", "top": str(_ENTITIES_WITH_STATE)}
     async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
-        yield [(_listed(item), _state_of(item)) for item in page]
+        yield [(_listed(item), _state_of(item, client)) for item in page]
 
 
 def _listed(item: Mapping[str, Any]) -> Listed:
     return Listed(str(item.get("lastOperationTime") or ""), item["entityId"]["key"])
 
 
-def _state_of(item: Mapping[str, Any]) -> Any:
-    """Read what a listed entity holds: JSON, or the text of JSON."""
+def _state_of(item: Mapping[str, Any], client: Any) -> Any:
+    """Read what a listed entity holds: JSON, or the text of JSON; None for what cannot be read."""
     state: Any = item.get("state")
     try:
-        return json.loads(state) if isinstance(state, str) else state
-    except ValueError:
+        state = json.loads(state) if isinstance(state, str) else state
+        decrypt = getattr(client, "decrypt_state", None)  # of a client that encrypts, see `encrypted_hub`
+        return state if decrypt is None else decrypt(item["entityId"]["name"], item["entityId"]["key"], state)
+    except (ValueError, CorruptStateError):
         return None
 
 

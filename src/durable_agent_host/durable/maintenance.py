@@ -21,7 +21,7 @@ from durable_agent_host.durable.erasure import ERASE_ORCHESTRATION, Erasures
 from durable_agent_host.durable.holders import Holders
 from durable_agent_host.durable.listing import ListedInstance, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
-from durable_agent_host.errors import CorruptStateError, RegistrationError, TurnRejectedError
+from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.segments.sweeping import CleanHomes, Sweeper, Swept
@@ -160,11 +160,13 @@ class Maintenance:
         return begun
 
     async def _expire_session(self, client: DurableOrchestrationClient, agent: str, session_id: str) -> bool:
-        state: Any = await held_by(client, agent, session_id)
-        if state is None:
-            return False
         try:
+            state: Any = await held_by(client, agent, session_id)
+            if state is None:
+                return False
             refuse_busy(state)
+        except EncryptionKeyError:
+            return False
         except TurnRejectedError:
             return False  # a turn that runs, or waits for a person, is a use
         await Erasures(client).start(agent, session_id, if_digest=document_digest(state))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import azure.durable_functions as df
@@ -12,6 +13,7 @@ from durable_agent_host.durable import activity, erasure, id_secret, orchestrato
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.entity_calls import entity_handle
 from durable_agent_host.durable.erasure import Eraser
+from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
@@ -34,6 +36,7 @@ def register_turn_functions(
     stopper: TurnStopper,
     times: PlanTimes,
     keeper: Keeper,
+    hub: Hub,
 ) -> None:
     """Bind the orchestration ``agent_turn`` and its activities.
 
@@ -44,31 +47,35 @@ def register_turn_functions(
         stopper: tells turns to stop.
         times: how long turns wait for what.
         keeper: has what of turns does not travel through the orchestration.
+        hub: what the task hub keeps.
     """
     bind: Any = app
 
     @bind.function_name(orchestrator.TURN_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def agent_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        return (yield from orchestrator.run_turn_orchestration(context, wakeups, times))
+        run = partial(orchestrator.run_turn_orchestration, wakeups=wakeups, times=times)
+        return (yield from hub.orchestrate(context, run))
 
     @bind.function_name(orchestrator.RUN_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def run_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        return await activity.run_agent_turn(turn, client, runners, keeper)  # pyright: ignore[reportUnknownArgumentType]
+        run = partial(activity.run_agent_turn, client=hub.client(client), runners=runners, keeper=keeper)
+        return await hub.carry_out(orchestrator.RUN_ACTIVITY, turn, run)
 
     @bind.function_name(orchestrator.TEND_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        return await session_turns.tend_agent_turn(turn, client, stopper)  # pyright: ignore[reportUnknownArgumentType]
+        tend = partial(session_turns.tend_agent_turn, client=hub.client(client), stopper=stopper)
+        return await hub.carry_out(orchestrator.TEND_ACTIVITY, turn, tend)
 
     _ = (agent_turn, run_agent_turn, tend_agent_turn)
 
 
 def register_upkeep(
-    app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float]
+    app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float], hub: Hub
 ) -> None:
     """Bind what erases a session, the timer function that deletes what has expired, and the app's secret for ids.
 
@@ -78,31 +85,33 @@ def register_upkeep(
         keeper: has what sessions keep outside their entities.
         eraser: erases sessions.
         ttls: seconds that an agent's sessions are kept after their last use, by name; a live view.
+        hub: what the task hub keeps.
     """
-    _register_erasure(app, eraser)
-    _register_id_secret(app)
+    _register_erasure(app, eraser, hub)
+    _register_id_secret(app, hub)
     if settings.maintenance_schedule != NO_MAINTENANCE:
-        _register_maintenance(app, Maintenance(ttls, keeper, settings), settings.maintenance_schedule)
+        _register_maintenance(app, Maintenance(ttls, keeper, settings), settings.maintenance_schedule, hub)
 
 
-def _register_erasure(app: df.DFApp, eraser: Eraser) -> None:
+def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
     bind: Any = app
 
     @bind.function_name(erasure.ERASE_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def erase_session(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        return (yield from erasure.run_erasure(context))
+        return (yield from hub.orchestrate(context, erasure.run_erasure))
 
     @bind.function_name(erasure.ERASE_ACTIVITY)
     @bind.activity_trigger(input_name="session")
     @bind.durable_client_input(client_name="client")
     async def erase_agent_session(session: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        return await eraser.erase(session, client)  # pyright: ignore[reportUnknownArgumentType]
+        erase = partial(eraser.erase, client=hub.client(client))
+        return await hub.carry_out(erasure.ERASE_ACTIVITY, session, erase)
 
     _ = (erase_session, erase_agent_session)
 
 
-def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str) -> None:
+def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: Hub) -> None:
     bind: Any = app
 
     @bind.function_name(MAINTENANCE_FUNCTION)
@@ -110,24 +119,25 @@ def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str
     @bind.durable_client_input(client_name="client")
     async def agent_maintenance(timer: func.TimerRequest, client: df.DurableOrchestrationClient) -> None:
         del timer
-        await maintenance.run(client)
+        await maintenance.run(hub.client(client))
 
     _ = agent_maintenance
 
 
-def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, *, has_owners: bool) -> None:
+def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, hub: Hub, *, has_owners: bool) -> None:
     """Bind the entity that holds an agent's sessions.
 
     Args:
         app: the Functions app.
         name: the agent's registered name.
         entity: carries out the operations.
+        hub: what the task hub keeps.
         has_owners: whether the app identifies its callers.
     """
     entity.has_owners = has_owners
 
     def handle(context: df.DurableEntityContext) -> None:
-        entity.handle(context)
+        entity.handle(hub.entity(context))
 
     handle.__name__ = entity_name(name)
     bind: Any = app
@@ -135,12 +145,12 @@ def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, 
     bound._function._func = entity_handle(handle)  # noqa: SLF001 - as the SDK's own decorators replace it
 
 
-def _register_id_secret(app: df.DFApp) -> None:
+def _register_id_secret(app: df.DFApp, hub: Hub) -> None:
     """Bind the entity that keeps the app's secret for ids."""
     bind: Any = app
 
     def handle(context: df.DurableEntityContext) -> None:
-        id_secret.handle_secret(context)
+        id_secret.handle_secret(hub.entity(context))
 
     handle.__name__ = id_secret.IDS_ENTITY
     bind.entity_trigger(context_name="context", entity_name=id_secret.IDS_ENTITY)(handle)

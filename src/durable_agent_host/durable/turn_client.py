@@ -17,6 +17,7 @@ from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.erasure import Erasures
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.hub import PLAIN_HUB, Hub
 from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.durable.session_contexts import SessionContexts
@@ -52,6 +53,7 @@ class TurnClient:
         keeper: stores long requests, reads long answers and what sessions have outside their entities.
         elsewhere: what history providers of the app keep.
         id_secret: of the app.
+        hub: what the task hub keeps.
 
     Attributes:
         documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
@@ -68,7 +70,9 @@ class TurnClient:
         keeper: Keeper = NO_KEEPER,
         elsewhere: ExternalSessions | None = None,
         id_secret: IdSecret | None = None,
+        hub: Hub = PLAIN_HUB,
     ) -> None:
+        client = hub.client(client)
         self._probes = probes
         self.keeper = keeper
         self._client = client

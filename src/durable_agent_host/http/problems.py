@@ -18,6 +18,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.IdempotencyKeyReusedError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.HistoryElsewhereError, HTTPStatus.NOT_IMPLEMENTED),
     (errors.RequestError, HTTPStatus.BAD_REQUEST),
+    (errors.EncryptionKeyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.StateError, HTTPStatus.CONFLICT),
     (errors.LogError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TurnTimedOutError, HTTPStatus.GATEWAY_TIMEOUT),
@@ -38,6 +39,7 @@ _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "BudgetExceededError": HTTPStatus.PAYMENT_REQUIRED,
     "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
     "CorruptStateError": HTTPStatus.CONFLICT,
+    "EncryptionKeyError": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 QUEUE_FULL_RETRY_SECONDS: Final = 5

@@ -25,6 +25,9 @@ CALL_RELEASED: Final = "call_released"
 OUTCOME: Final = "outcome"
 """The activity is done with the turn, and this is what it returned; the last entry of its attempt."""
 
+ENCRYPTED: Final = "encrypted"
+"""Another entry, encrypted; only a store that encrypts writes it, and it gives back what was written."""
+
 
 @dataclass(frozen=True)
 class LogEntry:

@@ -6,12 +6,25 @@ session that it was copied from. Holders of a home are the sessions that may ref
 before it writes or names a piece in it. `tests/contract` tests what is said here against every implementation.
 """
 
+import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 CHECK_SECONDS: Final = 1.5
 """How long `SegmentStore.check` retries."""
+HASH_CHARACTERS: Final = 64
+"""Of a SHA-256."""
+
+
+def has_its_bytes(name: str, data: bytes) -> bool:
+    """Tell whether a piece has the bytes that its name says. Guarantee: pure.
+
+    Args:
+        name: SHA-256 of the bytes. A name of another length says nothing of them: who gave it checks them.
+        data: of the piece.
+    """
+    return len(name) != HASH_CHARACTERS or hashlib.sha256(data).hexdigest() == name
 
 
 @dataclass(frozen=True)
@@ -19,7 +32,7 @@ class StoredPiece:
     """A piece as a store lists it.
 
     Attributes:
-        name: SHA-256 of its bytes, 64 hexadecimal digits.
+        name: SHA-256 of its bytes, 64 hexadecimal digits; or another name, see `has_its_bytes`.
         size: bytes.
         age_seconds: since it was last put, by the store's clock.
     """

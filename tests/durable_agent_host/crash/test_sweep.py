@@ -6,6 +6,7 @@ pass or, where something is finished before, at a later one; and some points of 
 kills the host at all of them. Every scenario is killed at least once.
 """
 
+import base64
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -47,10 +48,12 @@ Plan = tuple[str, str]
 """A scenario, and a point that kills it, with ``:n`` for the n-th pass."""
 
 
-def is_killed(plan: str, name: str, folder: Path, model: PracticeModel, undisturbed: dict[str, Told]) -> bool:
+def is_killed(
+    plan: str, name: str, folder: Path, model: PracticeModel, undisturbed: dict[str, Told], *, env: dict[str, str]
+) -> bool:
     """Play a scenario with a planned crash; tells whether the host died by it."""
     variable = "FUNCTIONS_HOST_CRASH" if plan.partition(":")[0] in POINTS else "DURABLE_AGENT_HOST_CRASH"
-    site = Site(folder / f"{name}-{plan.replace(':', '-')}", model, crash={variable: plan})
+    site = Site(folder / f"{name}-{plan.replace(':', '-')}", model, crash={variable: plan}, env=env)
     try:
         case = Case(site, name).run()
         check_case(case, undisturbed[name], Witnesses.hear(site), Figures())
@@ -64,13 +67,15 @@ def is_killed(plan: str, name: str, folder: Path, model: PracticeModel, undistur
     return bool(site.kills)
 
 
-def sweep(plans: Iterable[Plan], folder: Path, model: PracticeModel, undisturbed: dict[str, Told]) -> set[Plan]:
+def sweep(
+    plans: Iterable[Plan], folder: Path, model: PracticeModel, undisturbed: dict[str, Told], **env: str
+) -> set[Plan]:
     """Play scenarios with planned crashes, some at once; gives those in which the host died."""
     listed = list(plans)
 
     def play(one: Plan) -> bool:
         name, plan = one
-        return is_killed(plan, name, folder, model, undisturbed)
+        return is_killed(plan, name, folder, model, undisturbed, env=env)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         died = list(pool.map(play, listed))
@@ -116,6 +121,19 @@ def test_kills_at_drawn_points(practice_model: PracticeModel, undisturbed: dict[
     """Killed around calls of models and tools, ends of turns and the engine's commits, all comes out as undisturbed."""
     plans = draw(chooser("crash points"))
     assert sweep(plans, tmp_path, practice_model, undisturbed) == set(plans)
+
+
+@pytest.mark.sweep
+def test_kills_with_encryption(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
+    """Drawn points with all that is stored encrypted: it comes out as undisturbed without."""
+    chance = chooser("crash points with encryption")
+    plans = [("approval", "journal.tool.after_append:1"), ("large", "pieces.after_put:1")]
+    points = chance.sample([one for one in (*JOURNAL, *ENGINE) if not one.startswith("pieces.")], 3)
+    plans += [(chance.choice([name for name in SCENARIOS if passes(name, one)]), f"{one}:1") for one in points]
+    keys = f"test={base64.b64encode(bytes(32)).decode()}"
+    folder = tmp_path / "encrypted"
+    died = sweep(plans, folder, practice_model, undisturbed, DURABLE_AGENT_HOST_ENCRYPTION_KEYS=keys)
+    assert died == set(plans)
 
 
 @pytest.mark.sweep

@@ -19,7 +19,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.loops.loop_thread import LoopThread
-from durable_agent_host.segments.protocol import CHECK_SECONDS, StoredPiece
+from durable_agent_host.segments.protocol import CHECK_SECONDS, StoredPiece, has_its_bytes
 from durable_agent_host.storage.blob_account import container_of_app
 from durable_agent_host.storage.blob_container import (
     MAX_BLOCK_BYTES,
@@ -177,7 +177,7 @@ class BlobSegmentStore:
                 f"the piece {name} of {home} is not in the storage account: restore the blob {path}"
             ) from None
         body = b"".join([first.data, *(part.data for part in rest)])
-        if hashlib.sha256(body).hexdigest() != name:
+        if not has_its_bytes(name, body):
             raise CorruptStateError(
                 f"the piece {name} of {home} has other bytes than were stored: restore the blob {path}"
             )

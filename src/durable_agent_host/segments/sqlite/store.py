@@ -9,7 +9,6 @@ WAL with ``synchronous=FULL``: what is stored survives a power failure, because 
 name it. Threads, locks and retries: `durable_agent_host.storage.sqlite_worker`.
 """
 
-import hashlib
 import json
 import sqlite3
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.segments.protocol import StoredPiece
+from durable_agent_host.segments.protocol import StoredPiece, has_its_bytes
 from durable_agent_host.storage.sqlite_file import SqliteContent, SqliteFile
 from durable_agent_host.storage.sqlite_worker import Change, SqliteWorker
 
@@ -90,7 +89,7 @@ class SqliteSegmentStore:
             )
             found: dict[str, bytes] = {}
             for name, body in rows:
-                if hashlib.sha256(body).hexdigest() != name:
+                if not has_its_bytes(name, body):
                     raise CorruptStateError(
                         f"the piece {name} of {home} in {self._path} has other bytes than were stored: the file was "
                         "damaged; restore a copy"

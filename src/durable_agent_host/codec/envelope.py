@@ -1,0 +1,33 @@
+"""The form of an encrypted value in JSON. Pure."""
+
+import json
+from typing import Any, Final, cast
+
+_ENCRYPTED: Final = "$encrypted"
+
+
+def encode_envelope(text: str) -> dict[str, Any]:
+    """Write what is encrypted, as base64, where JSON is expected. Guarantee: pure."""
+    return {_ENCRYPTED: text}
+
+
+def read_envelope(value: Any) -> str | None:
+    """Return the base64 of an encrypted value.
+
+    Guarantee: pure.
+
+    Args:
+        value: JSON, or its text: some of the task hub's values come as texts.
+
+    Returns:
+        None when it is not encrypted.
+    """
+    if isinstance(value, str) and value.startswith('{"' + _ENCRYPTED + '"'):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
+        return None
+    text = cast("dict[str, Any]", value).get(_ENCRYPTED)
+    return text if isinstance(text, str) else None

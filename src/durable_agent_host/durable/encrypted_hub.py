@@ -1,0 +1,259 @@
+"""The task hub with everything in it encrypted that turns and sessions put there.
+
+Theory of operation. The SDK's client and contexts get another face, which encrypts what goes into the task hub and
+decrypts what comes out: whoever holds them writes and reads plain values. A value is bound to what it is, to whose it
+is, and, when it is the result of a call, to the orchestration that called.
+
+Values that were not encrypted are read as they are, and answered in the same way: those of before the encryption, and
+those of orchestrations and clients of the app's own, which call the entity or the orchestration without this host.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
+from azure.durable_functions.models import TaskBase
+
+from durable_agent_host.codec.envelope import read_envelope
+from durable_agent_host.durable.hub import Hub, Steps
+from durable_agent_host.encryption.cipher import Cipher, Place
+from durable_agent_host.encryption.keyring import Keyring
+
+
+class EncryptedHub(Hub):
+    """Encrypts what goes into the task hub.
+
+    Args:
+        cipher: of the app.
+        keyring: of the cipher.
+    """
+
+    def __init__(self, cipher: Cipher, keyring: Keyring) -> None:
+        self._cipher = cipher
+        self._keyring = keyring
+
+    def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
+        """Return a client that encrypts and decrypts."""
+        return cast("Any", _Client(client, self._cipher, self._keyring))
+
+    def entity(self, context: DurableEntityContext) -> DurableEntityContext:
+        """Return a context that encrypts and decrypts."""
+        return cast("Any", _Entity(context, self._cipher))
+
+    def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
+        """Return a context that encrypts."""
+        return cast("Any", _Orchestration(context, self._cipher))
+
+    def end_of(self, instance_id: str, output: Any) -> Any:
+        """Read the output of a sub-orchestration."""
+        return self._cipher.decrypt_json(_end(instance_id), output)
+
+    def orchestrate(
+        self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
+    ) -> Steps:
+        """Run an orchestration with a context that encrypts, and give it what comes back decrypted."""
+        encrypting = _Orchestration(context, self._cipher)
+        steps = run(cast("Any", encrypting))
+        advance: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            try:
+                task = advance(value)
+            except StopIteration as end:
+                return encrypting.ended(end.value)
+            try:
+                value = encrypting.read(task, (yield task))
+            except Exception as error:  # noqa: BLE001 - the orchestration decides what a failed step means
+                advance, value = steps.throw, error
+            else:
+                advance = steps.send
+
+    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Carry out an activity, and encrypt its result when its input was encrypted."""
+        await self._keyring.ready()
+        caller, given = _called(self._cipher, ("hub", "activity", activity), given)
+        result = await work(given)
+        return result if caller is None else self._cipher.encrypt_json(_returned(activity, caller), result)
+
+
+class _Client:
+    """The SDK's client, encrypting."""
+
+    def __init__(self, client: DurableOrchestrationClient, cipher: Cipher, keyring: Keyring) -> None:
+        self._client: Any = client
+        self._cipher = cipher
+        self._keyring = keyring
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def start_new(self, name: str, instance_id: str, client_input: Any = None) -> str:
+        await self._keyring.ready()
+        return await self._client.start_new(
+            name, instance_id, self._cipher.encrypt_json(_start(instance_id), client_input)
+        )
+
+    async def raise_event(self, instance_id: str, event_name: str, event_data: Any = None) -> None:
+        await self._keyring.ready()
+        if event_data is not None:
+            event_data = self._cipher.encrypt_json(_event(instance_id, event_name), event_data)
+        await self._client.raise_event(instance_id, event_name, event_data)
+
+    async def signal_entity(self, entity: Any, operation: str, operation_input: Any = None) -> None:
+        await self._keyring.ready()
+        if operation_input is not None:
+            operation_input = _call(self._cipher, _operation(entity.name, entity.key, operation), "", operation_input)
+        await self._client.signal_entity(entity, operation, operation_input)
+
+    async def read_entity_state(self, entity: Any) -> Any:
+        found = await self._client.read_entity_state(entity)
+        if found.entity_exists and read_envelope(found.entity_state) is not None:
+            await self._keyring.ready()
+            found._entity_state = self.decrypt_state(entity.name, entity.key, found.entity_state)  # noqa: SLF001
+        return found
+
+    def decrypt_state(self, entity: str, key: str, state: Any) -> Any:
+        return self._cipher.decrypt_json(_state(entity, key), state)
+
+    async def get_status(self, instance_id: str, **options: Any) -> Any:
+        status = await self._client.get_status(instance_id, **options)
+        if status:
+            await self._keyring.ready()
+            for field, place in (("input", _start), ("output", _end), ("custom_status", _shown)):
+                value = getattr(status, f"_{field}", None)
+                if read_envelope(value) is not None:
+                    setattr(status, f"_{field}", self._cipher.decrypt_json(place(instance_id), value))
+        return status
+
+
+class _Entity:
+    """The SDK's context of an entity's operation, encrypting."""
+
+    def __init__(self, context: DurableEntityContext, cipher: Cipher) -> None:
+        self._context: Any = context
+        self._cipher = cipher
+        self._caller: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return str(self._context.entity_name), str(self._context.entity_key)
+
+    def get_state(self, initializer: Callable[[], Any] | None = None) -> Any:
+        return self._cipher.decrypt_json(_state(*self._names), self._context.get_state(initializer))
+
+    def set_state(self, state: Any) -> None:
+        self._context.set_state(self._cipher.encrypt_json(_state(*self._names), state))
+
+    def get_input(self) -> Any:
+        place = _operation(*self._names, str(self._context.operation_name))
+        self._caller, value = _called(self._cipher, place, self._context.get_input())
+        return value
+
+    def set_result(self, result: Any) -> None:
+        if self._caller is not None:
+            operation = _operation(*self._names, str(self._context.operation_name))
+            result = self._cipher.encrypt_json((*operation, "result", self._caller), result)
+        self._context.set_result(result)
+
+
+class _Orchestration:
+    """The SDK's context of an orchestration, encrypting what goes out, and decrypting what its tasks bring."""
+
+    def __init__(self, context: DurableOrchestrationContext, cipher: Cipher) -> None:
+        self._context: Any = context
+        self._cipher = cipher
+        self._id = str(context.instance_id)
+        self._places: dict[int, tuple[Any, Place]] = {}
+        self._is_encrypted = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def get_input(self) -> Any:
+        given = self._context.get_input()
+        self._is_encrypted = read_envelope(given) is not None
+        return self._cipher.decrypt_json(_start(self._id), given)
+
+    def set_custom_status(self, status: Any) -> None:
+        self._context.set_custom_status(self._cipher.encrypt_json(_shown(self._id), status))
+
+    def call_activity(self, name: str, value: Any = None) -> Any:
+        task = self._context.call_activity(name, _call(self._cipher, ("hub", "activity", name), self._id, value))
+        return self._placed(task, _returned(name, self._id))
+
+    def call_entity(self, entity: Any, operation: str, value: Any = None) -> Any:
+        place = _operation(entity.name, entity.key, operation)
+        task = self._context.call_entity(entity, operation, _call(self._cipher, place, self._id, value))
+        return self._placed(task, (*place, "result", self._id))
+
+    def signal_entity(self, entity: Any, operation: str, value: Any = None) -> None:
+        place = _operation(entity.name, entity.key, operation)
+        self._context.signal_entity(entity, operation, _call(self._cipher, place, self._id, value))
+
+    def call_sub_orchestrator(self, name: str, value: Any, instance_id: str) -> Any:
+        return self._context.call_sub_orchestrator(
+            name, self._cipher.encrypt_json(_start(instance_id), value), instance_id
+        )
+
+    def wait_for_external_event(self, name: str) -> Any:
+        return self._placed(self._context.wait_for_external_event(name), _event(self._id, name))
+
+    def _placed(self, task: Any, place: Place) -> Any:
+        self._places[id(task)] = task, place
+        return task
+
+    def read(self, task: Any, value: Any) -> Any:
+        """Decrypt what a task brought; the first of several tasks gets its result decrypted."""
+        if isinstance(value, TaskBase):
+            value.result = self.read(value, value.result)
+            return value
+        _, place = self._places.get(id(task), (None, None))
+        return value if place is None else self._cipher.decrypt_json(place, value)
+
+    def ended(self, output: Any) -> Any:
+        """Encrypt the output, unless a caller waits for it who knows nothing of encryption."""
+        return self._cipher.encrypt_json(_end(self._id), output) if self._is_encrypted else output
+
+
+def _call(cipher: Cipher, place: Place, caller: str, value: Any) -> Mapping[str, Any]:
+    """Encrypt the input of a call, with the orchestration to which the result goes."""
+    return cipher.encrypt_json(place, [caller, value])
+
+
+def _called(cipher: Cipher, place: Place, given: Any) -> tuple[str | None, Any]:
+    """Decrypt the input of a call; a caller who has not encrypted it is None."""
+    if read_envelope(given) is None:
+        return None, given
+    caller, value = cipher.decrypt_json(place, given)
+    return caller, value
+
+
+def _start(instance_id: str) -> Place:
+    return ("hub", "start", instance_id)
+
+
+def _end(instance_id: str) -> Place:
+    return ("hub", "end", instance_id)
+
+
+def _shown(instance_id: str) -> Place:
+    return ("hub", "status", instance_id)
+
+
+def _event(instance_id: str, name: str) -> Place:
+    return ("hub", "event", instance_id, name)
+
+
+def _returned(activity: str, caller: str) -> Place:
+    return ("hub", "returned", activity, caller)
+
+
+def _state(entity: str, key: str) -> Place:
+    return ("state", entity.lower(), key)
+
+
+def _operation(entity: str, key: str, operation: str) -> Place:
+    return ("operation", entity.lower(), key, operation)

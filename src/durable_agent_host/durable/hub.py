@@ -1,0 +1,65 @@
+"""What the task hub keeps of turns and sessions: inputs, results, events, custom statuses, and states of entities.
+
+Whatever goes into the task hub, or comes out of it, passes here: as it is, or encrypted (`encrypted_hub`).
+"""
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
+
+from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
+
+type Steps = Generator[Any, Any, Any]
+
+
+class Hub:
+    """Passes everything as it is."""
+
+    def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
+        """Return the durable client of a function call."""
+        return client
+
+    def entity(self, context: DurableEntityContext) -> DurableEntityContext:
+        """Return the context of an entity's operation."""
+        return context
+
+    def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
+        """Return the context of an orchestration of the app, for the calls that this host makes in it."""
+        return context
+
+    def end_of(self, instance_id: str, output: Any) -> Any:
+        """Read the output of a sub-orchestration."""
+        del instance_id
+        return output
+
+    def orchestrate(
+        self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
+    ) -> Steps:
+        """Run an orchestration of this host.
+
+        Guarantee: replay-safe.
+
+        Args:
+            context: the SDK's.
+            run: the orchestration.
+
+        Returns:
+            Its output.
+        """
+        return run(context)
+
+    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Carry out an activity of this host.
+
+        Args:
+            activity: its name.
+            given: its input.
+            work: what it does with its input.
+
+        Returns:
+            Its result.
+        """
+        del activity
+        return await work(given)
+
+
+PLAIN_HUB: Final = Hub()

@@ -1,0 +1,1 @@
+"""Encryption at rest: around the stores and the task hub, which know nothing of it."""

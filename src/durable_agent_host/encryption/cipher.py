@@ -1,0 +1,191 @@
+"""AES-256-GCM with a place as associated data: what was encrypted at one place cannot be decrypted at another.
+
+Theory of operation. A data key encrypts nothing itself. The first two parts of a place are its scope (one home of
+pieces, one turn log, one agent's sessions), and each scope has keys of its own, derived with HMAC-SHA-512. The nonce is
+an HMAC of place and plaintext: the same text at the same place gives the same bytes, so a replayed orchestration and a
+repeated write give what they gave before, and a nonce never comes twice with two texts.
+
+An encrypted value is the data key's id (4 bytes), the nonce (12), and the ciphertext with its tag (16).
+"""
+
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
+
+from durable_agent_host.codec.envelope import encode_envelope, read_envelope
+from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.errors import CorruptStateError
+
+type Place = tuple[str, ...]
+"""Where a value is kept: what kind of place, which one, and where in it. At least two parts."""
+
+KEY_BYTES: Final = 32
+OVERHEAD_BYTES: Final = 32
+"""How much longer a value is when it is encrypted."""
+_ID_BYTES: Final = 4
+_NONCE_BYTES: Final = 12
+_SCOPES: Final = 4096
+_REPEATED: Final = 256
+_SHORT_BYTES: Final = 4096
+_PURPOSE: Final = b"durable-agent-host encryption 1"
+
+
+class _ScopeKeys(NamedTuple):
+    aead: AESGCM
+    nonces: bytes
+
+
+class DataKey:
+    """A key that encrypts what is stored.
+
+    Args:
+        secret: 32 random bytes.
+
+    Attributes:
+        id: eight hexadecimal digits that follow from the secret and do not tell it.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+        self.id = _derived(secret, ("id",))[:_ID_BYTES].hex()
+        self.names = AESSIV(_derived(secret, ("names",)))
+        self.scope = lru_cache(_SCOPES)(self._scope)
+
+    def _scope(self, kind: str, which: str) -> _ScopeKeys:
+        derived = _derived(self.secret, ("scope", kind, which))
+        return _ScopeKeys(AESGCM(derived[:KEY_BYTES]), derived[KEY_BYTES:])
+
+
+class DataKeys(Protocol):
+    """The data keys of an app."""
+
+    def all(self) -> Sequence[DataKey]:
+        """Return the keys, the one for what is encrypted now first.
+
+        Raises:
+            EncryptionKeyError: the app has not the key that protects them.
+        """
+        ...
+
+    def find(self, key_id: str) -> DataKey:
+        """Return a key by its id.
+
+        Raises:
+            EncryptionKeyError: the app has no such key.
+        """
+        ...
+
+
+class Cipher:
+    """Encrypts and decrypts values by their places.
+
+    Args:
+        keys: of the app.
+    """
+
+    def __init__(self, keys: DataKeys) -> None:
+        self._keys = keys
+        # An orchestration is replayed with every step, and a status is read again and again.
+        self._encrypted = lru_cache(_REPEATED)(_encrypted)
+        self._decrypted = lru_cache(_REPEATED)(_decrypted)
+
+    def encrypt(self, place: Place, data: bytes) -> bytes:
+        """Encrypt what is going to be kept at a place. The same for the same data at the same place.
+
+        Raises:
+            EncryptionKeyError: the app has not the key.
+        """
+        encrypted = self._encrypted if len(data) <= _SHORT_BYTES else _encrypted
+        return encrypted(self._keys.all()[0], place, data)
+
+    def decrypt(self, place: Place, data: bytes) -> bytes:
+        """Decrypt what was found at a place.
+
+        Raises:
+            CorruptStateError: it was changed, or was encrypted for another place.
+            EncryptionKeyError: the app has not the key.
+        """
+        decrypted = self._decrypted if len(data) <= _SHORT_BYTES else _decrypted
+        return decrypted(self._keys.find(data[:_ID_BYTES].hex()), place, data)
+
+    def enveloped(self, place: Place, data: bytes) -> dict[str, Any]:
+        """Encrypt data into a JSON object; see `encrypt`."""
+        return encode_envelope(b64encode(self.encrypt(place, data)).decode())
+
+    def opened(self, place: Place, value: Any) -> bytes | None:
+        """Decrypt the data of a JSON object; None when it is not encrypted. See `decrypt`."""
+        text = read_envelope(value)
+        if text is None:
+            return None
+        try:
+            data = b64decode(text)  # the tag finds what it passes over
+        except ValueError as error:
+            raise CorruptStateError(f"what is encrypted at {'/'.join(place)} is no base64") from error
+        return self.decrypt(place, data)
+
+    def encrypt_json(self, place: Place, value: Any) -> dict[str, Any]:
+        """Encrypt JSON into a JSON object; see `encrypt`."""
+        return self.enveloped(place, json_bytes_of(value))
+
+    def decrypt_json(self, place: Place, value: Any) -> Any:
+        """Decrypt JSON; what is not encrypted is returned as it is. See `decrypt`."""
+        data = self.opened(place, value)
+        return value if data is None else json_of_bytes(data, "what was encrypted")
+
+    def stored_names(self, home: str, name: str) -> list[str]:
+        """Give the names under which an encrypted piece may be stored; a new one has the first.
+
+        Args:
+            home: of the piece.
+            name: SHA-256 of its plaintext, which the stored name does not tell to who has no key.
+        """
+        return [key.id + key.names.encrypt(bytes.fromhex(name), [home.encode()]).hex() for key in self._keys.all()]
+
+    def decrypt_name(self, home: str, stored: str) -> str:
+        """Give the name of a piece by the one under which it is stored.
+
+        Raises:
+            CorruptStateError: it was not stored under this name in this home.
+            EncryptionKeyError: the app has not the key.
+        """
+        key = self._keys.find(stored[: 2 * _ID_BYTES])
+        try:
+            return key.names.decrypt(bytes.fromhex(stored[2 * _ID_BYTES :]), [home.encode()]).hex()
+        except (InvalidTag, ValueError) as error:
+            raise CorruptStateError(
+                f"the piece {stored} of {home} was renamed, or moved there from another home: restore a copy"
+            ) from error
+
+
+def _encrypted(key: DataKey, place: Place, data: bytes) -> bytes:
+    scope, bound = key.scope(*place[:2]), _written(place)
+    mac = hmac.new(scope.nonces, bound, "sha256")
+    mac.update(data)
+    nonce = mac.digest()[:_NONCE_BYTES]
+    return bytes.fromhex(key.id) + nonce + scope.aead.encrypt(nonce, data, bound)
+
+
+def _decrypted(key: DataKey, place: Place, data: bytes) -> bytes:
+    nonce, body = data[_ID_BYTES : _ID_BYTES + _NONCE_BYTES], data[_ID_BYTES + _NONCE_BYTES :]
+    try:
+        return key.scope(*place[:2]).aead.decrypt(nonce, body, _written(place))
+    except (InvalidTag, ValueError) as error:
+        raise CorruptStateError(
+            f"what is encrypted at {'/'.join(place)} has been changed, or was moved there from another place: "
+            "restore a copy; nothing was changed"
+        ) from error
+
+
+def _derived(secret: bytes, place: Place) -> bytes:
+    return hmac.digest(secret, _PURPOSE + _written(place), "sha512")
+
+
+def _written(place: Place) -> bytes:
+    """Write a place so that two places never give the same bytes."""
+    parts = [part.encode("utf-8", "surrogatepass") for part in place]
+    return b"%d" % len(parts) + b"".join(b":%d:%b" % (len(part), part) for part in parts)

@@ -1,0 +1,179 @@
+"""Encrypted turn logs, in any store of them.
+
+An entry is encrypted for its log, its attempt and its offset, so none can be moved, repeated or left out without being
+noticed. The offset is known before the append, because an attempt has one writer, which alone writes the log until it
+is fenced: it begins behind the entry that opens it, which a later attempt reads. A second writer of the same attempt,
+in another object, is an error at its first append that meets the other's. Entries of before the encryption are read as
+they are.
+"""
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.encryption.cipher import Cipher, Place
+from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.errors import CorruptStateError, LogError
+from durable_agent_host.model.log_entry import ENCRYPTED, LogEntry, LogPage, LogRecord
+from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog
+
+_REMEMBERED: Final = 10_000
+"""Logs whose next offset is known; of another one it is read."""
+
+
+class EncryptedTurnLog:
+    """The logs of another store, encrypted. Implements `durable_agent_host.turn_log.protocol.TurnLog`.
+
+    Args:
+        log: keeps them.
+        cipher: of the app.
+        keyring: of the cipher.
+    """
+
+    def __init__(self, log: TurnLog, cipher: Cipher, keyring: Keyring) -> None:
+        self.interval_seconds = log.interval_seconds
+        self._log = log
+        self._cipher = cipher
+        self._keyring = keyring
+        self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._turns: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt; see the protocol."""
+        await self._keyring.ready()
+        attempt = await self._log.open(log_id)
+        if attempt == 1:
+            self._note(log_id, attempt, 1)  # its first entry is the one that opens it
+        return attempt
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries; see the protocol. An append whose caller is cancelled goes on, so that its end is known."""
+        await self._keyring.ready()
+        lines = [encode_log_entry(entry).encode() for entry in entries]
+        return await asyncio.shield(asyncio.ensure_future(self._append(log_id, lines, attempt)))
+
+    async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
+        async with self._in_turn(log_id):
+            expected = self._next.pop((log_id, attempt), None)
+            if expected is None:
+                expected = await self._end_of(log_id)
+            encrypted = [
+                LogEntry(ENCRYPTED, self._cipher.enveloped(_place(log_id, attempt, offset), line))
+                for offset, line in enumerate(lines, expected)
+            ]
+            first = await self._log.append(log_id, encrypted, attempt=attempt)
+            if first != expected:
+                raise LogError(f"the log {log_id} has grown behind its writer's back: it is not written any more")
+            self._note(log_id, attempt, first + len(lines))
+        return first
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read what is there now; see the protocol."""
+        await self._keyring.ready()
+        return self._decrypted(log_id, await self._log.read(log_id, from_offset, max_bytes=max_bytes))
+
+    async def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
+        """Read what is there and what will be; see the protocol."""
+        await self._keyring.ready()
+        pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, idle_seconds=idle_seconds, until=until)
+        try:
+            async for page in pages:
+                yield self._decrypted(log_id, page)
+        finally:
+            if isinstance(pages, AsyncGenerator):
+                await pages.aclose()
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Delete the entries before an offset; see the protocol."""
+        await self._log.truncate(log_id, before_offset)
+
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs; see the protocol."""
+        await self._log.delete(*log_ids)
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete old logs; see the protocol."""
+        return await self._log.sweep(older_than_seconds=older_than_seconds)
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Mark the turn to be cancelled; see the protocol."""
+        await self._log.request_cancel(log_id)
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Tell whether the turn is marked; see the protocol."""
+        return await self._log.is_cancel_requested(log_id)
+
+    async def check(self) -> None:
+        """Prove that the store is writable, and that the keys are there; see the protocol."""
+        await self._log.check()
+        await self._keyring.ready()
+
+    async def close(self) -> None:
+        """Close the store; see the protocol."""
+        await self._log.close()
+
+    def _note(self, log_id: str, attempt: int, offset: int) -> None:
+        self._next[log_id, attempt] = offset
+        if len(self._next) > _REMEMBERED:
+            self._next.popitem(last=False)
+
+    async def _end_of(self, log_id: str) -> int:
+        offset, has_more = 0, True
+        while has_more:
+            page = await self._log.read(log_id, offset)
+            offset, has_more = page.next_offset, page.has_more
+        return offset
+
+    @asynccontextmanager
+    async def _in_turn(self, log_id: str) -> AsyncGenerator[None]:
+        """Let one append to a log begin when the one before it has ended, whatever loops they run on."""
+        mine = Future[None]()
+        with self._lock:
+            before, self._turns[log_id] = self._turns.get(log_id), mine
+        try:
+            if before is not None and not before.done():
+                await asyncio.shield(asyncio.wrap_future(before))
+            yield
+        finally:
+            if before is None or before.done():
+                self._end_turn(log_id, mine)
+            else:  # cancelled while it waited
+                before.add_done_callback(lambda _: self._end_turn(log_id, mine))
+
+    def _end_turn(self, log_id: str, mine: Future[None]) -> None:
+        with self._lock:
+            if self._turns.get(log_id) is mine:
+                del self._turns[log_id]
+        mine.set_result(None)
+
+    def _decrypted(self, log_id: str, page: LogPage) -> LogPage:
+        if not any(record.entry.kind == ENCRYPTED for record in page.records):
+            return page
+        return replace(page, records=[self._record(log_id, record) for record in page.records])
+
+    def _record(self, log_id: str, record: LogRecord) -> LogRecord:
+        if record.entry.kind != ENCRYPTED:
+            return record
+        line = self._cipher.opened(_place(log_id, record.attempt, record.offset), record.entry.data)
+        if line is None:
+            raise CorruptStateError(f"entry {record.offset} of the turn log {log_id} is not what was encrypted")
+        return replace(record, entry=decode_log_entry(line))
+
+
+def _place(log_id: str, attempt: int, offset: int) -> Place:
+    return ("log", log_id, str(attempt), str(offset))

@@ -1,0 +1,136 @@
+"""Encrypted pieces, in any store of pieces.
+
+A piece is named by the hash of its plaintext where conversations refer to it, and by that hash, encrypted (AES-SIV with
+the home as associated data), where it is stored: a store tells nobody who has no key what a piece holds, or that two
+homes have the same. A fork reads pieces where they are, so what it shares stays bound to their home, and the head of
+the fork, which is encrypted itself, names home and hash. What was stored before the encryption has its hash as its
+name, and is read as before.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
+from durable_agent_host.encryption.keyring import KEYS_HOME, Keyring
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.segments.protocol import HASH_CHARACTERS, SegmentStore, StoredPiece
+
+_LARGE_BYTES: Final = 256 * 1024
+"""From this size on, a piece is encrypted beside the event loop."""
+_TOGETHER_BYTES: Final = 4 * 1024 * 1024
+
+
+class EncryptedSegmentStore:
+    """The pieces of another store, encrypted. Implements `durable_agent_host.segments.protocol.SegmentStore`.
+
+    Args:
+        store: keeps them.
+        cipher: of the app.
+        keyring: of the cipher.
+    """
+
+    def __init__(self, store: SegmentStore, cipher: Cipher, keyring: Keyring) -> None:
+        self._store = store
+        self._cipher = cipher
+        self._keyring = keyring
+
+    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+        """Store pieces; see the protocol."""
+        await self._keyring.ready()
+        for group in _groups(pieces):
+            encrypted: dict[str, bytes] = {}
+            for name in group:
+                stored, *_ = self._cipher.stored_names(home, name)
+                encrypted[stored] = await _beside(self._cipher.encrypt, ("piece", home, name), pieces[name])
+            await self._store.put(home, encrypted)
+
+    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+        """Read pieces and check them; see the protocol."""
+        await self._keyring.ready()
+        wanted = {self._cipher.stored_names(home, name)[0]: name for name in names}
+        try:
+            found = await self._store.get(home, list(wanted))
+        except CorruptStateError:  # some are not there under the current key's names, or are damaged
+            return {name: await self._one(home, name) for name in dict.fromkeys(names)}
+        return {wanted[stored]: await self._decrypted(home, wanted[stored], data) for stored, data in found.items()}
+
+    async def _one(self, home: str, name: str) -> bytes:
+        """Read a piece under any of its names; the last one is that of a piece that is not encrypted."""
+        for stored in self._cipher.stored_names(home, name):
+            try:
+                found = await self._store.get(home, [stored])
+            except CorruptStateError:
+                continue
+            return await self._decrypted(home, name, found[stored])
+        return (await self._store.get(home, [name]))[name]
+
+    async def _decrypted(self, home: str, name: str, data: bytes) -> bytes:
+        try:
+            return await _beside(self._cipher.decrypt, ("piece", home, name), data)
+        except CorruptStateError as error:
+            raise CorruptStateError(f"the piece {name} of {home} has other bytes than were stored: {error}") from error
+
+    async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
+        """List the pieces of a home; see the protocol."""
+        await self._keyring.ready()
+        async for piece in self._store.pieces(home):
+            if len(piece.name) == HASH_CHARACTERS:
+                yield piece
+            else:
+                name = self._cipher.decrypt_name(home, piece.name)
+                yield replace(piece, name=name, size=piece.size - OVERHEAD_BYTES)
+
+    async def homes(self) -> AsyncGenerator[str]:
+        """List the homes, without that of the keys; see the protocol."""
+        async for home in self._store.homes():
+            if home != KEYS_HOME:
+                yield home
+
+    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+        """Delete pieces, encrypted or not; see the protocol."""
+        await self._keyring.ready()
+        stored = [one for name in names for one in (*self._cipher.stored_names(home, name), name)]
+        return await self._store.delete(home, stored, older_than_seconds=older_than_seconds)
+
+    async def hold(self, home: str, holder: str) -> None:
+        """Note a holder; see the protocol."""
+        await self._store.hold(home, holder)
+
+    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+        """Take a holder's note back; see the protocol."""
+        await self._store.release(home, holder, older_than_seconds=older_than_seconds)
+
+    async def holders(self, home: str) -> dict[str, float]:
+        """Return the holders of a home; see the protocol."""
+        return await self._store.holders(home)
+
+    async def check(self) -> None:
+        """Prove that the store is writable, and that the keys are there; see the protocol."""
+        await self._store.check()
+        await self._keyring.ready()
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+
+async def _beside(work: Callable[[Place, bytes], bytes], place: Place, data: bytes) -> bytes:
+    if len(data) < _LARGE_BYTES:
+        return work(place, data)
+    return await asyncio.to_thread(work, place, data)
+
+
+def _groups(pieces: Mapping[str, bytes]) -> Iterator[list[str]]:
+    """Divide pieces, so that not all of them are in memory twice."""
+    group: list[str] = []
+    size = 0
+    for name, data in pieces.items():
+        if group and size + len(data) > _TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(name)
+        size += len(data)
+    if group:
+        yield group

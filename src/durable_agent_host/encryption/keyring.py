@@ -1,0 +1,190 @@
+"""The data keys of an app: kept in its piece store, each wrapped by a key of the operator.
+
+Theory of operation. The keys are pieces of a home that nothing else has: JSON that names the data key, the wrapping
+key, and the wrapped secret. The first process that needs a key makes one; when two do so at once, there are two, and
+every process uses the older one as soon as it has read both. A process that meets a key that it does not know reads the
+home again.
+
+Rotation is a new first key in the setting: whoever reads the home wraps the data keys with it and deletes the earlier
+wrapping. What the data keys have encrypted is not touched. A process that cannot unwrap any key makes no new one, so a
+lost key is an error, and not a second beginning.
+"""
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
+from durable_agent_host.encryption.wrapping import SETTING, WrappingKey
+from durable_agent_host.errors import EncryptionKeyError
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.segments.protocol import SegmentStore
+
+KEYS_HOME: Final = derived_id("data-keys")
+"""The home of the wrapped keys."""
+_HOLDER: Final = "data-keys"
+"""Holds the home for ever: a sweep leaves alone what it cannot look into."""
+_AGAIN_SECONDS: Final = 2.0
+_MISSED: Final = 1000
+_LOGGER = logging.getLogger(__name__)
+
+
+class _Wrapped(NamedTuple):
+    """A data key as it is kept."""
+
+    name: str
+    key_id: str
+    by: str
+    made_at: str
+    secret: bytes
+
+
+class Keyring:
+    """The data keys of an app. Implements `durable_agent_host.encryption.cipher.DataKeys`.
+
+    Guarantee: callable from any thread and event loop. The first use reads the store and blocks meanwhile; `ready`
+    does so beside the event loop.
+
+    Args:
+        open_store: returns the store of the wrapped keys, without encryption.
+        wrapping: the operator's keys, the current one first.
+    """
+
+    def __init__(self, open_store: Callable[[], SegmentStore], wrapping: Sequence[WrappingKey]) -> None:
+        self._open_store = open_store
+        self._wrapping = {key.id: key for key in wrapping}
+        self._current = wrapping[0]
+        self._keys: tuple[DataKey, ...] = ()
+        self._missed: dict[str, float] = {}
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+
+    def all(self) -> Sequence[DataKey]:
+        """Return the keys, the one for what is encrypted now first."""
+        return self._keys or self._load("")
+
+    def find(self, key_id: str) -> DataKey:
+        """Return a key by its id."""
+        found = self._known(key_id)
+        if found is None:
+            self._load(key_id)
+            found = self._known(key_id)
+        if found is None:
+            raise EncryptionKeyError(
+                f"something is encrypted with the data key {key_id}, which the store of this app does not have, or "
+                f"which is wrapped by a key that {SETTING} does not have: restore it; nothing was changed"
+            )
+        return found
+
+    async def ready(self) -> None:
+        """Read the keys, unless that has been done."""
+        if not self._keys:
+            await asyncio.to_thread(self.all)
+
+    def _known(self, key_id: str) -> DataKey | None:
+        return next((key for key in self._keys if key.id == key_id), None)
+
+    def _load(self, wanted: str) -> Sequence[DataKey]:
+        """Read the home, for a key or for any, and for the same key not too often.
+
+        In a thread of its own, because the caller's may have a running loop.
+        """
+        with self._lock:
+            if (self._known(wanted) is not None) if wanted else self._keys:
+                return self._keys
+            if time.monotonic() - self._missed.get(wanted, float("-inf")) < _AGAIN_SECONDS:
+                if self._failure is not None:
+                    raise self._failure
+                return self._keys
+            reading = threading.Thread(target=self._read_in_thread, name="data-keys")
+            reading.start()
+            reading.join()
+            if self._failure is None and (not wanted or self._known(wanted) is not None):
+                return self._keys
+            if len(self._missed) > _MISSED:
+                self._missed.clear()
+            self._missed[wanted] = time.monotonic()
+            if self._failure is not None:
+                raise self._failure
+            return self._keys
+
+    def _read_in_thread(self) -> None:
+        try:
+            self._keys, self._failure = asyncio.run(self._read()), None
+        except Exception as error:  # noqa: BLE001 - raised where the keys are needed
+            self._failure = error
+
+    async def _read(self) -> tuple[DataKey, ...]:
+        store = self._open_store()
+        wrapped = await _wrapped_in(store)
+        if not wrapped:
+            await self._make(store)
+            wrapped = await _wrapped_in(store)
+        opened = {one: key for one in wrapped if (key := self._opened(one)) is not None}
+        if not opened:
+            raise self._lost(wrapped)
+        for key, one in {key.id: (key, one) for one, key in opened.items()}.values():
+            if not any(other.key_id == key.id and other.by == self._current.id for other in opened):
+                await self._wrap_again(store, key, one, [other for other in wrapped if other.key_id == key.id])
+        oldest = sorted(opened, key=lambda one: (one.made_at, one.key_id))
+        return tuple({opened[one].id: opened[one] for one in oldest}.values())
+
+    def _opened(self, one: _Wrapped) -> DataKey | None:
+        wrapping = self._wrapping.get(one.by)
+        secret = wrapping.unwrap(one.secret) if wrapping is not None else None
+        key = DataKey(secret) if secret is not None and len(secret) == KEY_BYTES else None
+        return key if key is not None and key.id == one.key_id else None
+
+    async def _make(self, store: SegmentStore) -> None:
+        key = DataKey(secrets.token_bytes(KEY_BYTES))
+        await store.hold(KEYS_HOME, _HOLDER)
+        await self._put(store, key, datetime.now(UTC).isoformat())
+        _LOGGER.info("encryption: made the data key %s, wrapped by the key %r", key.id, self._current.id)
+
+    async def _wrap_again(self, store: SegmentStore, key: DataKey, one: _Wrapped, before: Sequence[_Wrapped]) -> None:
+        """Wrap a key with the operator's current one; the earlier wrapping goes when the new one is there."""
+        name = await self._put(store, key, one.made_at)
+        again = next(kept for kept in await _wrapped_in(store) if kept.name == name)
+        opened = self._opened(again)
+        if opened is None or opened.secret != key.secret:
+            raise EncryptionKeyError(
+                f"the key {self._current.id!r} does not unwrap what it has wrapped: the data key {key.id} is kept as "
+                "it was; check the key"
+            )
+        await store.delete(KEYS_HOME, [kept.name for kept in before])
+        _LOGGER.info("encryption: the data key %s is now wrapped by the key %r", key.id, self._current.id)
+
+    async def _put(self, store: SegmentStore, key: DataKey, made_at: str) -> str:
+        wrapped = b64encode(self._current.wrap(key.secret)).decode()
+        data = json_bytes_of({"dataKey": key.id, "wrappedBy": self._current.id, "madeAt": made_at, "wrapped": wrapped})
+        name = piece_name(data)
+        await store.put(KEYS_HOME, {name: data})
+        return name
+
+    def _lost(self, wrapped: Sequence[_Wrapped]) -> EncryptionKeyError:
+        by = ", ".join(sorted({repr(one.by) for one in wrapped}))
+        has = ", ".join(sorted(map(repr, self._wrapping)))
+        return EncryptionKeyError(
+            f"what is stored is encrypted, and its data keys are wrapped by the key {by}: {SETTING} has {has}, which "
+            "is not the key that wrapped them. Set the key that did; nothing was changed"
+        )
+
+
+async def _wrapped_in(store: SegmentStore) -> list[_Wrapped]:
+    names = [piece.name async for piece in store.pieces(KEYS_HOME)]
+    found = await store.get(KEYS_HOME, names) if names else {}
+    kept: list[_Wrapped] = []
+    for name, data in found.items():
+        said: Any = json_of_bytes(data, "a wrapped data key")
+        kept.append(
+            _Wrapped(name, str(said["dataKey"]), str(said["wrappedBy"]), said["madeAt"], b64decode(said["wrapped"]))
+        )
+    return kept

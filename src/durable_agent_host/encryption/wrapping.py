@@ -1,0 +1,52 @@
+"""The keys that the operator has: they protect the data keys, and encrypt nothing else."""
+
+from typing import Final, Protocol
+
+from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
+
+SETTING: Final = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
+
+
+class WrappingKey(Protocol):
+    """A key of the operator.
+
+    Attributes:
+        id: as the setting names it.
+    """
+
+    id: str
+
+    def wrap(self, secret: bytes) -> bytes:
+        """Encrypt a data key.
+
+        Raises:
+            EncryptionKeyError: the key cannot be used.
+        """
+        ...
+
+    def unwrap(self, wrapped: bytes) -> bytes | None:
+        """Decrypt a data key; None when another key has wrapped it.
+
+        Raises:
+            EncryptionKeyError: the key cannot be used.
+        """
+        ...
+
+
+class LocalKey:
+    """A key that the setting has itself. Implements `WrappingKey` with AES key wrap. Source: RFC 3394."""
+
+    def __init__(self, key_id: str, secret: bytes) -> None:
+        self.id = key_id
+        self._secret = secret
+
+    def wrap(self, secret: bytes) -> bytes:
+        """Encrypt a data key."""
+        return aes_key_wrap(self._secret, secret)
+
+    def unwrap(self, wrapped: bytes) -> bytes | None:
+        """Decrypt a data key."""
+        try:
+            return aes_key_unwrap(self._secret, wrapped)
+        except (InvalidUnwrap, ValueError):
+            return None

@@ -1,0 +1,44 @@
+"""Entries of an encrypted turn log belong to their places."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+from durable_agent_host.turn_log.sqlite.log import OFFSETS
+from tests.contract.conftest import EncryptedSqlite
+
+MINE, OTHER = "a" * 32, "b" * 32
+CHANGES = {
+    "swapped": {(1, 1): (1, 2), (1, 2): (1, 1)},
+    "repeated": {(1, 2): (1, 1)},
+    "of another turn": {(1, 1): (2, 1)},
+    "left out": {(1, 1): (1, 2), (1, 2): (1, 3), (1, 3): (1, 4)},
+}
+"""Log and offset of an entry, by the log and offset at which it is put."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_moved_entry_is_refused(tmp_path: Path, change: str):
+    """Entries that change places, come twice, are left out or come from another turn are an error, and no answer."""
+    backend = EncryptedSqlite(tmp_path / "logs" / "turns.db")
+    for log_id in (MINE, OTHER):
+        log = backend.log()
+        attempt = await log.open(log_id)
+        for number in range(4):
+            await log.append(log_id, [LogEntry(EVENT, {"event": "x", "data": {"number": number}})], attempt=attempt)
+        assert [one.entry.data["data"]["number"] for one in (await log.read(log_id)).records[1:]] == [0, 1, 2, 3]
+        await log.close()
+    with closing(sqlite3.connect(backend.path)) as connection, connection:
+        bodies = dict(connection.execute("SELECT place, body FROM entries").fetchall())
+        for (to_log, to_offset), (from_log, from_offset) in CHANGES[change].items():
+            body = bodies[from_log * OFFSETS + from_offset]
+            connection.execute("UPDATE entries SET body = ? WHERE place = ?", (body, to_log * OFFSETS + to_offset))
+    log = backend.log()
+    with pytest.raises(CorruptStateError, match="moved"):
+        await log.read(MINE)
+    assert len((await log.read(OTHER)).records) == 5
+    await log.close()
