@@ -1,15 +1,20 @@
 """The command line: ``python -m functions_host start``."""
 
 import argparse
+import atexit
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from functions_host.argument_parser import Arguments
 
 _REQUIRED_PYTHON = (3, 13)
+_EXIT_SECONDS = 3.0
+"""How long what the app registered to run at exit may take: an exporter whose collector is gone tries for longer."""
 _REQUIRED_PACKAGES = {
     "azure_functions_runtime": "azure-functions-runtime",
     "azure.functions": "azure-functions",
@@ -135,7 +140,14 @@ def _is_installed(module: str) -> bool:
 
 
 def exit_now(status: int) -> None:
-    """Exit without waiting for threads that run the app's functions: the next start runs those again."""
+    """Exit without waiting for threads that run the app's functions: the next start runs those again.
+
+    What the app registered with `atexit`, such as sending what it has measured, has a moment to run.
+    """
+    run_exit_functions: Any = vars(atexit)["_run_exitfuncs"]  # it has no public name
+    leaving = threading.Thread(target=run_exit_functions, name="exit", daemon=True)
+    leaving.start()
+    leaving.join(_EXIT_SECONDS)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
