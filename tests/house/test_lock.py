@@ -38,7 +38,7 @@ def test_the_locks_agree(file):
     assert {name: version for name, version in _versions(file).items() if tested.get(name, version) != version} == {}
 
 
-@pytest.mark.parametrize("file", {*LOCKS, *HASHED})
+@pytest.mark.parametrize("file", sorted({*LOCKS, *HASHED}))
 def test_a_lock_pins_each_package_once(file):
     """Exact versions and markers, on whatever platform: no ranges, no options, no index and no place of its own."""
     text = (ROOT / file).read_text()
