@@ -34,7 +34,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
         *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
         "tool_calls",
     },
-    "providers": {"errors", "redaction", "model", "codec", "stream", "agent"},
+    "providers": {"errors", "redaction", "model", "codec", "stream", "agent", "loops"},
     "durable": {
         *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
         *("encryption", "agent"),

@@ -33,6 +33,7 @@ from durable_agent_host.agent.turn_context import TurnContext
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import TurnError, TurnTimedOutError
+from durable_agent_host.loops.aside import aside
 from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
@@ -298,20 +299,21 @@ class AgentRuns:
             return [message]
         if self.hosted.has_own_history:
             return [message]
-        transcript = self._rehydrated(await self._stored_messages())
+        transcript = await self._transcript()
         if not self.hosted.owns_history:
             return [*transcript, message]
         session.transcript = transcript
         return [message]
 
-    async def _stored_messages(self) -> list[Message]:
+    async def _transcript(self) -> list[Message]:
         """Rehydrate what of the record is the context; segments of which nothing is in it are not read."""
         if self.context is None:
-            return replay_messages(self._checked(await self.record.entries()))
-        overlay = self.context.before
+            stored = self._checked(await self.record.entries())
+            return await aside(len(stored), lambda: self._rehydrated(replay_messages(stored)))
+        overlay, count = self.context.before, self.record.session.message_count
         entries = await entries_of_context(self.record, overlay)
         self._checked([*entries.values()])
-        return context_messages(entries, overlay, count=self.record.session.message_count)
+        return await aside(len(entries), lambda: self._rehydrated(context_messages(entries, overlay, count=count)))
 
     def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""

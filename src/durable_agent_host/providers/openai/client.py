@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from agent_framework import Content, Message, ResponseStream
 
+from durable_agent_host.loops.aside import aside, aside_at_once
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.openai.direct_events import with_direct_events
@@ -102,11 +103,16 @@ class _KeepsItems(FoldsStreams):
     async def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
         stored = options.get("store") is not False
-        if not any(options.get(name) for name in ("conversation_id", "previous_response_id", "conversation")):
-            messages = closed_messages(messages)
-        messages = replayable_messages(messages, stored=stored, keeps_reasoning=self._sends_as_it_is)
-        prepared: dict[str, Any] = await client._prepare_options(messages, options)
-        prepared["input"] = without_lone_surrogates(with_valid_ids(prepared["input"]))
+        goes_on = any(options.get(name) for name in ("conversation_id", "previous_response_id", "conversation"))
+
+        def replayable() -> list[Message]:
+            whole = messages if goes_on else closed_messages(messages)
+            return replayable_messages(whole, stored=stored, keeps_reasoning=self._sends_as_it_is)
+
+        sent = await aside(len(messages), replayable)
+        prepared: dict[str, Any] = await aside_at_once(len(sent), lambda: client._prepare_options(sent, options))
+        items = prepared["input"]
+        prepared["input"] = await aside(len(items), lambda: without_lone_surrogates(with_valid_ids(items)))
         if _takes_encrypted_reasoning(self) and _ENCRYPTED not in (include := list(prepared.get("include") or [])):
             # The client asks for it on the first turn alone; a continuation that the service forgets needs it all.
             prepared["include"] = [*include, _ENCRYPTED]
