@@ -1,0 +1,164 @@
+"""Measure a small session beside a heavy one: `.venv/bin/python benchmarks/neighbours.py [--results N] [--turns N]`.
+
+One host, one practice model. A client asks for health and runs turns of a small session, one after the other; first
+alone, then while another process does what takes longest: a session of 20,000 entries and one of 100 MB are imported,
+continued with all of their messages, read, verified, listed, exported and deleted. The table has the median and the
+99th percentile of both requests in milliseconds, and how many times the percentile is that of the client alone.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+from large_sessions import SECONDS, Watched, document
+from turn_overhead import connected, model_settings, print_table, send
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from beside_bare import ANSWER, MESSAGE, plan_answers  # noqa: E402
+
+from demo.processes import Process  # noqa: E402
+
+ALONE_SECONDS = 10.0
+LEAST_SECONDS = 2.0
+HEAVY, SMALL = "Sent", "Window"
+SESSIONS = f"/api/agents/{HEAVY}/sessions"
+NAMES = ("neighbour", "seconds", "turns", "turn ms", "p99", "x", "health ms", "p99", "x", "most MB")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the neighbour asks for."""
+
+    name: str
+    method: str
+    path: str
+    body: bytes | None = None
+
+
+def long_document(turns: int) -> bytes:
+    """Give a conversation of so many short turns as its import takes it."""
+    entries: list[object] = []
+    for number in range(turns):
+        for kind, role, text in (("request", "user", f"{number} {MESSAGE}"), ("response", "assistant", ANSWER)):
+            messages = [{"role": role, "contents": [{"$type": "text", "text": text}]}]
+            about = {"correlationId": f"turn-{number}", "createdAt": "2026-01-01T00:00:00+00:00"}
+            entries.append({"$type": kind, **about, "messages": messages})
+    return json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}}).encode()
+
+
+def asks(turns: int, results: int) -> list[Ask]:
+    """List what the neighbour does, in order."""
+    message = json.dumps({"message": MESSAGE}).encode()
+    listed: list[Ask] = []
+    documents = ((f"{2 * turns:,} entries", long_document(turns)), (f"{results * 10} MB", document(results)))
+    for number, (what, content) in enumerate(documents):
+        session = f"{SESSIONS}/heavy-{number}"
+        listed += [
+            Ask(f"{what}: import", "POST", f"{session}/import", content),
+            Ask(f"{what}: turn", "POST", f"/api/agents/{HEAVY}/run?thread_id=heavy-{number}", message),
+            Ask(f"{what}: read", "GET", session),
+            Ask(f"{what}: verify", "GET", f"{session}/verify"),
+            Ask(f"{what}: files", "GET", f"{session}/files"),
+            Ask(f"{what}: export", "GET", f"{session}/export"),
+            Ask(f"{what}: delete", "DELETE", session),
+        ]
+    return listed
+
+
+def do(url: str, ask: Ask) -> None:
+    """Ask, and read the answer away; runs in a process of its own."""
+    with connected(url, SECONDS) as host:
+        headers = {"content-type": "application/json"} if ask.body is not None else {}
+        host.request(ask.method, ask.path, ask.body, headers)
+        answer = host.getresponse()
+        while answer.read(1 << 20):
+            pass
+    if answer.status >= 400:
+        raise SystemExit(f"{ask.name} was answered with {answer.status}")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds of the client's requests."""
+
+    seconds: float
+    turns: list[float]
+    health: list[float]
+
+
+def watch(url: str, is_over: Callable[[float], bool]) -> Times:
+    """Run turns and ask for health until it is over."""
+    began, turns, health = time.perf_counter(), list[float](), list[float]()
+    with connected(url, SECONDS) as host:
+        while not is_over(time.perf_counter() - began):
+            status, content, spent = send(host, "POST", f"/api/agents/{SMALL}/run?thread_id=small", MESSAGE)
+            if status != 200:
+                raise SystemExit(f"a small turn was answered with {status}: {content[:300]!r}")
+            turns.append(spent)
+            health.append(send(host, "GET", "/api/health")[2])
+    return Times(time.perf_counter() - began, turns, health)
+
+
+def percentile(times: Sequence[float]) -> float:
+    """Give the 99th percentile."""
+    return quantiles(times, n=100, method="inclusive")[98] if times[1:] else times[0]
+
+
+def line(name: str, times: Times, alone: Times, most: float) -> tuple[str, ...]:
+    """Write a row of the table."""
+    cells = [name, f"{times.seconds:,.1f}", str(len(times.turns))]
+    for mine, theirs in ((times.turns, alone.turns), (times.health, alone.health)):
+        high = percentile(mine)
+        cells += [f"{median(mine):,.1f}", f"{high:,.1f}", f"{high / percentile(theirs):,.1f}"]
+    return (*cells, f"{most:,.0f}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(description="What a heavy session costs a small one.")
+    parser.add_argument("--results", type=int, default=9, help="tool results of 10 MB (default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=10_000, help="turns of the long session (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    lines: list[tuple[str, ...]] = []
+    with tempfile.TemporaryDirectory(prefix="neighbours-") as folder, ExitStack() as stack:
+        model = Process.start("practice_model", ["--port", "0"])
+        stack.callback(model.stop)
+        plan_answers(model)
+        command = ["start", "--app", str(HERE / "apps/long_ours"), "--port", "0", "--data", folder]
+        host = Process.start("functions_host", command, model_settings(model), without=("AZURE_OPENAI_ENDPOINT",))
+        stack.callback(host.stop)
+        watch(host.url, lambda seconds: seconds > LEAST_SECONDS)
+        alone = watch(host.url, lambda seconds: seconds > ALONE_SECONDS)
+        watched = Watched(host.pid)
+        lines.append(line("alone", alone, alone, watched.megabytes("VmHWM")))
+        for ask in asks(options.turns, options.results):
+            watched.forget_most()
+            process = multiprocessing.Process(target=do, args=(host.url, ask))
+            process.start()
+            times = watch(host.url, lambda _, one=process: not one.is_alive())
+            process.join()
+            if process.exitcode:
+                return 1
+            if times.turns:
+                lines.append(line(ask.name, times, alone, watched.megabytes("VmHWM")))
+            print(*lines[-1], file=sys.stderr, flush=True)
+            with connected(model.url) as connection:
+                send(connection, "DELETE", "/practice/requests")
+    print_table(NAMES, lines)
+    print(f"\nLoad of this machine {os.getloadavg()[0]:.1f}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
