@@ -12,6 +12,9 @@ from http import HTTPStatus
 from tests.durable_agent_host.hostile_requests import Sent, draw_all, exchange
 
 ANSWER_SECONDS = 60
+HANGS = -1
+"""Instead of a status: a whole request had no answer in time."""
+
 _FRAMING = {"content-length", "transfer-encoding", "expect", "connection"}
 _BEGINS_SOMETHING = ("orchestrators", "entities", "run", "import", "fork", "repair", "mcp", "agent_turn")
 
@@ -22,7 +25,7 @@ class Outcome:
 
     Attributes:
         statuses: how often each; 0 where no answer came, which only a request without an end may get.
-        failures: requests that were answered with 500, and the answers.
+        failures: requests that were answered with 500 or not at all, and the answers.
     """
 
     statuses: Counter[int] = field(default_factory=Counter[int])
@@ -31,7 +34,7 @@ class Outcome:
     def note(self, sent: Sent, status: int, answer: bytes) -> None:
         """Note an answer."""
         self.statuses[status] += 1
-        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS}:
             self.failures[sent.encode()[:2000]] = answer[-600:]
 
 
@@ -100,7 +103,11 @@ class _Connection:
             connection = self._opened()
             with suppress(ConnectionError):
                 connection.sendall(data)
-                head, answer, is_over = self._answer(sent.method)
+                try:
+                    head, answer, is_over = self._answer(sent.method)
+                except TimeoutError:
+                    self.close()
+                    return HANGS, b"no answer"
                 if head:
                     if is_over:
                         self.close()

@@ -48,7 +48,7 @@ def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Pat
     """Drawn mutations of good requests to all routes of host and app: no 500, no hang, no traceback, no leak."""
     practice_model.forget()
     draws = chooser("hostile requests")
-    with hosted(tmp_path / "data", practice_model) as host:
+    with hosted(tmp_path / "data", practice_model, DURABLE_AGENT_HOST_WAIT_SECONDS="5") as host:
         port = urlsplit(host.url).port or 0
         agent = host.get("/agents").json()["agents"][0]["name"]
         left, used = MUTATIONS, 0.0
