@@ -24,6 +24,12 @@ def megabytes(host: AgentHost) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
+def last_traceback(host: AgentHost) -> str:
+    """Give what the log has of the last exception; empty when it has none."""
+    before, mark, after = "".join(host.output).rpartition("Traceback")
+    return f"{before[-500:]}{mark}{after[:4000]}" if mark else ""
+
+
 def broken_sessions(host: AgentHost, agent: str) -> dict[str, str]:
     """Verify all sessions of an agent; gives those that are not whole, and what is wrong."""
     broken: dict[str, str] = {}
@@ -58,11 +64,11 @@ def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Pat
             left -= len(requests)
             print(MUTATIONS - left, dict(outcome.statuses), f"{megabytes(host):.0f} MB", flush=True)
             assert not outcome.failures, "\n\n".join(
-                f"{sent!r}\n  {answer!r}" for sent, answer in list(outcome.failures.items())[:20]
+                f"{sent!r}\n  {answer!r}\n{last_traceback(host)}"
+                for sent, answer in list(outcome.failures.items())[:20]
             )
             assert not used or megabytes(host) - used < MOST_GROWTH_MB
             used = used or megabytes(host)
         assert host.get("/health").ok
         assert not broken_sessions(host, agent)
-        log = "".join(host.output)
-        assert "Traceback" not in log, log[log.index("Traceback") - 500 :][:4000]
+        assert not last_traceback(host)
