@@ -7,13 +7,17 @@ from durable_agent_host.agent.observer import (
     ApprovalAwaited,
     AttemptBegan,
     AttemptEnded,
+    ModelCallFailed,
     Moment,
     RunBegan,
+    RunRepeats,
     ToolCallBegan,
     ToolCallFinished,
     UpdateCame,
     WatchedTurn,
 )
+from durable_agent_host.errors import log_reason
+from durable_agent_host.model.log_entry import ATTEMPT_BEGUN, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.stream.live_events import (
     HostedCallReader,
     LiveEvent,
@@ -33,9 +37,15 @@ class PutsEvents(Protocol):
         """Append an event for clients, soon."""
         ...
 
+    def note(self, entry: LogEntry, /) -> None:
+        """Append what is for readers of the log alone, soon."""
+        ...
+
 
 class EventWriter:
     """Writes the live events of one attempt; what clients have been told before is not told again.
+
+    Beside them it notes what neither clients nor recovery need, and who looks at the turn later does.
 
     Args:
         writer: of the attempt.
@@ -59,6 +69,8 @@ class EventWriter:
         """
         if self._has_ended:  # what was left behind has nobody to tell
             return
+        if (noted := _note_of(moment)) is not None:
+            self._writer.note(noted)
         for event in self._events_of(turn, moment):
             await self._writer.put(*event)
 
@@ -83,3 +95,17 @@ class EventWriter:
                 return self._events.finish(outcome.text) if outcome.status == "completed" else ()
             case _:
                 return ()
+
+
+def _note_of(moment: Moment) -> LogEntry | None:
+    match moment:
+        case AttemptBegan(replayed=True):
+            return LogEntry(ATTEMPT_BEGUN, {})
+        case ModelCallFailed(position, error, wait_seconds) if wait_seconds is not None:
+            return LogEntry(RETRIED, {"position": position, "reason": log_reason(error), "seconds": wait_seconds})
+        case RunRepeats(reason, wait_seconds):
+            return LogEntry(RETRIED, {"reason": reason, "seconds": wait_seconds})
+        case AttemptEnded(outcome=outcome) if outcome is not None and outcome.status == "suspended":
+            return LogEntry(SUSPENDED, {"calls": [call["call_id"] for call in outcome.pending]})
+        case _:
+            return None

@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.http import agents, approvals, files, sessions, turns
+from durable_agent_host.http import agents, approvals, files, sessions, steps, turns
 from durable_agent_host.http.bodies import MAX_UPLOAD, BodyLimit
 from durable_agent_host.http.calls import Answer, Handler, Host, serve
 from durable_agent_host.http.gate import Action
@@ -94,6 +94,7 @@ ROUTES: Final = (
     Route("http-file", "GET", _FILE, "files.read", files.read_file),
     Route("http-file-head", "HEAD", _FILE, "files.read", files.read_file),
     Route("http-turn", "GET", _TURN, "turn.read", turns.read_turn),
+    Route("http-steps", "GET", _TURN + "/steps", "turn.read", steps.read_steps),
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turns.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turns.cancel_turn),
     Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approvals.answer_approvals),

@@ -17,8 +17,9 @@ from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnR
 from durable_agent_host.http.answers import header_value, json_answer, session_view
 from durable_agent_host.http.calls import Answer, Call, Host, named_session
 from durable_agent_host.http.contexts import context_view
-from durable_agent_host.http.parse import MAX_LIMIT, page_of, parse_cursor, parse_fork, parse_limit, parse_place
+from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_place
 from durable_agent_host.http.problems import problem_of_error
+from durable_agent_host.http.session_search import find_sessions, parse_search
 from durable_agent_host.http.stream import DocumentStream
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
@@ -30,15 +31,16 @@ _VIEWS: Final = frozenset({None, "record", "context"})
 
 
 async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions``: an agent's sessions, newest first, ``limit`` at a time from ``cursor``."""
+    """``GET /agents/{agent}/sessions``: those that are asked for, newest first, ``limit`` at a time from ``cursor``."""
     agent = host.agent(call.path_part("agent"))
     params = call.query
-    limit, cursor = parse_limit(params.get("limit")), parse_cursor(params.get("cursor"))
+    limit, cursor, search = parse_limit(params.get("limit")), parse_cursor(params.get("cursor")), parse_search(params)
     listed = await client.documents.listed(agent)
-    page, following = page_of(listed, limit=limit, cursor=cursor)
+    page, following = await find_sessions(client, agent, search, listed, limit=limit, cursor=cursor)
     url = f"{call.base_url}/agents/{quote(agent)}/sessions"
     sessions = [
-        {"session_id": key, "last_used_at": used, "session_url": f"{url}/{quote(key, safe='')}"} for used, key in page
+        {"session_id": key, "last_used_at": used, "session_url": f"{url}/{quote(key, safe='')}"} | details
+        for (used, key), details in page
     ]
     return json_answer(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
 

@@ -32,7 +32,7 @@ from durable_agent_host.model.journal_entry import (
     ToolKey,
     ToolStarted,
 )
-from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogEntry, LogRecord
+from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -95,7 +95,7 @@ class Recorded:
             self._note_event(data, record.offset)
             return
         if kind == OUTCOME:
-            self.outcome = data
+            self.outcome = {name: value for name, value in data.items() if name != AT}
         elif not self._note_step(record):
             return
         self.discard_from = None

@@ -1,11 +1,12 @@
 """The writer of one attempt: live events in batches, finished steps immediately and in order."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from durable_agent_host.loops.ticks import ticks_of
-from durable_agent_host.model.log_entry import EVENT, LogEntry
+from durable_agent_host.model.log_entry import AT, EVENT, LogEntry
 from durable_agent_host.turn.event_names import check_appended, rule_of_stored
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 
@@ -19,7 +20,7 @@ class TurnLogWriter:
 
     The first event is written immediately, later ones at most once per interval, or earlier when a batch is full or
     something is committed. Adjacent deltas of a batch are merged into one event. Memory is bounded: `put` waits while
-    the store is far behind.
+    the store is far behind. Entries but deltas carry the time at which they were handed over, in milliseconds.
 
     Args:
         log: the store.
@@ -28,6 +29,7 @@ class TurnLogWriter:
         interval_seconds: between the starts of two writes.
         batch_bytes: a batch of this size, roughly, is written before the interval is over.
         waiting_bytes: `put` waits while more than this is not durable.
+        clock: gives the seconds since 1970.
 
     Attributes:
         next_offset: after the last entry that this writer has made durable; 0 before the first.
@@ -42,6 +44,7 @@ class TurnLogWriter:
         interval_seconds: float = INTERVAL_SECONDS,
         batch_bytes: int = BATCH_BYTES,
         waiting_bytes: int = WAITING_BYTES,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.next_offset = 0
         self._log = log
@@ -50,6 +53,7 @@ class TurnLogWriter:
         self._interval_seconds = interval_seconds
         self._batch_bytes = batch_bytes
         self._waiting_bytes = waiting_bytes
+        self._clock = clock
         self._waiting: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
         self._bytes = 0
         self._is_urgent = False
@@ -75,11 +79,24 @@ class TurnLogWriter:
             LogError: an earlier write failed finally; what was put since is lost.
         """
         check_appended(event)
-        self._add(LogEntry(EVENT, {"event": event, "data": data}), _size_of(data))
+        entry = LogEntry(EVENT, {"event": event, "data": data})
+        self._add(entry if rule_of_stored(event).is_delta else self._stamped(entry), _size_of(data))
         while self._bytes > self._waiting_bytes and self._error is None:
             self._written.clear()
             await self._written.wait()
         self._check()
+
+    def note(self, entry: LogEntry) -> None:
+        """Append what recovery does not need: durable soon, and before anything committed later.
+
+        Args:
+            entry: of a kind that clients are not told of, and small.
+
+        Raises:
+            FencedError: a later attempt has begun; this one has to stop.
+            LogError: an earlier write failed finally.
+        """
+        self._add(self._stamped(entry), _ENTRY_BYTES)
 
     async def commit(self, *entries: LogEntry) -> int:
         """Append entries; they, and everything put before, are durable when this returns.
@@ -96,7 +113,7 @@ class TurnLogWriter:
         """
         self._check()
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        first, *others = entries
+        first, *others = map(self._stamped, entries)
         self._waiting.append((first, durable))
         self._waiting.extend((entry, None) for entry in others)
         self._hurry()
@@ -124,6 +141,9 @@ class TurnLogWriter:
         self._waiting.append((entry, None))
         self._bytes += size_bytes
         self._wake()
+
+    def _stamped(self, entry: LogEntry) -> LogEntry:
+        return LogEntry(entry.kind, {**entry.data, AT: int(self._clock() * 1000)})
 
     def _hurry(self) -> None:
         self._is_urgent = True

@@ -25,10 +25,11 @@ def test_after_the_end_of_its_turn_a_tool_tells_clients_nothing(tmp_path):
         await events.observe(TURN, AttemptEnded(Cancelled(), TurnOutcome("turn", "cancelled")))
         await writer.flush()
         before = await log.read("log")
-        assert before.records[-1].entry.data == {
-            "event": "tool.completed",
-            "data": {"call_id": "c", "outcome": "success", "result": "done"},
-        }
+        told = before.records[-1].entry.data
+        assert (told["event"], told["data"]) == (
+            "tool.completed",
+            {"call_id": "c", "outcome": "success", "result": "done"},
+        )
         await events.observe(TURN, LATE)
         await writer.flush()
         assert (await log.read("log")).next_offset == before.next_offset

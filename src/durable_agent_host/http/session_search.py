@@ -1,0 +1,181 @@
+"""Which of an agent's sessions a list has: by id, time and status, and what it says of each.
+
+Names and times are in the list that the durable store gives. Statuses are in the sessions' heads, so these are read for
+the sessions of one page, or, when a status is looked for, for as many as `_MOST_HEADS`, a few at a time.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import NotFoundError, RequestError, StateError
+from durable_agent_host.http.parse import page_of
+from durable_agent_host.model.session import Session
+
+STATUSES: Final = (
+    "completed",
+    "failed",
+    "cancelled",
+    "running",
+    "waiting_for_approval",
+    "queued",
+    "empty",
+    "unreadable",
+)
+"""What a session can be found by: how its last turn ended, or what the present one does."""
+
+_MOST_HEADS: Final = 500
+_AT_ONCE: Final = 16
+
+
+class SessionSearch(NamedTuple):
+    """Which sessions are wanted.
+
+    Attributes:
+        text: part of the id, in any case.
+        used_from: last used then or later; UTC, or None.
+        used_to: last used before; UTC, or None.
+        statuses: one of these; empty for any.
+        details: whether the list says of each session how it is.
+    """
+
+    text: str = ""
+    used_from: datetime | None = None
+    used_to: datetime | None = None
+    statuses: frozenset[str] = frozenset()
+    details: bool = False
+
+    def named(self, listed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return those of a list whose name and time are wanted. Guarantee: pure."""
+        wanted = self.text.casefold()
+        return [one for one in listed if wanted in one[1].casefold() and self._is_in_time(one[0])]
+
+    def _is_in_time(self, used: str) -> bool:
+        if self.used_from is None and self.used_to is None:
+            return True
+        try:
+            at = _utc(used)
+        except ValueError:
+            return False
+        return (self.used_from is None or at >= self.used_from) and (self.used_to is None or at < self.used_to)
+
+
+def parse_search(params: Mapping[str, str]) -> SessionSearch:
+    """Read the query of a list of sessions. Guarantee: pure.
+
+    Args:
+        params: the query's: ``search``, ``used_from``, ``used_to``, ``status``, ``details``.
+
+    Raises:
+        RequestError: one of them has no meaning.
+    """
+    statuses = frozenset(filter(None, params.get("status", "").split(",")))
+    if unknown := sorted(statuses - set(STATUSES)):
+        raise RequestError(f"'status' has {', '.join(unknown)}: say {', '.join(STATUSES)}, several with commas")
+    details = params.get("details", "false").lower()
+    if details not in {"true", "false"}:
+        raise RequestError(f"'details' is {details!r}: say true or false")
+    return SessionSearch(
+        params.get("search", ""),
+        _parse_time(params, "used_from"),
+        _parse_time(params, "used_to"),
+        statuses,
+        details == "true",
+    )
+
+
+async def find_sessions(
+    client: TurnClient,
+    agent: str,
+    search: SessionSearch,
+    listed: Sequence[tuple[str, str]],
+    *,
+    limit: int,
+    cursor: tuple[str, str] | None,
+) -> tuple[list[tuple[tuple[str, str], dict[str, Any]]], str | None]:
+    """Cut a page out of a list.
+
+    Args:
+        client: reads heads.
+        agent: the agent's registered name.
+        search: which sessions are wanted.
+        listed: last use and id, newest first.
+        limit: length of a page.
+        cursor: the last of the page before, or None for the first page.
+
+    Returns:
+        The page, with what is said of each session, and the cursor of the next one, or None. When a status is looked
+        for, a page can be short, or empty, and still have a cursor: so far had been looked.
+    """
+    rest = search.named(listed)
+    if not search.statuses:
+        page, following = page_of(rest, limit=limit, cursor=cursor)
+        said: list[dict[str, Any]] = [{} for _ in page]
+        details = await _details(client, agent, page) if search.details else said
+        return list(zip(page, details, strict=True)), following
+    found: list[tuple[tuple[str, str], dict[str, Any]]] = []
+    following: str | None = None
+    for _ in range(0, _MOST_HEADS, _AT_ONCE):
+        page, following = page_of(rest, limit=min(_AT_ONCE, limit - len(found)), cursor=cursor)
+        details = await _details(client, agent, page)
+        found += [one for one in zip(page, details, strict=True) if one[1]["status"] in search.statuses]
+        if following is None or len(found) == limit:
+            break
+        cursor = page[-1]
+    return found, following
+
+
+async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(session_id: str) -> dict[str, Any]:
+        async with turns:
+            return await _detail(client, agent, session_id)
+
+    return await asyncio.gather(*(read(session_id) for _, session_id in page))
+
+
+async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, Any]:
+    """Say how a session is."""
+    try:
+        session = await client.session(agent, session_id)
+    except StateError:
+        return {"status": "unreadable"}
+    except NotFoundError:
+        session = None
+    if session is None:
+        return {"status": "empty"}
+    return {
+        "status": await _status(client, session),
+        "message_count": session.message_count,
+        "running_turn_id": session.running,
+        "queued_turns": len(session.queue),
+    }
+
+
+async def _status(client: TurnClient, session: Session) -> str:
+    if session.running is not None:
+        turn = await client.read(session.running)
+        return "waiting_for_approval" if turn is not None and turn.pending else "running"
+    if session.queue:
+        return "queued"
+    if session.receipts:
+        return session.receipts[-1].status
+    return "completed" if session.message_count else "empty"
+
+
+def _utc(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _parse_time(params: Mapping[str, str], name: str) -> datetime | None:
+    text = params.get(name)
+    if not text:
+        return None
+    try:
+        return _utc(text.replace(" ", "+"))  # a plus in a query is a blank
+    except ValueError:
+        raise RequestError(f"{name!r} is {text!r}: write a time as ISO-8601, such as 2026-01-31T12:00:00Z") from None

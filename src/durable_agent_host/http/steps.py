@@ -1,0 +1,42 @@
+"""The route by which people see what a turn has done, step by step."""
+
+from http import HTTPStatus
+from typing import Final
+
+import azure.functions as func
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RequestError
+from durable_agent_host.http.answers import json_answer, turn_headers
+from durable_agent_host.http.calls import Call, Host
+from durable_agent_host.http.parse import parse_limit
+from durable_agent_host.http.turns import named_turn
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.turn.step_reader import StepReader, turn_summary
+
+_STEPS: Final = 200
+
+
+async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
+    limit, first = parse_limit(call.query.get("limit"), default=_STEPS), _parse_place(call.query.get("cursor"))
+    turn = await named_turn(host, call, client)
+    request = turn.request
+    reader, log = StepReader(turn), host.open_log()
+    offset, more = 0, True
+    while more:
+        page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
+        reader.read(page.records)
+        offset, more = page.next_offset, page.has_more
+    steps = reader.steps()
+    following = str(first + limit) if first + limit < len(steps) else None
+    view = turn_summary(turn) | {"steps": steps[first : first + limit], "cursor": following}
+    return json_answer(HTTPStatus.OK, view, turn_headers(request))
+
+
+def _parse_place(text: str | None) -> int:
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - no turn has a billion steps
+        raise RequestError(f"'cursor' is {text!r}, which this route did not give out: leave it out to begin anew")
+    return int(text)

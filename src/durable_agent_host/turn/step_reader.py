@@ -1,0 +1,326 @@
+"""The steps of a turn, read from its log: attempts, model calls, tool calls, waits, retries and restarts. Pure.
+
+Theory of operation. The log has what the journal needs and what clients were told, in the order in which it happened. A
+reader goes over it once: what opens a step makes a dictionary, what ends it completes the same one, and a further
+attempt says of everything that was open that nobody has seen its end. Where the log does not say a thing, the step
+does not have it: logs of earlier versions have no times, and a process that died has written no reason.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.journal_entry import (
+    JournalStep,
+    ModelBegun,
+    ModelFinished,
+    SideCallFinished,
+    ToolFinished,
+    ToolKey,
+    ToolStarted,
+)
+from durable_agent_host.model.log_entry import (
+    AT,
+    ATTEMPT,
+    ATTEMPT_BEGUN,
+    EVENT,
+    OUTCOME,
+    RETRIED,
+    SUSPENDED,
+    LogRecord,
+)
+from durable_agent_host.model.turn import Turn
+from durable_agent_host.turn import event_names
+
+MAX_TEXT_CHARACTERS: Final = 4000
+"""A longer result is cut; the conversation has it whole."""
+
+_MAX_ARGUMENTS: Final = 16_000
+_DELTAS: Final = frozenset(name for name, rule in event_names.EVENTS.items() if rule.is_delta)
+
+Step = dict[str, Any]
+
+
+class StepReader:
+    """Reads the steps of one turn.
+
+    Args:
+        turn: as it is now; what its log does not say is taken from here.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._steps: list[Step] = []
+        self._attempt: Step | None = None
+        self._model: Step | None = None
+        self._wait: Step | None = None
+        self._tools: dict[ToolKey, Step] = {}
+        self._told: dict[str, Step] = {}
+        self._asked: dict[str, tuple[str, Any]] = {}
+        self._questions: dict[str, Mapping[str, Any]] = {}
+        self._finished = {"model_calls": 0, "tool_calls": 0}
+        self._last_at: str | None = None
+        self._began_at: str | None = None
+        self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
+
+    def note(self, record: LogRecord) -> None:
+        """Add the next record of the log."""
+        data = record.entry.data
+        at = _time(data.get(AT))
+        kind = record.entry.kind
+        if kind == ATTEMPT:
+            self._begin_attempt(record.attempt)
+        elif kind == EVENT:
+            self._note_event(data["event"], data["data"], at)
+        elif kind == ATTEMPT_BEGUN:
+            self._begun(at)
+        elif kind == RETRIED:
+            self._note_retry(data, at)
+        elif kind == SUSPENDED:
+            self._suspend(data, at)
+        elif kind == OUTCOME:
+            self._end_attempt(str(data.get("status") or "ended"), at)
+        elif (step := decode_journal_entry(record.entry)) is not None:
+            self._note_step(step, at)
+        self._last_at = at or self._last_at
+
+    def read(self, records: Iterable[LogRecord]) -> None:
+        """Add the next records of the log."""
+        for record in records:
+            self.note(record)
+
+    def steps(self) -> list[Step]:
+        """Return the steps so far, in the order in which they began; to be called once."""
+        outcome = self._turn.outcome
+        if outcome is not None:
+            self._interrupt()
+            self._steps.append(
+                {"kind": "end", "status": outcome.status, "error": outcome.error, "at": outcome.ended_at or None}
+            )
+        elif self._attempt is not None and self._attempt["ended"] is None:
+            self._attempt["ended"] = "running"
+        queue = self._steps[0]
+        if queue["ended_at"] is None and outcome is not None:
+            queue["ended_at"] = self._began_at or outcome.ended_at or None
+        return self._steps
+
+    def _add(self, kind: str, **members: Any) -> Step:
+        step: Step = {"kind": kind, **members}
+        self._steps.append(step)
+        return step
+
+    @property
+    def _number(self) -> int:
+        return self._attempt["number"] if self._attempt is not None else 0
+
+    def _begin_attempt(self, number: int) -> None:
+        self._interrupt()
+        found = {f"found_{name}": count for name, count in self._finished.items()}
+        self._attempt = self._add("attempt", number=number, began_at=None, ended_at=None, ended=None, **found)
+
+    def _begun(self, at: str | None) -> None:
+        """An attempt runs the agent; whatever the turn has waited for is over."""
+        self._began_at = self._began_at or at
+        if self._attempt is not None and self._attempt["began_at"] is None:
+            self._attempt["began_at"] = at
+        if self._steps[0]["ended_at"] is None:
+            self._steps[0]["ended_at"] = at
+        if self._wait is not None:
+            self._wait["ended_at"], self._wait = at, None
+
+    def _end_attempt(self, how: str, at: str | None) -> None:
+        if self._attempt is not None:
+            self._attempt["ended"], self._attempt["ended_at"] = how, at
+
+    def _interrupt(self) -> None:
+        """Say of what is open that its end is not known: the process died, or another one has taken over."""
+        if self._attempt is not None and self._attempt["ended"] is None:
+            self._attempt["ended"] = "crashed"
+        self._lose_model_call()
+        for step in (*self._told.values(), *self._tools.values()):
+            if step["outcome"] is None:
+                step["in_doubt"] = True
+
+    def _lose_model_call(self) -> None:
+        if self._model is not None:
+            self._model["outcome"], self._model = "lost", None
+
+    def _open_model_call(self) -> Step:
+        if self._model is None:
+            self._model = self._add(
+                "model_call",
+                position=self._finished["model_calls"],
+                attempt=self._number,
+                outcome=None,
+                began_at=self._last_at,
+                ended_at=None,
+                characters=0,
+            )
+        return self._model
+
+    def _note_event(self, name: str, data: Mapping[str, Any], at: str | None) -> None:
+        if name == event_names.TURN_STARTED:
+            self._begun(at)
+        elif name in _DELTAS:
+            self._open_model_call()["characters"] += len(str(data.get("text") or ""))
+        elif name == event_names.TOOL_STARTED:
+            call_id = str(data["call_id"])
+            if call_id not in self._asked:
+                self._open_model_call()
+            self._told[call_id] = self._tool(call_id, data["name"], data.get("arguments"), at, is_hosted=True)
+        elif name == event_names.TOOL_COMPLETED:
+            told = self._told.get(str(data["call_id"]))
+            if told is not None and told["outcome"] is None:
+                self._finish_tool(told, data["outcome"], str(data.get("result") or ""), at)
+        elif name == event_names.APPROVAL_REQUESTED:
+            self._questions[str(data["call_id"])] = data
+        elif name == event_names.TURN_RESTARTED:
+            self._lose_model_call()
+            self._add("restart", attempt=self._number, discard_from=data["discard_from"], at=at)
+
+    def _note_step(self, step: JournalStep, at: str | None) -> None:
+        match step:
+            case ModelFinished():
+                self._finish_model_call(step, at)
+            case ToolStarted():
+                self._start_tool(step, at)
+            case ToolFinished():
+                self._end_tool(step, at)
+            case SideCallFinished():
+                known = {"position": step.position, "attempt": self._number, "at": at}
+                self._add("strategy_call", **known, **_served(step.response))
+            case ModelBegun():
+                self._open_model_call()["background"] = step.continuation is not None
+            case _:
+                pass
+
+    def _finish_model_call(self, step: ModelFinished, at: str | None) -> None:
+        call = self._open_model_call()
+        self._model = None
+        call |= {"position": step.position, "outcome": "completed", "ended_at": at, **_served(step.response)}
+        self._asked |= _calls_in(step.response)
+        self._finished["model_calls"] += 1
+
+    def _tool(self, call_id: str, name: str, arguments: Any, at: str | None, *, is_hosted: bool) -> Step:
+        return self._add(
+            "tool_call",
+            call_id=call_id,
+            name=name,
+            arguments=_short_arguments(arguments),
+            runs_in="service" if is_hosted else "host",
+            attempts=[],
+            outcome=None,
+            result=None,
+            in_doubt=False,
+            began_at=at,
+            ended_at=None,
+        )
+
+    def _start_tool(self, started: ToolStarted, at: str | None) -> None:
+        step = self._tools.get(started.key)
+        if step is None:
+            step = self._told.pop(started.key.call_id, None)
+            if step is None or step["outcome"] is not None:
+                step = self._tool(started.key.call_id, started.name, None, at, is_hosted=False)
+            self._tools[started.key] = step
+        step |= {"runs_in": "host", "position": started.key.position}
+        step["arguments"] = _short_arguments(started.arguments)
+        step["attempts"].append({"attempt": self._number, "at": at})
+
+    def _end_tool(self, finished: ToolFinished, at: str | None) -> None:
+        step = self._tools.get(finished.key) or self._told.pop(finished.key.call_id, None)
+        if step is None:
+            name, arguments = self._asked.get(finished.key.call_id, ("", None))
+            step = self._tool(finished.key.call_id, name, arguments, at, is_hosted=False)
+        self._tools[finished.key] = step
+        step |= {"runs_in": "host", "position": finished.key.position}
+        self._finish_tool(step, finished.outcome, tool_result_text(finished.result), at)
+        self._finished["tool_calls"] += 1
+
+    def _finish_tool(self, step: Step, outcome: str, result: str, at: str | None) -> None:
+        step |= {"outcome": outcome, "result": result[:MAX_TEXT_CHARACTERS], "ended_at": at}
+        if len(result) > MAX_TEXT_CHARACTERS:
+            step["result_characters"] = len(result)
+
+    def _note_retry(self, data: Mapping[str, Any], at: str | None) -> None:
+        last = self._steps[-1]
+        if "position" not in data and last["kind"] == "retry":  # of a stream that broke, both have told
+            last["repeats_run"] = True
+            return
+        self._lose_model_call()
+        self._add(
+            "retry",
+            position=data.get("position"),
+            attempt=self._number,
+            reason=data["reason"],
+            wait_seconds=data["seconds"],
+            repeats_run="position" not in data,
+            at=at,
+        )
+
+    def _suspend(self, data: Mapping[str, Any], at: str | None) -> None:
+        self._end_attempt("suspended", at)
+        calls = [
+            {
+                "call_id": call_id,
+                **{name: self._questions.get(call_id, {}).get(name) for name in ("name", "reason")},
+                "arguments": _short_arguments(self._questions.get(call_id, {}).get("arguments")),
+                "answer": self._turn.answers.get(call_id),
+            }
+            for call_id in data["calls"]
+        ]
+        self._wait = self._add("wait", reason="person", calls=calls, began_at=at, ended_at=None)
+
+
+def turn_summary(turn: Turn) -> dict[str, Any]:
+    """Say in a few members what the steps belong to. Guarantee: pure."""
+    outcome = turn.outcome
+    status = outcome.status if outcome else "waiting_for_approval" if turn.pending else "running"
+    return {
+        "agent": turn.request.agent,
+        "session_id": turn.request.session_id,
+        "turn_id": turn.request.turn_id,
+        "status": status,
+        "created_at": turn.request.created_at or None,
+        "ended_at": (outcome.ended_at or None) if outcome else None,
+        "usage": outcome.usage if outcome else None,
+    }
+
+
+def _time(milliseconds: Any) -> str | None:
+    if not isinstance(milliseconds, int):
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _served(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Tell by what a model call was served, and what it took."""
+    try:
+        decoded = decode_model_response(response)
+    except (CorruptStateError, KeyError):
+        return {"model": response.get("model"), "usage": None, "finish_reason": None}
+    usage = cast("Mapping[str, Any] | None", decoded.usage_details)
+    return {"model": decoded.model, "usage": dict(usage) if usage else None, "finish_reason": decoded.finish_reason}
+
+
+def _calls_in(response: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Find the functions that a response asks for: call id → name and arguments."""
+    try:
+        decoded = decode_model_response(response)
+    except (CorruptStateError, KeyError):
+        return {}
+    return {
+        content.call_id: (content.name or "", content.arguments)
+        for message in decoded.messages
+        for content in message.contents
+        if content.type == "function_call" and content.call_id
+    }
+
+
+def _short_arguments(arguments: Any) -> Any:
+    """Leave out arguments that would fill the page."""
+    size = len(arguments) if isinstance(arguments, str) else len(json.dumps(arguments))
+    return arguments if size <= _MAX_ARGUMENTS else {"truncated": size}

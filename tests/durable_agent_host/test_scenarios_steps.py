@@ -1,0 +1,111 @@
+"""What a turn has done, step by step, and how sessions are found: what the inspector shows, as routes."""
+
+from collections.abc import Callable
+
+import requests
+
+from tests.durable_agent_host.conftest import PEOPLE
+from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, pays, waiting_turn, yes
+from tests.kit import AgentHost, Lives, PracticeModel
+from tests.processes import wait_until
+
+WORDS = "It rains, größer 😀 than ever, and nobody minds. " * 8
+
+
+def steps_of(url: str, **query: str | int) -> list[dict]:
+    """Read a turn's steps."""
+    answer = requests.get(f"{url}/steps", params=query, timeout=30)
+    assert answer.ok, answer.text
+    return answer.json()["steps"]
+
+
+def kinds(steps: list[dict]) -> list[str]:
+    """Name the steps."""
+    return [f"wait:{step['reason']}" if step["kind"] == "wait" else step["kind"] for step in steps]
+
+
+def test_a_turn_tells_its_steps(people: AgentHost, model: PracticeModel):
+    """Waits with question and answer, attempts with what they found, calls with usage and results, retries, the end."""
+    refused = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
+    model.plan(pays(12.5), refused, {"text": "Paid."})
+    turn = waiting_turn(people)
+    url, (call,) = turn["turn_url"], turn["pending_approvals"]
+    before = steps_of(url)
+    assert kinds(before) == ["wait:queue", "attempt", "model_call", "wait:person"]
+    assert (before[1]["ended"], before[-1]["ended_at"]) == ("suspended", None)
+    assert approve(turn, yes(call, arguments={"amount": 3}, reason="less")).ok
+    wait_until(lambda: ended_turn(turn))
+    steps = steps_of(url)
+    assert kinds(steps) == [*kinds(before), "attempt", "tool_call", "retry", "model_call", "end"]
+    _, first, asked, wait, second, tool, retry, answered, end = steps
+    assert (first["ended"], second["ended"], end["status"]) == ("suspended", "completed", "completed")
+    assert (second["found_model_calls"], second["found_tool_calls"]) == (1, 0)
+    assert [step["usage"]["total_token_count"] > 0 for step in (asked, answered)] == [True, True]
+    assert (asked["position"], answered["position"], retry["position"]) == (0, 1, 1)
+    (question,) = wait["calls"]
+    assert (question["arguments"], question["answer"]["arguments"]) == ({"amount": 12.5}, {"amount": 3})
+    assert (tool["name"], tool["arguments"], tool["outcome"]) == ("pay", {"amount": 3}, "success")
+    assert [one["attempt"] for one in tool["attempts"]] == [2]
+    assert tool["result"].startswith("paid 3")
+    assert ("429" in retry["reason"], retry["wait_seconds"] >= 0.1) == (True, True)
+    times = [step.get("began_at") or step["at"] for step in steps]
+    assert times == sorted(times)
+    pages = [requests.get(f"{url}/steps", params={"limit": 4, "cursor": at}, timeout=30).json() for at in (0, 4, 8)]
+    assert [step for page in pages for step in page["steps"]] == steps
+    assert [page["cursor"] for page in pages] == ["4", "8", None]
+    assert requests.get(f"{url}/steps?cursor=x", timeout=30).status_code == 400
+
+
+def test_a_crash_is_told_as_it_was(lives: Callable[..., Lives], model: PracticeModel):
+    """A model call that was lost, a tool in doubt and what the next attempt found are told, and text is discarded."""
+    model.plan(
+        {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]},
+        {"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 40},
+        {"text": "Rested."},
+    )
+    life = lives(PEOPLE)
+    answer = life.host.run("Rester", {"message": "rest"}, headers={"x-ms-wait-for-response": "false"})
+    path = answer.json()["turn_url"].removeprefix(life.host.url)
+
+    def streams() -> bool:
+        return any(step.get("characters", 0) > 20 for step in steps_of(life.host.url + path))
+
+    wait_until(streams, seconds=60)
+    running = steps_of(life.host.url + path)
+    assert kinds(running) == ["wait:queue", "attempt", "model_call", "tool_call", "model_call"]
+    assert (running[1]["ended"], running[-1]["outcome"]) == ("running", None)
+    url = life.crash().url + path
+    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "completed", seconds=60)
+    steps = steps_of(url)
+    assert kinds(steps) == [*kinds(running), "attempt", "restart", "model_call", "end"]
+    assert [step["ended"] for step in steps if step["kind"] == "attempt"] == ["crashed", "completed"]
+    assert [step["outcome"] for step in steps if step["kind"] == "model_call"] == ["completed", "lost", "completed"]
+    assert (steps[5]["found_model_calls"], steps[5]["found_tool_calls"]) == (1, 1)
+    assert (steps[3]["result"], steps[3]["in_doubt"], len(steps[3]["attempts"])) == ("rested", False, 1)
+
+
+def test_sessions_are_found(people: AgentHost, model: PracticeModel):
+    """By a part of their id, by time, and by how they are; a page says where to look on."""
+    model.plan({"text": "Hello."}, times=3)
+    for name in ("Find-one", "find-two", "other-find"):
+        assert people.run("Talker", {"message": "hi", "session_id": name}).ok
+    model.plan(pays(1))
+    waiting = waiting_turn(people, agent="Talker", session_id="find-waiting")
+
+    def found(**query: str) -> list[str]:
+        page = people.get(f"/agents/Talker/sessions?{'&'.join(f'{k}={v}' for k, v in query.items())}").json()
+        return [one["session_id"] for one in page["sessions"]]
+
+    assert set(found(search="FIND-")) == {"Find-one", "find-two", "find-waiting"}
+    assert found(search="find", status="waiting_for_approval") == ["find-waiting"]
+    assert set(found(search="find", status="completed,failed")) == {"Find-one", "find-two", "other-find"}
+    assert found(search="find", used_to="2020-01-01") == []
+    assert len(found(search="find", used_from="2020-01-01T00:00:00Z")) == 4
+    page = people.get("/agents/Talker/sessions?search=find&status=completed&limit=2").json()
+    rest = people.get(f"/agents/Talker/sessions?search=find&status=completed&cursor={page['cursor']}").json()
+    assert len({one["session_id"] for one in page["sessions"] + rest["sessions"]}) == 3
+    (shown,) = people.get("/agents/Talker/sessions?search=find-waiting&details=true").json()["sessions"]
+    assert (shown["status"], shown["running_turn_id"]) == ("waiting_for_approval", waiting["turn_id"])
+    for wrong in ("status=odd", "details=2", "used_from=soon"):
+        assert people.get(f"/agents/Talker/sessions?{wrong}").status_code == 400
+    assert requests.post(f"{waiting['turn_url']}/cancel", timeout=30).ok
