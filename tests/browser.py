@@ -24,13 +24,20 @@ class Page:
         self._numbers = itertools.count(1)
 
     async def evaluate(self, expression: str) -> Any:
-        """Give the value of an expression."""
-        number = next(self._numbers)
+        """Give the value of an expression; a page that another one replaces meanwhile is asked again."""
         parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        await self._socket.send_json({"id": number, "method": "Runtime.evaluate", "params": parameters})
+        async with asyncio.timeout(60):
+            while (answer := await self.tell("Runtime.evaluate", **parameters)) is None:
+                await asyncio.sleep(0.05)
+        return answer["result"].get("value")
+
+    async def tell(self, method: str, **parameters: Any) -> dict[str, Any] | None:
+        """Call a method of the DevTools protocol; gives its result, or None when the page has gone meanwhile."""
+        number = next(self._numbers)
+        await self._socket.send_json({"id": number, "method": method, "params": parameters})
         while (message := await self._socket.receive_json()).get("id") != number:
             pass
-        return message["result"]["result"].get("value")
+        return message.get("result")
 
     async def text(self, name: str) -> str:
         """Give the text of an element; nothing before the page is there."""

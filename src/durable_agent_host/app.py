@@ -38,6 +38,7 @@ from durable_agent_host.durable.register import (
     refuse_same_names,
     register_agent_entity,
     register_agent_tool,
+    register_page,
     register_route,
     register_turn_functions,
     register_upkeep,
@@ -50,6 +51,7 @@ from durable_agent_host.http.calls import Host
 from durable_agent_host.http.gate import Authorize, Gate, Identify
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sdk_requests import adapt_http_functions
+from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_records import keep_secrets_out_of_logs
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.budget import Budgets
@@ -101,6 +103,7 @@ class DurableAgentApp(AgentFunctionApp):
         compaction: the framework's strategy for the contexts of agents that say none themselves.
         session_ttl: seconds or a duration that sessions are kept after their last use, 0 for ever; else the setting's.
         budgets: what agents may spend that say nothing themselves.
+        enable_inspector: whether the page ``GET /inspector`` is there, where agents are reachable by HTTP.
 
     Raises:
         RegistrationError: an agent has no usable name, or one that another agent has; or a time to live is none.
@@ -129,10 +132,9 @@ class DurableAgentApp(AgentFunctionApp):
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
+        enable_inspector: bool = True,
     ) -> None:
-        armed_plan()
-        learn_secrets(secrets_of_settings(os.environ))
-        keep_secrets_out_of_logs()
+        _prepare_process()
         self.settings = settings or Settings.from_environment()
         self._entity_class = entity_class
         self._gate = Gate(identify, authorize, self.settings.adopt_sessions)
@@ -145,7 +147,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
         self._has_agent_routes: bool | None = None
-        self._agents_auth_level = http_auth_level
+        self._agents_auth_level, self._has_inspector = http_auth_level, enable_inspector
         self._histories: dict[str, Histories] = {}
         self._ttls = TimesToLive(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
@@ -322,6 +324,8 @@ class DurableAgentApp(AgentFunctionApp):
                     handler=partial(route.serve, host),
                     turns_of=self._turns_of,
                 )
+        if self._has_inspector and not is_health:
+            register_page(cast("DFApp", self), "inspector", page=PAGE, headers=PAGE_HEADERS)
         self._has_agent_routes = self._has_agent_routes or not is_health
 
     def _register_turns(self) -> None:
@@ -381,3 +385,10 @@ def _plan_times(settings: Settings) -> PlanTimes:
         approval_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
         activity_attempts=settings.activity_attempts,
     )
+
+
+def _prepare_process() -> None:
+    """Take crash points from the environment, and keep secrets out of what the process writes."""
+    armed_plan()
+    learn_secrets(secrets_of_settings(os.environ))
+    keep_secrets_out_of_logs()

@@ -41,6 +41,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     },
     "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable"},
     "protocols": {"errors", "model", "turn", "durable", "http"},
+    "inspector": set(),
     "transcripts": {"errors", "model", "codec", "stream", "providers"},
     "activities": {"errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers"},
     "cli": {"providers", "transcripts"},

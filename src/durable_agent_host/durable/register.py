@@ -227,6 +227,26 @@ def register_route(
     _ = answer
 
 
+def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[str, str]) -> None:
+    """Bind a page that is the same for everybody.
+
+    Args:
+        app: the Functions app.
+        template: the route after the prefix.
+        page: HTML.
+        headers: further headers.
+    """
+    bind: Any = app
+
+    @bind.function_name(f"http-{template}")
+    @bind.route(route=template, methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+    async def show(req: func.HttpRequest) -> func.HttpResponse:
+        del req
+        return func.HttpResponse(page, mimetype="text/html", headers=dict(headers))
+
+    _ = show
+
+
 def refuse_same_names(names: Iterable[str]) -> None:
     """Refuse names of functions that Durable Functions does not tell apart.
 

@@ -1,0 +1,140 @@
+"""The inspector in a real browser: it sees what happens, does what its buttons say, and runs nothing that it shows."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import requests
+
+from tests.browser import CHROMIUM, Page, opened
+from tests.durable_agent_host.conftest import PEOPLE
+from tests.durable_agent_host.test_scenarios_approvals import pays
+from tests.kit import AgentHost, PracticeModel, start_host
+
+WORDS = "It rains, größer 😀 than ever, and nobody minds. " * 8
+HOSTILE = "<img src=x onerror='hacked=1'><script>hacked=1</script>"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+
+
+class Place:
+    """One host for all tests, which can be killed and comes back at its address."""
+
+    def __init__(self, folder: Path, model: PracticeModel) -> None:
+        self.folder, self.model = folder, model
+        self.host = self.start(0)
+
+    def start(self, port: int) -> AgentHost:
+        """Start the host."""
+        return start_host(
+            self.folder / "data", self.model, app=PEOPLE, port=port, LEDGER=str(self.folder / "ledger.txt")
+        )
+
+    def come_back(self) -> None:
+        """Start the host that was killed."""
+        self.host = self.start(int(self.host.url.rpartition(":")[2]))
+
+    def url(self, agent: str, session: str) -> str:
+        """Where the inspector shows a session."""
+        return f"{self.host.url}/api/inspector#/{agent}/{session}"
+
+
+@pytest.fixture(scope="module")
+def place(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The host."""
+    made = Place(tmp_path_factory.mktemp("inspector"), practice_model)
+    yield made
+    made.host.kill()
+
+
+async def say(page: Page, text: str) -> None:
+    """Send a message in the session that the page shows."""
+    await page.until("title", lambda title: title and title != "Choose a session")
+    await page.evaluate(f"$('message').value = {json.dumps(text)}; $('ask').requestSubmit()")
+
+
+async def test_a_turn_is_seen_live_and_its_crash_is_told(place: Place, model: PracticeModel, tmp_path: Path):
+    """Text grows; the host dies in mid-answer and comes back; crash, replay and end are shown, lost text is gone."""
+    model.plan(
+        {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]},
+        {"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60},
+        {"text": "It is over."},
+    )
+    async with opened(place.url("Rester", "live"), tmp_path / "browser") as page:
+        await say(page, "How is it?")
+        seen = await page.until("messages", lambda text: len(text) > 200)
+        assert len([text for text in seen if "It rains" in text]) > 3
+        place.host.kill()
+        await page.until("notice", lambda text: "Connection lost" in text)
+        place.come_back()
+        await page.until("steps", lambda text: "Endcompleted" in text)
+        await page.until("messages", lambda text: "It is over." in text and "It rains" not in text)
+        steps = await page.text("steps")
+        assert [one for one in ("Attempt 1crashed", "Attempt 2completed", "Model call 2lost") if one not in steps] == []
+        assert "Found 1 model call and 1 tool call in the journal" in steps
+        assert await page.evaluate("document.querySelectorAll('#steps .crashed').length") == 1
+        await page.until("sessions", lambda text: "live" in text and "completed" in text)
+
+
+async def test_a_person_approves_and_forks(place: Place, model: PracticeModel, tmp_path: Path):
+    """A call runs with changed arguments; a fork runs with an edited message; the first session stays as it was."""
+    model.plan(pays(250), {"text": "Paid less."}, {"text": "Not paid at all."})
+    async with opened(place.url("Payer", "asks"), tmp_path / "browser") as page:
+        await say(page, "pay 250")
+        await page.until("messages", lambda text: "waits for you" in text)
+        await page.until("steps", lambda text: "Waits for a person" in text)
+        await page.evaluate("document.querySelector('.question textarea').value = '{\"amount\": 5}'")
+        await page.evaluate("document.querySelector('.question .approve').click()")
+        await page.until("messages", lambda text: "Paid less." in text)
+        assert (place.folder / "ledger.txt").read_text().splitlines()[-1] == "paid 5.0"
+        steps = (await page.until("steps", lambda text: "Endcompleted" in text))[-1]
+        assert ("Waited for a person" in steps, "Approved" in steps, "pay" in steps) == (True, True, True)
+        before = place.host.session("Payer", "asks")
+        await page.evaluate("document.querySelector('.turn .fork').click()")
+        assert await page.evaluate("document.querySelector('dialog textarea').value") == "pay 250"
+        await page.evaluate("document.querySelector('dialog textarea').value = 'do not pay'")
+        await page.evaluate("document.querySelector('dialog input').value = 'asks-edited'")
+        await page.evaluate("document.querySelector('dialog form').requestSubmit()")
+        await page.until("title", lambda text: text == "asks-edited")
+        await page.until("messages", lambda text: "do not pay" in text and "Not paid at all." in text)
+        assert place.host.session("Payer", "asks") == before
+
+
+async def test_what_is_shown_is_never_run(place: Place, model: PracticeModel, tmp_path: Path):
+    """Hostile messages, names, ids, file names and links are text; even a script in the page would not run."""
+    cited = {"items": [{"text": HOSTILE, "files": ["evil.csv"], "citation": True}]}
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0, "why": HOSTILE}}]}, cited)
+    session = "evil <img src=x onerror='hacked=1'>"
+    assert place.host.run("Rester", {"message": HOSTILE, "session_id": "evil"}).ok
+    sessions = f"{place.host.url}/api/agents/Rester/sessions"
+    exported = requests.get(f"{sessions}/evil/export", timeout=30).text
+    assert '"evil.csv"' in exported
+    document = exported.replace('"evil.csv"', '"javascript:hacked=1"').encode()
+    copied = f"{sessions}/{quote(session, safe='')}"
+    assert requests.post(f"{copied}/import", data=document, timeout=30).status_code == 201
+    named = {"name": f"{HOSTILE}.txt".replace("/", "")}
+    plain = {"content-type": "text/plain"}
+    assert requests.post(f"{copied}/files", data=b"x", params=named, headers=plain, timeout=30).ok
+    async with opened(place.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
+        text = (await page.until("messages", lambda text: "citation" in text))[-1]
+        assert text.count(HOSTILE) == 3
+        assert await page.text("title") == session
+        await page.evaluate("document.querySelector('[data-act=files]').click()")
+        await page.until("dialog", lambda text: "<img" in text)
+        script = "Object.assign(document.createElement('script'), {text: 'hacked = 2'})"
+        await page.evaluate(f"document.body.append({script})")
+        shown = "document.querySelectorAll('main img, dialog img, main script, a[href^=javascript]').length"
+        assert await page.evaluate(shown) == 0
+        assert await page.evaluate("typeof hacked") == "undefined"
+
+
+def test_the_page_is_given_no_data_and_can_be_left_out(place: Place):
+    """The page is the same for everybody, loads nothing from elsewhere, and forbids what it does not need."""
+    answer = place.host.get("/inspector")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert [one for one in ("unsafe", "http", "*") if one in policy] == []
+    assert [one for one in ("innerHTML", "outerHTML", "insertAdjacentHTML", 'src="http') if one in answer.text] == []
