@@ -204,6 +204,7 @@ def _end(number: int, _frame: object) -> None:
 def serve(demo: Demo) -> None:
     """Print the URLs and wait for Ctrl-C."""
     print(f"\nStill running (Ctrl-C ends it):\n  agents  {demo.host.url}/api/agents")
+    print(f"  look    {demo.host.url}/api/inspector")
     print(f"  try     curl {demo.host.url}/api/agents/BugRepro/run -d \"Please echo 'hello'\"")
     print(f"  model   {demo.control}/requests", flush=True)
     os.waitpid(demo.host.pid, 0)

@@ -173,6 +173,13 @@ def test_without_health_there_is_no_health_route():
     assert "http-health" not in functions_of(app)
 
 
+def test_the_inspector_can_be_left_out():
+    """The page is there with the agents' routes, unless the app says otherwise."""
+    assert "http-inspector" in functions_of(DurableAgentApp(agents=[Silent("Echo")], settings=Settings()))
+    app = DurableAgentApp(agents=[Silent("Echo")], enable_inspector=False, settings=Settings())
+    assert "http-inspector" not in functions_of(app)
+
+
 def test_hosting_an_agent_leaves_it_as_it_was():
     """The developer's own agent gets no provider of ours."""
     from agent_framework_openai import OpenAIChatClient

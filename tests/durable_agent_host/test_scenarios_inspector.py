@@ -130,7 +130,7 @@ async def test_what_is_shown_is_never_run(place: Place, model: PracticeModel, tm
         assert await page.evaluate("typeof hacked") == "undefined"
 
 
-def test_the_page_is_given_no_data_and_can_be_left_out(place: Place):
+def test_the_page_is_given_no_data(place: Place):
     """The page is the same for everybody, loads nothing from elsewhere, and forbids what it does not need."""
     answer = place.host.get("/inspector")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
