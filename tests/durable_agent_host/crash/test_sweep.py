@@ -129,7 +129,9 @@ def test_kills_with_encryption(practice_model: PracticeModel, undisturbed: dict[
     chance = chooser("crash points with encryption")
     plans = [("approval", "journal.tool.after_append:1"), ("large", "pieces.after_put:1")]
     points = chance.sample([one for one in (*JOURNAL, *ENGINE) if not one.startswith("pieces.")], 3)
-    plans += [(chance.choice([name for name in SCENARIOS if passes(name, one)]), f"{one}:1") for one in points]
+    # Who looks for a turn by its message, as in "look", finds nothing where that is encrypted.
+    told_by_id = [name for name in SCENARIOS if name != "look"]
+    plans += [(chance.choice([name for name in told_by_id if passes(name, one)]), f"{one}:1") for one in points]
     keys = f"test={base64.b64encode(bytes(32)).decode()}"
     folder = tmp_path / "encrypted"
     died = sweep(plans, folder, practice_model, undisturbed, DURABLE_AGENT_HOST_ENCRYPTION_KEYS=keys)
