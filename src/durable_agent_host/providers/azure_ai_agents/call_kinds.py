@@ -288,5 +288,5 @@ def merged_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, 
         known = merged.get(name)
         if name == "index" or value is None:
             continue
-        merged[name] = merged_call(known, cast("Any", value)) if isinstance(known, Mapping) else value
+        merged[name] = merged_call(cast("Mapping[str, Any]", known), value) if isinstance(known, Mapping) else value
     return merged
