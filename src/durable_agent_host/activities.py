@@ -24,7 +24,9 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.settings import Settings
+from durable_agent_host.telemetry.watchers import tell_end, turn_observers
 from durable_agent_host.turn.requests import request_of_call
+from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _CALL_FIELDS: Final = frozenset({"call_id", "input", "session", "answers"})
@@ -127,7 +129,10 @@ def agent_activity(
             request = request_of_call(runner.name, call["call_id"], message, created_at=utc_now())
             session = decode_session(call.get("session"))
             running = runner.run(session, request, call.get("answers"))
-            return _answer(session, await asyncio.wrap_future(submit(running)))
+            outcome = await asyncio.wrap_future(submit(running))
+            if (timeline := timeline_without_orchestration(request, outcome)) is not None:
+                runner.tell_end(timeline)
+            return _answer(session, outcome)
 
         # The worker binds by parameter names, and takes annotations for those of the binding.
         (parameter,) = inspect.signature(make_message).parameters.values()
@@ -143,7 +148,15 @@ def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
     name = getattr(build_agent(agent), "name", None)
     if not isinstance(name, str) or not name:
         raise RegistrationError("the agent has no name: give it one, which names its journal")
-    return AgentRunner(name, agent, provider_for, open_log=_opener(settings), limits=run_limits(settings))
+    return AgentRunner(
+        name,
+        agent,
+        provider_for,
+        observers=turn_observers(),
+        open_log=_opener(settings),
+        limits=run_limits(settings),
+        tell_end=tell_end,
+    )
 
 
 def run_limits(settings: Settings) -> RunLimits:

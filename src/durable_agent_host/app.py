@@ -51,6 +51,7 @@ from durable_agent_host.http.calls import Host
 from durable_agent_host.http.gate import Authorize, Gate, Identify
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sdk_requests import adapt_http_functions
+from durable_agent_host.http.stream import EventStream
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_records import keep_secrets_out_of_logs
 from durable_agent_host.loops.wakeups import Wakeups
@@ -63,6 +64,9 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import learn_secrets, secrets_of_settings
 from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.settings import Settings
+from durable_agent_host.telemetry.instruments import Gauge
+from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
+from durable_agent_host.telemetry.watchers import tell_end, turn_observers
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.requests import valid_traceparent
@@ -74,6 +78,8 @@ if TYPE_CHECKING:
     from azure.functions.decorators.function_app import Function
 
 _LOGGER = logging.getLogger(__name__)
+_HOST = partial(Host, metrics=metrics_page)
+INSTRUMENTS.append(Gauge("streams", "Event streams that are being sent.", lambda: EventStream.live))
 
 
 class DurableAgentApp(AgentFunctionApp):
@@ -301,7 +307,7 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _register_routes(self, *, is_health: bool) -> None:
         """Bind the routes of agents, or of health, once."""
-        host = Host(
+        host = _HOST(
             agents=self._public,
             settings=self.settings,
             open_log=self._open_log,
@@ -313,26 +319,25 @@ class DurableAgentApp(AgentFunctionApp):
             allowed_options=self._allowed_options,
             service_files_of=lambda name: self._runners[name].service_files,
         )
-        for route in ROUTES:
-            if route.is_health is is_health:
-                register_route(
-                    cast("DFApp", self),
-                    name=route.name,
-                    template=route.template,
-                    method=route.method,
-                    auth=func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level,
-                    handler=partial(route.serve, host),
-                    turns_of=self._turns_of,
-                )
+        for route in (one for one in ROUTES if one.is_health is is_health):
+            register_route(
+                cast("DFApp", self),
+                name=route.name,
+                template=route.template,
+                method=route.method,
+                auth=func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level,
+                handler=partial(route.serve, host),
+                turns_of=self._turns_of,
+            )
         if self._has_inspector and not is_health:
             register_page(cast("DFApp", self), "inspector", page=PAGE, headers=PAGE_HEADERS)
         self._has_agent_routes = self._has_agent_routes or not is_health
 
     def _register_turns(self) -> None:
         """Bind what runs turns, and what deletes sessions and turns whose time is over."""
-        app, runners, stopper, times = cast("DFApp", self), self._runners, self._stopper, _plan_times(self.settings)
-        keeper, hub = self._keeper, self._hub
-        register_turn_functions(app, runners, self._wakeups, stopper=stopper, times=times, keeper=keeper, hub=hub)
+        app, runners, wakeups, stopper = cast("DFApp", self), self._runners, self._wakeups, self._stopper
+        times, keeper, hub = _plan_times(self.settings), self._keeper, self._hub
+        register_turn_functions(app, runners, wakeups, tell_end, stopper=stopper, times=times, keeper=keeper, hub=hub)
         eraser = Eraser(self._open_log, keeper, self._elsewhere)
         register_upkeep(app, self.settings, keeper, eraser=eraser, ttls=self._ttls, hub=hub)
 
@@ -358,13 +363,14 @@ class DurableAgentApp(AgentFunctionApp):
             agent_name,
             self._sources[agent_name],
             provider_for,
-            observers=[*([CallbackObserver(callback)] if callback else ()), *self._observers],
+            observers=[*turn_observers(), *([CallbackObserver(callback)] if callback else ()), *self._observers],
             open_log=self._open_log,
             limits=run_limits(self.settings),
             keeper=self._keeper,
             history=history,
             compaction=self._compactions.of_agent(agent_name),
             budgets=self._budgets.of_agent(agent_name),
+            tell_end=tell_end,
         )
         self._runners[agent_name] = runner
         entity = self._entity_class(runner, self.settings)

@@ -42,8 +42,11 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable"},
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "inspector": set(),
+    "telemetry": {"errors", "model", "turn", "agent"},
     "transcripts": {"errors", "model", "codec", "stream", "providers"},
-    "activities": {"errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers"},
+    "activities": {
+        *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),
+    },
     "cli": {"providers", "transcripts"},
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
@@ -94,6 +97,7 @@ DOORS: dict[tuple[str, str], set[str]] = {
     ("protocols", "http"): {"gate"},
     ("providers", "agent"): {"bounds", "provider", "model_errors", "overriding"},
     ("stream", "turn"): {"event_names"},
+    ("telemetry", "agent"): {"observer"},
     ("turn_log", "turn"): {"event_names"},
 }
 """Room of durable_agent_host, room that it may import → the only modules of it that it imports, each of them.
@@ -153,6 +157,7 @@ HOMES = {
         "durable_agent_host.turn_log.blob",
         "durable_agent_host.segments.blob",
     ),
+    "opentelemetry": ("durable_agent_host.telemetry",),
     "redis": ("durable_agent_host.turn_log.redis.log",),
     "jsonschema": ("durable_agent_host.turn.answer_schema",),
     "azure_functions_runtime": ("functions_host.app.loader", "functions_host.app.invoker"),

@@ -6,6 +6,7 @@ again before each further run of the agent.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Self
 
 from durable_agent_host.agent.ending import Ending
@@ -19,10 +20,12 @@ from durable_agent_host.agent.observer import (
     TurnObserver,
     WatchedTurn,
 )
+from durable_agent_host.agent.work import Work
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import HostedCallReader
+from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
@@ -46,7 +49,7 @@ class Attempt:
     Attributes:
         log_id: the turn's log.
         number: of the attempt, from 1.
-        label: names turn, agent, session and attempt, for lines of the log.
+        label: names turn, agent, session, attempt and trace, for lines of the log.
         recorded: what was there when the current run of the agent began.
         audience: whom to tell of what the attempt does.
     """
@@ -55,13 +58,15 @@ class Attempt:
         request, self.number = turn.request, turn.attempt
         self.log_id = _log_id(request)
         self.label = (
-            f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, attempt {self.number})"
+            f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, attempt {self.number}, "
+            f"trace {trace_of(request).name})"
         )
         self.recorded = Recorded()
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer)
-        self.audience = Audience(turn, self._events, observers)
+        self._work = Work(self.number)
+        self.audience = Audience(turn, self._events, (self._work, *observers))
         self._turn = turn
         self._runs = 0
         self._journal = Journal(self.recorded, self._writer, self.log_id)
@@ -126,7 +131,7 @@ class Attempt:
         self._journal = Journal(self.recorded, self._writer, self.log_id)
         return self._journal
 
-    async def end(self, ending: Ending, outcome: TurnOutcome, kept: TurnOutcome) -> None:
+    async def end(self, ending: Ending, outcome: TurnOutcome, kept: TurnOutcome) -> TurnOutcome:
         """Note how the attempt ended; all of it is durable when this returns.
 
         A turn that waits for a person has not ended: its next attempt goes on from the journal.
@@ -136,6 +141,9 @@ class Attempt:
             outcome: what becomes of the turn.
             kept: the same, as it is journaled and committed.
 
+        Returns:
+            The latter, with what the attempt did.
+
         Raises:
             FencedError: a later attempt has begun; the outcome is void.
             LogError: the store does not answer.
@@ -144,12 +152,14 @@ class Attempt:
             for key, known in self.recorded.tools.items():
                 if key.position >= 0 and known.starts and known.finished is None:
                     await self.audience.tell(ToolCallFinished(key.call_id, "", "unknown", replayed=False))
-        ended = AttemptEnded(ending, outcome)
+        work = self._work.done()
+        kept, ended = replace(kept, work=work), AttemptEnded(ending, replace(outcome, work=work))
         await self._events.observe(self._turn, ended)  # before the outcome, which is the log's last entry
         if outcome.status != "suspended":
             await self._journal.close(encode_turn_outcome(kept))
         await self._writer.close()
         await self.audience.tell_app(ended)
+        return kept
 
     async def give_way(self, ending: Ending) -> None:
         """Tell that the attempt ended without deciding the turn."""

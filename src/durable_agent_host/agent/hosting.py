@@ -7,7 +7,7 @@ that need approval by views.
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -112,7 +112,7 @@ class HostedAgent:
             return cast("Any", HostedWorkflow(agent))
         if not self.has_journal:
             return agent
-        hosted: Any = copy.copy(cast("Any", agent))
+        hosted: Any = copy_with(agent, _TracedAsAttempt)
         hosted.client = _client_for_run(hosted.client, run, hosted.mcp_tools)
         hosted.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
@@ -204,6 +204,17 @@ def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
     }
     silent.mcp_tools = []
     return silent
+
+
+class _TracedAsAttempt:
+    """The agent's override: the attempt's span is that of the agent's run.
+
+    The framework's own span of a run would be lost when the process dies, with its children written, and would count
+    the tokens of replayed calls.
+    """
+
+    def _trace_agent_invocation(self, *, execute: Callable[[], Any], **_: Any) -> Any:
+        return execute()
 
 
 class _RunsJournaled:

@@ -53,6 +53,7 @@ from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.elsewhere import without_messages
+from durable_agent_host.turn.timeline import TellEnd
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.disabled import NoTurnLog
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -98,6 +99,7 @@ class AgentRunner:
         history: where the agent's conversations are kept; when left out, what the agent itself says.
         compaction: what the app says of the compaction of the agent's context.
         budgets: what the agent's turns and sessions may spend.
+        tell_end: told of turns that end without an orchestration.
     """
 
     def __init__(
@@ -113,7 +115,9 @@ class AgentRunner:
         history: ExternalHistory | None = None,
         compaction: CompactionChoice = NOTHING_SAID,
         budgets: Budgets = NO_BUDGETS,
+        tell_end: TellEnd = lambda _: None,
     ) -> None:
+        self.tell_end = tell_end
         self.name = name
         self.agent = agent
         self.keeper = keeper
@@ -250,8 +254,7 @@ class AgentRunner:
         outcome = kept = replace(outcome, spent=runs.spent())
         if outcome.status != "suspended":
             kept = await self._kept(runs, outcome)
-        await runs.attempt.end(ending, outcome, kept)
-        return kept
+        return await runs.attempt.end(ending, outcome, kept)
 
     async def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
         """Make the outcome of an answer, and give it to the agent's own history providers."""

@@ -48,6 +48,7 @@ from durable_agent_host.session.ownership import bind_session, unknown_session
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_request
 
 Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
@@ -202,6 +203,8 @@ class DurableAgentEntity:
             return self._run_later(session, request, context)
         if receipt is None:
             outcome = submit(self.runner.run(session, request)).result()
+            if (timeline := timeline_without_orchestration(request, outcome)) is not None:
+                self.runner.tell_end(timeline)
             session, _ = commit_outcome(session, _without_suspension(outcome), window=self._window())
             self.save(context, session)
             receipt = session.receipts[-1]

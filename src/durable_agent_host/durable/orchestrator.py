@@ -6,7 +6,7 @@ hub may raise while the turn's custom status shows the call as pending.
 """
 
 from collections.abc import Generator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext, EntityId
@@ -30,6 +30,7 @@ from durable_agent_host.turn.plan import (
     plan_turn,
 )
 from durable_agent_host.turn.requests import read_turn_request
+from durable_agent_host.turn.timeline import TellEnd, TimelineWriter
 from durable_agent_host.turn.waiting import encode_waiting
 
 TURN_ORCHESTRATION: Final = "agent_turn"
@@ -43,7 +44,7 @@ _WHAT: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROVAL_EVENT: 
 
 
 def run_turn_orchestration(
-    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes
+    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes, tell_end: TellEnd
 ) -> Generator[Any, Any, dict[str, Any]]:
     """Run one turn, as an orchestration whose instance id is the turn's id.
 
@@ -53,6 +54,7 @@ def run_turn_orchestration(
         context: the SDK's; its input is read by `read_turn_request`.
         wakeups: told just before the outcome, or a wait for a person, is committed.
         times: how long the turn waits for what.
+        tell_end: told of the turn's end, unless it had ended before.
 
     Returns:
         The outcome as JSON: the orchestration's output.
@@ -66,21 +68,31 @@ def run_turn_orchestration(
         wire = None
     turn = _TurnSteps(context, wire)
     plan = plan_turn(turn.request, times)
+    timeline = TimelineWriter(turn.request, _now(context))
     step = next(plan)
     while True:
+        began_at = _now(context)
         try:
             result: Any = yield from turn.carry_out(step)
         except Exception as error:  # noqa: BLE001 - the plan decides what a failed step means
             advance, value = plan.throw, error
         else:
             advance, value = plan.send, result
+        timeline.note(step, began_at, _now(context), value)
         if isinstance(step, ShowWaiting):
             wakeups.notify(turn.request.turn_id)
         try:
             step = advance(value)
         except StopIteration as end:
             wakeups.notify(turn.request.turn_id)
+            if (ended := timeline.finish(end.value, _now(context))) is not None:
+                tell_end(ended)
             return end.value
+
+
+def _now(context: DurableOrchestrationContext) -> datetime:
+    now = context.current_utc_datetime
+    return now if now.tzinfo is not None else now.replace(tzinfo=UTC)
 
 
 class _TurnSteps:

@@ -23,6 +23,7 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.turn.plan import PlanTimes
+from durable_agent_host.turn.timeline import TellEnd
 
 HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
 TurnsOf = Callable[[df.DurableOrchestrationClient], TurnClient]
@@ -32,6 +33,7 @@ def register_turn_functions(
     app: df.DFApp,
     runners: Mapping[str, AgentRunner],
     wakeups: Wakeups,
+    tell_end: TellEnd,
     *,
     stopper: TurnStopper,
     times: PlanTimes,
@@ -44,6 +46,7 @@ def register_turn_functions(
         app: the Functions app.
         runners: agents by name, a live view: agents may be added later.
         wakeups: told when a turn is about to end.
+        tell_end: told of every turn's end.
         stopper: tells turns to stop.
         times: how long turns wait for what.
         keeper: has what of turns does not travel through the orchestration.
@@ -54,7 +57,7 @@ def register_turn_functions(
     @bind.function_name(orchestrator.TURN_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def agent_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        run = partial(orchestrator.run_turn_orchestration, wakeups=wakeups, times=times)
+        run = partial(orchestrator.run_turn_orchestration, wakeups=wakeups, times=times, tell_end=tell_end)
         return (yield from hub.orchestrate(context, run))
 
     @bind.function_name(orchestrator.RUN_ACTIVITY)

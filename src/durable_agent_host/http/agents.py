@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import NotFoundError
 from durable_agent_host.http.answers import json_answer
 from durable_agent_host.http.calls import Call, Host
 from durable_agent_host.http.problems import LOG_RETRY_SECONDS, problem
 from durable_agent_host.turn_log.health import name_of
+
+_PROMETHEUS: Final = "text/plain; version=0.0.4"
 
 
 def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -43,6 +46,21 @@ async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpRe
         for name, description in sorted(host.agents.items())
     ]
     return json_answer(HTTPStatus.OK, {"agents": agents}, {})
+
+
+async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /metrics``: what this process has counted since it began, in the text form of Prometheus.
+
+    It counts the turns of all owners, so where sessions have owners, the app has to let the caller in.
+
+    Raises:
+        NotFoundError: it does not.
+    """
+    del call
+    access = client.documents.access
+    if access is not None and not await access.sees("", "", None, exists=False):
+        raise NotFoundError("there is nothing here")
+    return func.HttpResponse(host.metrics(), mimetype=_PROMETHEUS, charset="utf-8")
 
 
 async def health(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:

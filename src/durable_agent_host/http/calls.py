@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -29,6 +29,7 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.request_options import AllowedOptions
+from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Host:
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
         allowed_options: what clients may set for an agent, by name; a live view.
+        metrics: writes the metrics of this process in the text form of Prometheus.
     """
 
     agents: Mapping[str, str | None]
@@ -67,6 +69,7 @@ class Host:
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
+    metrics: Callable[[], str] = str
 
     @cached_property
     def rates(self) -> RequestRates:
@@ -215,7 +218,7 @@ async def serve(
     began, call = time.monotonic(), Call(req, host.settings.max_request_bytes)
     try:
         if not is_open:
-            call.caller = await host.gate.identify(call.incoming)
+            call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
             host.rates.take((call.caller.principal or ANONYMOUS).owner)
             client.documents.access = host.gate.access(call.caller, action)
         if may_begin:
@@ -239,3 +242,10 @@ async def serve(
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_AWAY, headers={"Retry-After": "5"})
         logger.exception("%s failed", call.line)
         return problem_of_error(error)
+
+
+def _in_trace(caller: Caller, span: tuple[int, int] | None) -> Caller:
+    """Put what a caller asks into the trace of the request's own span, when it has one."""
+    if span is None:
+        return caller
+    return replace(caller, traceparent=traceparent_in(caller.traceparent, *span))

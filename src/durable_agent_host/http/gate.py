@@ -22,6 +22,7 @@ from durable_agent_host.turn.requests import valid_traceparent
 Action = Literal[
     "health.read",
     "agents.list",
+    "metrics.read",
     "sessions.list",
     "session.read",
     "session.export",

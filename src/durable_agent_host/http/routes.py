@@ -72,6 +72,7 @@ _TURN: Final = _SESSION + "/turns/{turn}"
 ROUTES: Final = (
     Route("http-run", "POST", "agents/{agent}/run", "turn.run", turns.run, takes="form"),
     Route("http-agents", "GET", "agents", "agents.list", agents.list_agents),
+    Route("http-metrics", "GET", "metrics", "metrics.read", agents.metrics),
     Route("http-session", "GET", _SESSION, "session.read", sessions.read_session),
     Route("http-sessions", "GET", "agents/{agent}/sessions", "sessions.list", sessions.list_sessions),
     Route("http-export", "GET", _SESSION + "/export", "session.export", sessions.export_session),

@@ -1,6 +1,7 @@
 """Routes of sessions: list, read, export, import, verify, repair, fork, delete, and their contexts."""
 
 import asyncio
+import logging
 import uuid
 from contextlib import suppress
 from dataclasses import asdict
@@ -25,6 +26,7 @@ from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
 from durable_agent_host.session.ownership import unknown_session
 
+_LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
 _KEPT_MARK: Final = ".before-repair-"
 _VIEWS: Final = frozenset({None, "record", "context"})
@@ -135,6 +137,8 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     _history(host, agent).refuse(agent, "repair")
     kept = kept_name(session_id, document_digest(state))
     changes = await client.documents.repair(agent, session_id, rules=host.repair_rules_of(agent), keep_as=kept)
+    if changes:
+        _LOGGER.info("session %r of agent %s repaired: %d changes, original kept", session_id, agent, len(changes))
     answer = {
         "agent": agent,
         "session_id": session_id,

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from azurefunctions.extensions.http.fastapi import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -65,8 +65,19 @@ class EventStream(_Stream):
         headers: further headers.
     """
 
+    live: ClassVar[int] = 0
+    """How many are being sent by this process."""
+
     def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(events, {**STREAM_HEADERS, **headers})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events as they come."""
+        EventStream.live += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            EventStream.live -= 1
 
 
 class DocumentStream(_Stream):

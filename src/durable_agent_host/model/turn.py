@@ -131,6 +131,10 @@ class TurnOutcome:
         response: for an orchestration that asked: the response entry, or its piece (``home``, ``name``).
         spent: what the turn has spent, when it had a budget.
         overlay: the session's overlay from now on, empty for none; None when it stays as it is.
+        work: what the attempt did that gave this outcome, for those who watch turns; None when none did. ``attempt``
+            (its number), ``began_at``, ``ended_at``, the counts ``model_calls``, ``tool_calls`` (of the turn),
+            ``replayed_model_calls``, ``replayed_tool_calls``, ``in_doubt``, ``models`` (token counts of the turn by
+            model) and ``new_usage`` (token counts of what was not replayed).
     """
 
     turn_id: str
@@ -151,6 +155,7 @@ class TurnOutcome:
     response: Mapping[str, Any] | None = None
     overlay: Mapping[str, Any] | None = None
     spent: Spent | None = None
+    work: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

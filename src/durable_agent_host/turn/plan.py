@@ -122,7 +122,7 @@ LOG_UNAVAILABLE: Final = "LogUnavailableError"
 ENDED_BEFORE: Final = "ended_before"
 """Key in the activity's outcome of a turn that had a receipt: nothing is committed."""
 
-_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", ENDED_BEFORE})
+_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", "work", ENDED_BEFORE})
 
 
 def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
@@ -248,7 +248,9 @@ def _commit(
     request: TurnRequest, outcome: dict[str, Any]
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
-    payload = outcome if not outcome.get(ENDED_BEFORE) else outcome | {"status": "rejected"}
+    payload = {name: value for name, value in outcome.items() if name != "work"}
+    if outcome.get(ENDED_BEFORE):
+        payload["status"] = "rejected"
     try:
         committed = yield AskSession("commit", payload)
     except Exception as error:  # noqa: BLE001 - the session has to be freed whatever was wrong with the outcome

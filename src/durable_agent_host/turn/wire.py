@@ -89,7 +89,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
     del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
-    del wire["spent"]
+    del wire["spent"], wire["work"]
     if outcome.pending:  # absent when empty, as in older documents
         wire["pending"] = [dict(call) for call in outcome.pending]
     if outcome.served:
@@ -104,6 +104,8 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         wire["overlay"] = dict(outcome.overlay)
     if outcome.spent is not None:
         wire["spent"] = encode_spent(outcome.spent)
+    if outcome.work is not None:
+        wire["work"] = dict(outcome.work)
     return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 

@@ -1,0 +1,79 @@
+"""What one attempt does, in figures: the outcome carries it to the end of the turn, whichever process that is in."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_framework import add_usage_details
+
+from durable_agent_host.agent.observer import (
+    ModelCallFinished,
+    Moment,
+    RunBegan,
+    ToolCallBegan,
+    ToolCallFinished,
+    WatchedTurn,
+)
+
+_UNKNOWN = "unknown"
+
+
+class Work:
+    """Counts what the latest run of an attempt does. The journal answers what is finished, so a run sees all of a turn.
+
+    Args:
+        attempt: its number, from 1.
+    """
+
+    def __init__(self, attempt: int) -> None:
+        self._attempt = attempt
+        self._began_at = datetime.now(UTC).isoformat()
+        self._models: dict[str, Any] = {}
+        self._new_usage: Any = {}
+        self._counts: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Count a moment."""
+        del turn
+        match moment:
+            case RunBegan():
+                self._models, self._calls = {}, {}
+            case ModelCallFinished(model=model, usage=usage, replayed=replayed):
+                self._call("model_calls", replayed=replayed)
+                name = model or _UNKNOWN
+                self._models[name] = add_usage_details(self._models.get(name), _as_usage(usage))
+                if not replayed:
+                    self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))
+            case ToolCallFinished(outcome=outcome, replayed=replayed):
+                self._call("tool_calls", replayed=replayed)
+                if outcome == "unknown" and not replayed:
+                    self._count("in_doubt")
+            case ToolCallBegan(attempt=attempt, replayed=False) if attempt > 1:
+                self._count("in_doubt")
+            case _:
+                pass
+
+    def done(self) -> dict[str, Any]:
+        """Return the figures as JSON, see `TurnOutcome`; the attempt ends now."""
+        ended_at = datetime.now(UTC).isoformat()
+        said = {"attempt": self._attempt, "began_at": self._began_at, "ended_at": ended_at}
+        models = {name: _plain(usage) for name, usage in self._models.items()}
+        return said | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
+
+    def _call(self, what: str, *, replayed: bool) -> None:
+        self._calls[what] = self._calls.get(what, 0) + 1
+        if replayed:
+            self._count(f"replayed_{what}")
+
+    def _count(self, what: str) -> None:
+        self._counts[what] = self._counts.get(what, 0) + 1
+
+
+def _as_usage(usage: Mapping[str, Any] | None) -> Any:
+    return dict(usage or {})
+
+
+def _plain(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Keep the counts that have the framework's own names; those of services repeat them."""
+    return {name: count for name, count in usage.items() if name.endswith("_token_count") and count}

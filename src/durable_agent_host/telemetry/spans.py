@@ -1,0 +1,217 @@
+"""Spans with ids of our own, through whatever tracer provider the app has configured.
+
+Theory of operation. A turn's span is the parent of spans from several processes, and is written when the turn has
+ended, so its id has to be known before: it follows from the turn. The API of OpenTelemetry draws ids itself; the tracer
+of its SDK draws them from an ``id_generator``. Our own tracer, and no other, gets one that gives the id at hand. With a
+provider without it spans have drawn ids, and are found by the turn's id in their attributes.
+
+Whether a turn is sampled is decided once, with its request, and heeded by all processes: a sampler that limits a rate
+would decide differently each time. Samplers may also ask whether a parent is still recording, so parents end last.
+"""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+
+from durable_agent_host.turn.trace_ids import TurnTrace
+
+SCOPE: Final = "durable_agent_host"
+_ATTRIBUTES_OF_TURN: Final = otel_context.create_key("durable-agent-host-turn")
+_IDS: ContextVar[tuple[TurnTrace, int] | None] = ContextVar("durable_agent_host_span_ids", default=None)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_AZURE_RATE: Final = "_MS.sampleRate"
+"""Where the samplers of Azure Monitor's distro (1.8) look for what was decided for a parent."""
+
+Attributes = Mapping[str, str | int | float | bool]
+
+
+class _ChosenIds:
+    """An id generator that gives the ids at hand, and else asks another one."""
+
+    def __init__(self, others: Any) -> None:
+        self._others = others
+
+    def generate_span_id(self) -> int:
+        ids = _IDS.get()
+        return ids[1] if ids is not None else self._others.generate_span_id()
+
+    def generate_trace_id(self) -> int:
+        ids = _IDS.get()
+        return ids[0].trace_id if ids is not None else self._others.generate_trace_id()
+
+    def is_trace_id_random(self) -> bool:
+        return _IDS.get() is None and bool(self._others.is_trace_id_random())
+
+
+class _DecidedSampler:
+    """A sampler that decides for the spans of a turn as was decided for the turn's request."""
+
+    def __init__(self, others: Any) -> None:
+        self._others = others
+
+    def should_sample(self, parent_context: Context | None, trace_id: int, name: str, *more: Any, **named: Any) -> Any:
+        result = self._others.should_sample(parent_context, trace_id, name, *more, **named)
+        ids = _IDS.get()
+        if ids is None or (flags := ids[0].flags) is None:
+            return result
+        decision: Any = result.decision
+        decisions: Any = decision.__class__
+        decided = decisions.RECORD_AND_SAMPLE if trace.TraceFlags(flags).sampled else decisions.DROP
+        given: Any = named.get("attributes") or (more[1:2] or ({},))[0]  # the result of a drop has none
+        noted = {**(given or {}), **(result.attributes or {})}
+        if type(self._others).__module__.startswith("azure.monitor."):
+            noted[_AZURE_RATE] = 100.0  # without it, each child of the span is drawn anew
+        return type(result)(decided, noted, result.trace_state)
+
+    def get_description(self) -> str:
+        return self._others.get_description()
+
+
+class _NamesTurns:
+    """A span processor that says of every span within a turn whose it is, those of the framework and of tools too."""
+
+    def on_start(self, span: Any, parent_context: Context | None = None) -> None:
+        found: Any = otel_context.get_value(_ATTRIBUTES_OF_TURN, parent_context)
+        if found is not None:
+            span.set_attributes(found)
+
+    def on_end(self, span: Any) -> None:
+        del span
+
+    def _on_ending(self, span: Any) -> None:
+        del span
+
+    def shutdown(self) -> None:
+        pass
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        del timeout_millis
+        return True
+
+
+_prepared: list[Any] = []
+"""The provider that has been prepared; at most one, as the API keeps the first that is set."""
+
+
+def current_tracer() -> trace.Tracer | None:
+    """Return our tracer; None while the app has configured no provider."""
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return None
+    tracer: Any = trace.get_tracer(SCOPE, tracer_provider=provider)
+    if not any(one is provider for one in _prepared):
+        _prepared[:] = [provider]
+        if callable(add := getattr(provider, "add_span_processor", None)):
+            add(_NamesTurns())
+    others: Any = getattr(tracer, "id_generator", None)
+    if others is not None and not isinstance(others, _ChosenIds):
+        tracer.id_generator = _ChosenIds(others)
+        tracer.sampler = _DecidedSampler(tracer.sampler)
+    return tracer
+
+
+@contextmanager
+def _with_ids(turn: TurnTrace, span_id: int) -> Generator[None]:
+    token = _IDS.set((turn, span_id))
+    try:
+        yield
+    finally:
+        _IDS.reset(token)
+
+
+def caller_context(turn: TurnTrace) -> Context:
+    """Return the context of the span that the caller of a turn named; an empty one without any."""
+    if turn.parent_span_id is None or turn.flags is None:
+        return Context()
+    flags = trace.TraceFlags(turn.flags)
+    return _context_of(trace.SpanContext(turn.trace_id, turn.parent_span_id, is_remote=True, trace_flags=flags))
+
+
+def turn_context(tracer: trace.Tracer, turn: TurnTrace, span_id: int, attributes: Attributes) -> Context:
+    """Return the context in which spans are children of a span of the turn that is written later.
+
+    Args:
+        tracer: decides, by its sampler, whether they are recorded.
+        turn: the trace.
+        span_id: of the parent.
+        attributes: that every span in the context gets.
+    """
+    with _with_ids(turn, span_id):
+        ahead = tracer.start_span("turn", context=caller_context(turn), attributes=attributes)  # never ended nor sent
+    return otel_context.set_value(_ATTRIBUTES_OF_TURN, dict(attributes), trace.set_span_in_context(ahead, Context()))
+
+
+@dataclass(frozen=True)
+class Span:
+    """A span that has ended.
+
+    Attributes:
+        name: of the span.
+        id: of the span, in its turn's trace.
+        began_at: UTC.
+        ended_at: UTC.
+        attributes: with ``error.type``, the span's status is an error.
+        kind: of the span.
+        follows: id of another span of the trace, to which it has a link; or None.
+    """
+
+    name: str
+    id: int
+    began_at: datetime
+    ended_at: datetime
+    attributes: Attributes
+    kind: trace.SpanKind = trace.SpanKind.INTERNAL
+    follows: int | None = None
+
+
+@contextmanager
+def written_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: Span) -> Generator[Context]:
+    """Write a span that has ended.
+
+    Args:
+        tracer: ours.
+        turn: the trace.
+        context: has the span's parent.
+        span: what is written.
+
+    Returns:
+        The context in which its children are written.
+    """
+    flags = trace.get_current_span(context).get_span_context().trace_flags
+    linked = trace.SpanContext(turn.trace_id, span.follows or 0, is_remote=True, trace_flags=flags)
+    began, ended = _nanoseconds(span.began_at), _nanoseconds(span.ended_at)
+    with _with_ids(turn, span.id):
+        written = tracer.start_span(
+            span.name,
+            context=context,
+            kind=span.kind,
+            attributes=span.attributes,
+            links=[trace.Link(linked)] if span.follows else [],
+            start_time=began,
+        )
+    yield trace.set_span_in_context(written, Context())
+    if "error.type" in span.attributes:
+        written.set_status(trace.StatusCode.ERROR)
+    written.end(max(began, ended))
+
+
+def write_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: Span) -> None:
+    """Write a span that has ended, and has no children; see `written_span`."""
+    with written_span(tracer, turn, context, span):
+        pass
+
+
+def _context_of(parent: trace.SpanContext) -> Context:
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())
+
+
+def _nanoseconds(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -1,0 +1,122 @@
+"""What is counted of turns: at their ends from their timelines, in their attempts as it happens."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from durable_agent_host.agent.observer import (
+    AttemptEnded,
+    ModelCallFinished,
+    Moment,
+    ToolCallBegan,
+    ToolCallFinished,
+    UpdateCame,
+    WatchedTurn,
+)
+from durable_agent_host.telemetry.instruments import Counter, Histogram, Instrument, prometheus_text
+from durable_agent_host.turn.timeline import Timeline
+
+AGENT: Final = "gen_ai.agent.name"
+MODEL: Final = "gen_ai.response.model"
+
+TURNS: Final = Counter("turns", "Turns that have ended, by status.")
+TURN_SECONDS: Final = Histogram("turn.duration", "From the arrival of a turn's request to its end.")
+FIRST_TOKEN: Final = Histogram("turn.first_token", "From the arrival of a request to the first text of its answer.")
+QUEUE: Final = Histogram("queue.wait", "How long turns waited behind others of their session.")
+TOKENS: Final = Counter("tokens", "Tokens of turns that have ended, by model; those of a replayed call count once.")
+PARTS: Final = Counter("tokens.part", "Of these, tokens read from or written to a cache, and of reasoning.")
+TOOLS: Final = Histogram("tool.duration", "Runs of tools, by outcome.")
+REPLAYS: Final = Counter("journal.replays", "Finished steps that the journal answered.")
+IN_DOUBT: Final = Counter("calls.in_doubt", "Tool calls that were running when their process ended.")
+LOST: Final = Counter("attempts.lost", "Attempts of turns whose process ended.")
+STORED: Final = Counter("stored", "Bytes of the entries that turns added to conversations.", "By")
+
+INSTRUMENTS: Final[list[Instrument]] = [
+    *(TURNS, TURN_SECONDS, FIRST_TOKEN, QUEUE, TOKENS, PARTS, TOOLS, REPLAYS, IN_DOUBT, LOST, STORED),
+]
+"""All instruments, in the order in which they are shown."""
+
+_KINDS: Final = {"input_token_count": "input", "output_token_count": "output"}
+_PARTS: Final = {
+    "cache_read_input_token_count": "cache_read",
+    "cache_creation_input_token_count": "cache_creation",
+    "reasoning_output_token_count": "reasoning",
+}
+
+
+def count_turn(timeline: Timeline) -> None:
+    """Count a turn that has ended.
+
+    Args:
+        timeline: of the turn.
+    """
+    outcome, agent = timeline.outcome, {AGENT: timeline.request.agent}
+    status = agent | {"status": str(outcome["status"])}
+    TURNS.add(1, status)
+    TURN_SECONDS.record((timeline.ended_at - timeline.began_at).total_seconds(), status)
+    if any(phase.kind == "queue" for phase in timeline.phases):
+        QUEUE.record(timeline.seconds("queue"), agent)
+    models: Mapping[str, Mapping[str, int]] = timeline.work.get("models", {})
+    for model, usage in models.items():
+        for instrument, label, kinds in ((TOKENS, "gen_ai.token.type", _KINDS), (PARTS, "part", _PARTS)):
+            for name, kind in kinds.items():
+                if count := usage.get(name, 0):
+                    instrument.add(count, agent | {MODEL: model, label: kind})
+    for phase in timeline.phases:
+        if doubtful := phase.work.get("in_doubt", 0):
+            IN_DOUBT.add(doubtful, agent)
+    if lost := sum(phase.kind == "lost" for phase in timeline.phases):
+        LOST.add(lost, agent)
+    stats: Mapping[str, Any] = outcome.get("stats") or {}
+    if stored := stats.get("bytes_stored", 0):
+        STORED.add(stored, agent)
+
+
+def metrics_page() -> str:
+    """Write the metrics of this process in the text form of Prometheus."""
+    return prometheus_text(INSTRUMENTS)
+
+
+class TurnMeasurements:
+    """Measures within attempts what their ends do not say: the first text, tools, replays."""
+
+    def __init__(self) -> None:
+        self._tools: dict[tuple[str, str, int], dict[str, float]] = {}
+        self._answering: set[tuple[str, str, int]] = set()
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Measure a moment."""
+        request = turn.request
+        agent, attempt = {AGENT: request.agent}, (request.session_id, request.turn_id, turn.attempt)
+        match moment:
+            case UpdateCame(update, replayed=False) if turn.attempt == 1 and attempt not in self._answering:
+                if update.text:
+                    self._answering.add(attempt)
+                    FIRST_TOKEN.record(_seconds_since(request.created_at), agent)
+            case ModelCallFinished(replayed=True):
+                REPLAYS.add(1, agent | {"step": "model_call"})
+            case ToolCallFinished(replayed=True):
+                REPLAYS.add(1, agent | {"step": "tool_call"})
+            case ToolCallBegan(call_id, replayed=False):
+                self._tools.setdefault(attempt, {})[call_id] = time.perf_counter()
+            case ToolCallFinished(call_id, name, outcome):
+                began = self._tools.get(attempt, {}).pop(call_id, None)
+                if began is not None and name:
+                    labels = agent | {"gen_ai.tool.name": name, "outcome": outcome}
+                    TOOLS.record(time.perf_counter() - began, labels)
+            case AttemptEnded():
+                self._answering.discard(attempt)
+                self._tools.pop(attempt, None)
+            case _:
+                pass
+
+
+def _seconds_since(created_at: str) -> float:
+    try:
+        began_at = datetime.fromisoformat(created_at)
+    except ValueError:
+        return 0.0
+    if began_at.tzinfo is None:
+        began_at = began_at.replace(tzinfo=UTC)
+    return max((datetime.now(UTC) - began_at).total_seconds(), 0.0)

@@ -1,0 +1,231 @@
+"""What a turn did when, from the steps of its orchestration. Pure.
+
+The orchestration sees a turn from its admission to its end, in whichever processes it ran, and its history has the time
+of each step; so what is told of a turn at its end has no holes where a process died.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, cast
+
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.turn.plan import (
+    ENDED_BEFORE,
+    AskSession,
+    Pause,
+    RunAgent,
+    Step,
+    WaitForAnswer,
+    WaitForGrant,
+)
+
+PhaseKind = Literal["session", "attempt", "lost", "queue", "person", "retry", "erasure"]
+"""A call of the session's entity · an attempt that ended · one whose process died · what a turn waited for."""
+
+WAITS: Final[frozenset[PhaseKind]] = frozenset({"queue", "person", "retry", "erasure"})
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a turn.
+
+    Attributes:
+        kind: see `PhaseKind`.
+        began_at: UTC. Of an attempt whose process died, the earliest possible.
+        ended_at: UTC. Of an attempt whose process died, the latest possible.
+        number: of the attempt, from 1; 0 for what is none.
+        name: the operation of a call of the session.
+        status: of an attempt: ``completed``, ``failed``, ``cancelled``, ``suspended`` or ``rejected``.
+        error_type: what failed it; empty when nothing did.
+        work: of an attempt, see `TurnOutcome`.
+    """
+
+    kind: PhaseKind
+    began_at: datetime
+    ended_at: datetime
+    number: int = 0
+    name: str = ""
+    status: str = ""
+    error_type: str = ""
+    work: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return max((self.ended_at - self.began_at).total_seconds(), 0.0)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A turn that has ended.
+
+    Attributes:
+        request: what was asked.
+        began_at: when the request arrived, UTC.
+        ended_at: UTC.
+        outcome: the orchestration's output.
+        phases: in the order in which they ended.
+    """
+
+    request: TurnRequest
+    began_at: datetime
+    ended_at: datetime
+    outcome: Mapping[str, Any]
+    phases: tuple[Phase, ...]
+
+    @property
+    def work(self) -> Mapping[str, Any]:
+        """What the turn did in all, as its last attempt says; earlier steps come to it replayed."""
+        works = [one.work for one in self.phases if one.work]
+        return works[-1] if works else dict[str, Any]()
+
+    @property
+    def attempts(self) -> int:
+        """The number of attempts, those whose processes died among them."""
+        return max((one.number for one in self.phases), default=0)
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The token counts of the turn, those of all its models, by the framework's names."""
+        total: dict[str, int] = {}
+        models: dict[str, dict[str, int]] = self.work.get("models", {})
+        for usage in models.values():
+            for name, count in usage.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    def seconds(self, *kinds: PhaseKind) -> float:
+        """Return how long the turn was in some kinds of phases."""
+        return sum(phase.seconds for phase in self.phases if phase.kind in kinds)
+
+
+TellEnd = Callable[[Timeline], None]
+"""Told of a turn when it has ended, in the process that ends it; at least once, and does not raise."""
+
+
+class TimelineWriter:
+    """Takes down the steps of one turn; deterministic, so that a replay takes down the same.
+
+    Args:
+        request: what was asked.
+        now: the orchestration's time of its begin.
+    """
+
+    def __init__(self, request: TurnRequest, now: datetime) -> None:
+        self._request = request
+        self._began_at = min(_time_of(request.created_at, now), now)
+        self._phases: list[Phase] = []
+        self._number = 0
+        self._lost_since: datetime | None = None
+        self._lost_error = ""
+        self._has_run = False
+        self._ended_before = False
+
+    def note(self, step: Step, began_at: datetime, ended_at: datetime, result: Any) -> None:
+        """Take down a step.
+
+        Args:
+            step: that was carried out.
+            began_at: by the orchestration's clock.
+            ended_at: the same.
+            result: of the step, or the error that it raised.
+        """
+        match step:
+            case AskSession(operation):
+                error = type(result).__name__ if isinstance(result, Exception) else ""
+                self._phases.append(Phase("session", began_at, ended_at, name=operation, error_type=error))
+                self._ended_before |= isinstance(result, dict) and cast("Any", result).get("status") == "ended"
+            case WaitForGrant():
+                self._wait("queue", began_at, ended_at)
+            case WaitForAnswer():
+                self._wait("person", began_at, ended_at)
+            case Pause():
+                self._wait("retry" if self._has_run else "erasure", began_at, ended_at)
+            case RunAgent():
+                self._has_run = True
+                self._note_run(began_at, ended_at, result)
+            case _:
+                pass
+
+    def finish(self, outcome: Mapping[str, Any], now: datetime) -> Timeline | None:
+        """Give the timeline; None for a turn that had ended before, and whose end was told then.
+
+        Args:
+            outcome: the orchestration's output.
+            now: by its clock.
+        """
+        if self._ended_before:
+            return None
+        if self._lost_since is not None:
+            self._lose(self._number + 1, self._lost_since, now)
+        ended_at = max([now, *(phase.ended_at for phase in self._phases)])
+        return Timeline(self._request, self._began_at, ended_at, outcome, tuple(self._phases))
+
+    def _note_run(self, began_at: datetime, ended_at: datetime, result: Any) -> None:
+        since = self._lost_since or began_at
+        if isinstance(result, Exception):
+            self._lost_since, self._lost_error = since, type(result).__name__
+            return
+        if result.get(ENDED_BEFORE):
+            self._ended_before = True
+            return
+        work = result.get("work")
+        if not work:  # refused before an attempt began, or by another version of this program
+            return
+        number, start = work["attempt"], _time_of(work["began_at"], began_at)
+        for lost in range(self._number + 1, number):
+            self._lose(lost, since, start)
+        self._number, self._lost_since = number, None
+        error = str((result["error"] or {"type": ""}).get("type"))
+        end = _time_of(work["ended_at"], ended_at)
+        self._phases.append(
+            Phase("attempt", start, end, number=number, status=result["status"], error_type=error, work=work)
+        )
+
+    def _lose(self, number: int, since: datetime, until: datetime) -> None:
+        self._phases.append(Phase("lost", since, max(since, until), number=number, error_type=self._lost_error))
+
+    def _wait(self, kind: PhaseKind, began_at: datetime, ended_at: datetime) -> None:
+        """Add a wait, or prolong the one before it: a turn that waits looks at its session now and then."""
+        for index in range(len(self._phases) - 1, -1, -1):
+            phase = self._phases[index]
+            if phase.kind == kind:
+                self._phases[index] = Phase(kind, phase.began_at, ended_at)
+                return
+            if phase.kind != "session":
+                break
+        self._phases.append(Phase(kind, began_at, ended_at))
+
+
+def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -> Timeline | None:
+    """Give the timeline of a turn that runs within one call, of an entity or of an activity of the app's own.
+
+    Guarantee: pure.
+
+    Args:
+        request: what was asked.
+        outcome: of the attempt.
+
+    Returns:
+        The timeline, with what is known of earlier attempts: that they were. None when the turn has not ended.
+    """
+    work = outcome.work
+    if work is None or outcome.status == "suspended":
+        return None
+    began_at = datetime.fromisoformat(work["began_at"])
+    ended_at = datetime.fromisoformat(work["ended_at"])
+    asked_at = min(_time_of(request.created_at, began_at), began_at)
+    error = str((outcome.error or {}).get("type") or "")
+    last = Phase("attempt", began_at, ended_at, work["attempt"], status=outcome.status, error_type=error, work=work)
+    earlier = [Phase("attempt", asked_at, began_at, number) for number in range(1, last.number)]
+    ended = {"status": outcome.status, "error": outcome.error}
+    return Timeline(request, asked_at, ended_at, ended, (*earlier, last))
+
+
+def _time_of(text: str, otherwise: datetime) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return otherwise
+    return time if time.tzinfo is not None else time.replace(tzinfo=otherwise.tzinfo)

@@ -1,0 +1,95 @@
+"""The ids of a turn's trace. They follow from the turn, so every process that has part in it finds the same. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from durable_agent_host.model.ids import derived_id, turn_log_id
+from durable_agent_host.model.turn import TurnRequest
+
+_SPAN_DIGITS: Final = 16
+
+
+@dataclass(frozen=True)
+class TurnTrace:
+    """The trace that a turn belongs to.
+
+    Attributes:
+        trace_id: the caller's, or one that follows from the turn.
+        parent_span_id: the caller's span, or None when the turn begins the trace.
+        flags: the caller's trace flags, or None when nobody has decided on sampling.
+        turn: names the turn, and when it was asked: one that was rejected may be asked again under the same id.
+    """
+
+    trace_id: int
+    parent_span_id: int | None
+    flags: int | None
+    turn: str
+
+    @property
+    def turn_span_id(self) -> int:
+        """The span of the turn."""
+        return self.span_id("turn")
+
+    def attempt_span_id(self, number: int) -> int:
+        """Give the span of an attempt.
+
+        Args:
+            number: of the attempt, from 1.
+        """
+        return self.span_id("attempt", str(number))
+
+    def span_id(self, *parts: str) -> int:
+        """Give the id of a part of the turn.
+
+        Args:
+            parts: name it.
+        """
+        return int(derived_id("span", self.turn, *parts)[:_SPAN_DIGITS], 16) or 1
+
+    @property
+    def name(self) -> str:
+        """The trace id as it is written: 32 hexadecimal digits."""
+        return f"{self.trace_id:032x}"
+
+
+def trace_of(request: TurnRequest) -> TurnTrace:
+    """Find the trace of a turn.
+
+    Guarantee: pure; the same for every process and attempt.
+
+    Args:
+        request: of the turn; its ``traceparent`` is continued.
+
+    Source: W3C Trace Context, section 3.2.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    turn = f"{log_id} {request.created_at}"
+    if request.traceparent is None:
+        return TurnTrace(int(derived_id("trace", log_id), 16) or 1, None, None, turn)
+    _, trace, span, flags, *_ = request.traceparent.split("-")
+    parent = None if span == _no_parent(trace) else int(span, 16)
+    return TurnTrace(int(trace, 16), parent, int(flags, 16), turn)
+
+
+def traceparent_in(asked: str | None, trace_id: int, flags: int) -> str:
+    """Write the trace of a turn whose request has a span of its own.
+
+    That span is lost when the process dies before it answers, so it is no parent of the turn: the caller's span is, or
+    none. Whether the request is sampled holds for the turn.
+
+    Guarantee: pure; a valid header value. Only `trace_of` knows when its span is none.
+
+    Args:
+        asked: the caller's, or None.
+        trace_id: of the request's span.
+        flags: the same.
+    """
+    trace = f"{trace_id:032x}"
+    caller = asked.split("-") if asked is not None else ["00", trace, _no_parent(trace)]
+    if caller[1] != trace:  # another propagator than W3C's: the caller's header has it
+        return asked or ""
+    return f"00-{trace}-{caller[2]}-{flags & 0xFF:02x}"
+
+
+def _no_parent(trace: str) -> str:
+    return derived_id("no-parent", trace)[:_SPAN_DIGITS]

@@ -1,0 +1,40 @@
+"""Agents whose app sends telemetry as the framework documents it; with ``NO_TELEMETRY`` it sends none."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, tool
+from agent_framework.observability import configure_otel_providers
+
+from durable_agent_host import DurableAgentApp, durable_tool
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+if "NO_TELEMETRY" not in os.environ:
+    configure_otel_providers()
+
+
+@durable_tool(idempotent=True)
+def note(text: str) -> str:
+    """Note a text."""
+    return f"noted {text}"
+
+
+@tool
+def linger(seconds: float) -> str:
+    """Take a while."""
+    time.sleep(seconds)
+    return "lingered"
+
+
+@tool(approval_mode="always_require")
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+agent = Agent(chat_client_from_environment(), "Use your tools.", name="Traced", tools=[note, linger, pay])
+app = DurableAgentApp(agents=[agent])

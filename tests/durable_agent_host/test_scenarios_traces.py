@@ -1,0 +1,260 @@
+"""One trace for each turn, as a receiver of OTLP holds it that the OpenTelemetry SDK's exporters send to."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_journal import call, play
+from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.otlp import Receiver, SentSpan
+from tests.processes import wait_until
+from tests.sweeps import IS_LONG, chooser
+
+TELEMETRY = Path(__file__).parent / "apps" / "telemetry"
+TURN = "agent_turn Traced"
+ATTEMPT = "invoke_agent Traced"
+REQUEST = "POST /{path}"
+"""The span that the web framework makes of a request; it is lost when the process dies before it answers."""
+SCOPES = {"durable_agent_host", "agent_framework"}
+CANARY = "canary-51c2"
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    """Receives from all hosts of the module."""
+    with Receiver() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(
+    practice_model: PracticeModel, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    """A host that sends telemetry."""
+    with hosted(tmp_path_factory.mktemp("traced"), practice_model, app=TELEMETRY, **receiver.environment()) as running:
+        yield running
+
+
+def trace_of(receiver: Receiver, turn_id: str) -> list[SentSpan]:
+    """Wait for the trace of a turn that has ended; it is one tree."""
+
+    def ended() -> bool:
+        return any(span.name == "session commit" for span in receiver.spans(turn_id))
+
+    wait_until(ended)
+    time.sleep(0.2)  # what is sent in a further batch
+    everything = receiver.spans(turn_id)
+    assert len({span.trace for span in everything}) == 1
+    assert not [span for span in everything if CANARY in str(span)]
+    spans = [span for span in everything if span.scope in SCOPES]
+    ids = [span.id for span in spans]
+    assert len(ids) == len(set(ids)), "a span came twice"
+    assert [span.name for span in spans].count(TURN) == 1
+    assert not [span for span in spans if span.parent not in ids and span.name != TURN], "a span without its parent"
+    names = {"gen_ai.agent.name": "Traced", "durable_agent_host.turn.id": turn_id}
+    assert not [span for span in spans if not names.items() <= span.attributes.items()]
+    assert len({span.attributes["gen_ai.conversation.id"] for span in spans}) == 1
+    return spans
+
+
+def named(spans: list[SentSpan], name: str, **attributes: Any) -> list[SentSpan]:
+    """The spans of a name with attributes of ours."""
+    wanted = {f"durable_agent_host.{key}": value for key, value in attributes.items()}
+    return [span for span in spans if span.name == name and wanted.items() <= span.attributes.items()]
+
+
+def waits(spans: list[SentSpan]) -> list[str]:
+    """What a turn has waited for."""
+    return [span.attributes["durable_agent_host.wait.reason"] for span in spans if span.name == "wait"]
+
+
+def tokens(*spans: SentSpan) -> list[int]:
+    """The input and output tokens of spans."""
+    kinds = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens")
+    return [sum(span.attributes.get(kind, 0) for span in spans) for kind in kinds]
+
+
+def used(turn: dict[str, Any]) -> list[int]:
+    """The input and output tokens of a turn's answer."""
+    return [turn["usage"]["input_token_count"], turn["usage"]["output_token_count"]]
+
+
+def test_a_turn_continues_the_trace_of_its_request(host: AgentHost, model: PracticeModel, receiver: Receiver):
+    """Orchestration, attempt, entity, model and tool are one tree below the caller's span; nothing that was said."""
+    play(model, {"calls": [call("note", text=CANARY)]}, {"text": f"{CANARY} is noted"})
+    trace, span = uuid4().hex, uuid4().hex[:16]
+    answer = host.run("Traced", {"message": CANARY}, headers={"traceparent": f"00-{trace}-{span}-01"})
+    spans = trace_of(receiver, answer.headers["x-ms-turn-id"])
+    (root,) = named(spans, TURN, **{"turn.status": "completed"}, attempts=1, model_calls=2, tool_calls=1)
+    assert (root.trace, root.parent) == (trace, span)
+    (attempt,) = named(spans, ATTEMPT, attempt=1)
+    chats, tools = named(spans, "chat practice"), named(spans, "execute_tool note")
+    assert {one.parent for one in (*chats, *tools)} == {attempt.id}
+    assert {one.parent for one in (attempt, *named(spans, "session admit"), *named(spans, "session commit"))} == {
+        root.id
+    }
+    assert tokens(root) == tokens(attempt) == tokens(*chats) == used(answer.json())
+    assert len(spans) == 1 + 1 + 2 + 1 + 2
+
+
+def test_waits_are_spans_with_their_reason(host: AgentHost, model: PracticeModel, receiver: Receiver):
+    """A turn behind another one waits in the queue; one whose tool needs approval has two attempts."""
+    model.plan({"calls": [call("pay", amount=1)]}, {"text": "paid"}, by_round=True, times=None, user_text="pay")
+    model.plan({"text": "second"}, user_text="second")
+    session, later = uuid4().hex, {"x-ms-wait-for-response": "false"}
+    first = host.run("Traced", {"message": "pay", "session_id": session})
+    assert first.status_code == 202
+    second = host.run("Traced", {"message": "second", "session_id": session}, headers=later)
+    time.sleep(0.5)
+    (pending,) = first.json()["pending_approvals"]
+    requests.post(
+        first.json()["turn_url"] + "/approvals", json={"call_id": pending["call_id"], "approved": True}, timeout=30
+    )
+    turn = host.end_of_turn(first.json()["turn_url"])
+    spans = trace_of(receiver, first.headers["x-ms-turn-id"])
+    assert waits(spans) == ["person"]
+    one, two = named(spans, ATTEMPT)
+    assert two.links == (one.id,)
+    assert one.attributes["durable_agent_host.turn.status"] == "suspended"
+    (replayed,) = named(spans, "chat practice", replayed=True)
+    assert (replayed.parent, tokens(replayed)) == (two.id, [0, 0])
+    assert tokens(*named(spans, TURN)) == tokens(one, two) == tokens(*named(spans, "chat practice")) == used(turn)
+    host.end_of_turn(second.json()["turn_url"])
+    assert waits(trace_of(receiver, second.headers["x-ms-turn-id"])) == ["queue"]
+
+
+def test_errors_retries_and_cancels_are_told(host: AgentHost, model: PracticeModel, receiver: Receiver):
+    """A retry is a wait, a failed turn has its error's type, a cancelled one its status."""
+    model.plan({"error": {"status": 503, "message": CANARY}}, {"error": {"status": 400, "message": CANARY}})
+    failed = host.run("Traced", {"message": CANARY})
+    spans = trace_of(receiver, failed.headers["x-ms-turn-id"])
+    assert waits(spans) == ["retry"]
+    (root,), (attempt,) = named(spans, TURN), named(spans, ATTEMPT)
+    assert {one.attributes["error.type"] for one in (root, attempt)} == {"ProviderError"}
+    play(model, {"calls": [call("linger", seconds=1.5)]}, {"text": "too late"})
+    running = host.run("Traced", {"message": "linger"}, headers={"x-ms-wait-for-response": "false"})
+    wait_until(model.requests)
+    time.sleep(0.3)
+    requests.post(running.json()["turn_url"] + "/cancel", timeout=30)
+    host.end_of_turn(running.json()["turn_url"])
+    spans = trace_of(receiver, running.headers["x-ms-turn-id"])
+    assert len(named(spans, TURN, **{"turn.status": "cancelled"})) == 1
+
+
+def test_metrics_have_the_tokens_of_the_answers(
+    practice_model: PracticeModel, model: PracticeModel, receiver: Receiver, tmp_path: Path
+):
+    """OpenTelemetry's metrics, and the page of the host, count each token and each step once, over a kill."""
+    play(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
+    asked, headers = {"message": "go", "session_id": "m"}, {"Idempotency-Key": uuid4().hex}
+    start = {"app": TELEMETRY, **receiver.environment(OTEL_SERVICE_NAME="counted")}
+    killed = "journal.tool.after_intent"
+    with start_host(tmp_path, practice_model, **start, DURABLE_AGENT_HOST_CRASH=killed) as doomed:
+        _ask(doomed, asked, headers)
+        doomed.process.wait(60)
+    with start_host(tmp_path, practice_model, **start) as host:
+        turn = host.run("Traced", asked, headers=headers).json()
+        page = host.get("/metrics")
+        host.stop()  # sends what is left
+    spent = dict(zip(("input", "output"), used(turn), strict=True))
+    assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    shown = dict(line.rsplit(" ", 1) for line in page.text.splitlines() if not line.startswith("#"))
+    agent = 'gen_ai_agent_name="Traced"'
+    for kind, count in spent.items():
+        labels = f'{agent},gen_ai_response_model="practice",gen_ai_token_type="{kind}"'
+        assert shown[f"durable_agent_host_tokens_total{{{labels}}}"] == str(count)
+        given = {"service": "counted", "gen_ai__token__type": kind}
+        assert wait_until(lambda given=given: receiver.total("durable_agent_host.tokens", **given)) == count
+    assert shown[f'durable_agent_host_turns_total{{{agent},status="completed"}}'] == "1"
+    assert shown[f'durable_agent_host_journal_replays_total{{{agent},step="model_call"}}'] == "1"
+    assert shown[f"durable_agent_host_calls_in_doubt_total{{{agent}}}"] == "1"
+    assert shown[f"durable_agent_host_attempts_lost_total{{{agent}}}"] == "1"
+    assert (
+        shown[f'durable_agent_host_tool_duration_seconds_count{{{agent},gen_ai_tool_name="note",outcome="success"}}']
+        == "1"
+    )
+    assert shown["durable_agent_host_streams"] == "0"
+
+
+def test_the_log_says_when_a_turn_begins_and_how_it_ends(host: AgentHost, model: PracticeModel, receiver: Receiver):
+    """One line each, with the ids of turn and trace; nothing that was said."""
+    model.plan({"text": CANARY}, user_text=CANARY)
+    answer = host.run("Traced", {"message": CANARY})
+    turn_id = answer.headers["x-ms-turn-id"]
+    (root,) = named(trace_of(receiver, turn_id), TURN)
+    label = f"turn {turn_id} (agent Traced, session '{answer.headers['x-ms-session-id']}', trace {root.trace})"
+    lines = [line for line in host.output if label in line]
+    assert [" begins" in line for line in lines] == [True, False]
+    count, spent = "1 attempts, 1 model calls, 0 tool calls", used(answer.json())
+    assert " completed after " in lines[1]
+    assert f"{count}, {spent[0]} tokens in, {spent[1]} out\n" in lines[1]
+    assert CANARY not in host.text
+
+
+POINTS = (
+    "turn.after_open",
+    "journal.model.before_append",
+    "journal.model.after_append",
+    "journal.tool.before_intent",
+    "journal.tool.after_intent",
+    "journal.tool.after_append",
+    "journal.model.before_append:2",
+    "turn.before_outcome",
+    "turn.after_outcome",
+)
+
+
+@pytest.mark.sweep
+def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Receiver, tmp_path: Path):
+    """The lost attempt, the replayed steps and the end are one tree, and the turn has the tokens of its answer."""
+    for number, point in enumerate(chooser("traces").sample(POINTS, len(POINTS) if IS_LONG else 3)):
+        model.forget()
+        play(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
+        data, asked = tmp_path / str(number), {"message": "go", "session_id": f"killed-{number}"}
+        headers = {"Idempotency-Key": uuid4().hex}
+        start = {"app": TELEMETRY, **receiver.environment()}
+        with start_host(data, model, **start, DURABLE_AGENT_HOST_CRASH=point) as doomed, ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(_ask, doomed, asked, headers)
+            doomed.process.wait(60)
+            asking.result()
+        with start_host(data, model, **start) as host:
+            answer = host.run("Traced", asked, headers=headers)
+            spans = trace_of(receiver, answer.headers["x-ms-turn-id"])
+        (root,) = named(spans, TURN, **{"turn.status": "completed"})
+        assert tokens(root) == used(answer.json()), point
+        assert tokens(*named(spans, "chat practice", replayed=True)) == [0, 0]
+        first, *later = named(spans, ATTEMPT)
+        if point == "turn.after_outcome":  # that attempt had done all of it
+            assert (first.attributes["durable_agent_host.turn.status"], later) == ("completed", [])
+            continue
+        (last,) = later
+        assert first.attributes["durable_agent_host.turn.status"] == "lost", point
+        assert last.links == (first.id,)
+
+
+def _ask(host: AgentHost, asked: dict[str, str], headers: dict[str, str]) -> None:
+    with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
+        host.run("Traced", asked, headers=headers)
+
+
+def test_a_turn_is_in_the_trace_of_its_request(host: AgentHost, model: PracticeModel, receiver: Receiver):
+    """Without a caller's trace the turn is in that of its request; a caller who does not sample is heeded."""
+    model.plan({"text": "yes"}, times=None)
+    answer = host.run("Traced", {"message": "hello"})
+    turn_id = answer.headers["x-ms-turn-id"]
+    (root,) = named(trace_of(receiver, turn_id), TURN)
+    assert not root.parent
+    assert [span.name for span in receiver.spans(turn_id)].count(REQUEST) == 1
+    silent = host.run(
+        "Traced", {"message": "hello"}, headers={"traceparent": f"00-{uuid4().hex}-{uuid4().hex[:16]}-00"}
+    )
+    after = host.run("Traced", {"message": "hello"})
+    trace_of(receiver, after.headers["x-ms-turn-id"])
+    assert not receiver.spans(silent.headers["x-ms-turn-id"])
