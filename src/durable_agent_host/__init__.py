@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from durable_agent_host.durable.entity import DurableAgentEntity
     from durable_agent_host.model.budget import Budget, Budgets, Price
     from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
+    from durable_agent_host.personal_data import redact_personal_data
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
     from durable_agent_host.transcripts import Conversation, decode, encode, fold
@@ -40,6 +41,7 @@ __all__ = [
     "durable_tool",
     "encode",
     "fold",
+    "redact_personal_data",
 ]
 
 _HOMES = {
@@ -62,6 +64,7 @@ _HOMES = {
     "durable_tool": "tool_calls",
     "encode": "transcripts",
     "fold": "transcripts",
+    "redact_personal_data": "personal_data",
 }
 
 

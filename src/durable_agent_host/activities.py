@@ -25,6 +25,7 @@ from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.settings import Settings
 from durable_agent_host.telemetry.watchers import tell_end, turn_observers
+from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.requests import request_of_call
 from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -167,6 +168,15 @@ def run_limits(settings: Settings) -> RunLimits:
         most_seconds=settings.model_retry_most_seconds,
     )
     return RunLimits(settings.turn_timeout_seconds, retries, settings.model_bounds)
+
+
+def plan_times(settings: Settings) -> PlanTimes:
+    """Return how long turns wait for what, by the settings."""
+    return PlanTimes(
+        lease_seconds=settings.lease_seconds,
+        approval_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
+        activity_attempts=settings.activity_attempts,
+    )
 
 
 @functools.cache

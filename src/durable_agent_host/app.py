@@ -16,13 +16,14 @@ from agent_framework_durabletask import (
     AgentResponseCallbackProtocol,
 )
 
-from durable_agent_host.activities import run_limits
+from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.budgets import BudgetsOfAgents
 from durable_agent_host.agent.callbacks import CallbackObserver
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.hosting import taken_name, usable_name, why_no_journal
 from durable_agent_host.agent.observer import TurnObserver
+from durable_agent_host.agent.redactors import Redactors
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
@@ -38,6 +39,7 @@ from durable_agent_host.durable.register import (
     refuse_same_names,
     register_agent_entity,
     register_agent_tool,
+    register_forgetting,
     register_page,
     register_route,
     register_turn_functions,
@@ -67,7 +69,7 @@ from durable_agent_host.settings import Settings
 from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
 from durable_agent_host.telemetry.watchers import tell_end, turn_observers
-from durable_agent_host.turn.plan import PlanTimes
+from durable_agent_host.turn.redactor import Redact
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.requests import valid_traceparent
 from durable_agent_host.turn_log.crash_points import armed_plan
@@ -110,6 +112,7 @@ class DurableAgentApp(AgentFunctionApp):
         session_ttl: seconds or a duration that sessions are kept after their last use, 0 for ever; else the setting's.
         budgets: what agents may spend that say nothing themselves.
         enable_inspector: whether the page ``GET /inspector`` is there, where agents are reachable by HTTP.
+        redact: returns a content without what is not to be kept or shown; for agents that say nothing themselves.
 
     Raises:
         RegistrationError: an agent has no usable name, or one that another agent has; or a time to live is none.
@@ -139,12 +142,13 @@ class DurableAgentApp(AgentFunctionApp):
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
         enable_inspector: bool = True,
+        redact: Redact | None = None,
     ) -> None:
         _prepare_process()
         self.settings = settings or Settings.from_environment()
         self._entity_class = entity_class
         self._gate = Gate(identify, authorize, self.settings.adopt_sessions)
-        self._observers = observers
+        self._observers, self._redactors = observers, Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
         self._compactions = Compactions(compaction)
@@ -178,17 +182,16 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _open_stores(self) -> None:
         """Prepare what turns share; the stores are opened when they are first used."""
-        self._wakeups = Wakeups()
         self._external: dict[str, ExternalHistory] = {}
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
         stores = stores_of(self.settings)
-        self._open_log = stores.open_log
-        self._hub = hub_of(stores)
-        self._stopper = TurnStopper(self._open_log)
+        self._open_log, self._hub = stores.open_log, hub_of(stores)
+        self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log)
         self._elsewhere = elsewhere = ExternalSessions(self._external)
         seen, grace = self.settings.max_receipts, self.settings.piece_grace_seconds
-        self._keeper = Keeper(stores.open_pieces, seen=seen, grace_seconds=grace, elsewhere=elsewhere)
+        kept: dict[str, Any] = {"elsewhere": elsewhere, "redactors": self._redactors}
+        self._keeper = Keeper(stores.open_pieces, seen=seen, grace_seconds=grace, **kept)
         probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
         more = {"keeper": self._keeper, "elsewhere": elsewhere, "id_secret": IdSecret(), "hub": self._hub}
         self._turns_of = partial(TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes, **more)
@@ -205,6 +208,7 @@ class DurableAgentApp(AgentFunctionApp):
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
+        redact: Redact | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -219,6 +223,7 @@ class DurableAgentApp(AgentFunctionApp):
             compaction: how this agent's context is compacted; the agent's own strategy when left out, then the app's.
             session_ttl: how long sessions are kept after their last use; the app's setting when left out.
             budgets: what the agent may spend; the app's when left out.
+            redact: what of its turns is not to be kept or shown; the app's when left out.
 
         Raises:
             RegistrationError: the name is unusable or taken, sessions would share a conversation, or the time is none.
@@ -238,6 +243,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
         self._budgets.add(name, budgets, why_no_journal(agent))
+        self._redactors.add(name, redact)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
     def get_agent(
@@ -269,9 +275,8 @@ class DurableAgentApp(AgentFunctionApp):
     def get_functions(self) -> list["Function"]:
         """List the app's functions, as the worker loads them.
 
-        The app streams (`durable_agent_host.http.sdk_requests`), so its HTTP functions are given and give what the
-        streaming extension has; those that are written for `azure.functions.HttpRequest` are adapted. Now that all
-        agents are known, what the first turn needs is loaded in the background.
+        HTTP functions that are written for `azure.functions.HttpRequest` are adapted to the streaming extension
+        (`durable_agent_host.http.sdk_requests`), and what the first turn needs is loaded in the background.
         """
         functions: list[Function] = cast("Any", super()).get_functions()
         adapt_http_functions(functions, gate=self._gate)
@@ -319,16 +324,10 @@ class DurableAgentApp(AgentFunctionApp):
             allowed_options=self._allowed_options,
             service_files_of=lambda name: self._runners[name].service_files,
         )
+        auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level
+        bind = partial(register_route, cast("DFApp", self), auth=auth, turns_of=self._turns_of)
         for route in (one for one in ROUTES if one.is_health is is_health):
-            register_route(
-                cast("DFApp", self),
-                name=route.name,
-                template=route.template,
-                method=route.method,
-                auth=func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level,
-                handler=partial(route.serve, host),
-                turns_of=self._turns_of,
-            )
+            bind(name=route.name, template=route.template, method=route.method, handler=partial(route.serve, host))
         if self._has_inspector and not is_health:
             register_page(cast("DFApp", self), "inspector", page=PAGE, headers=PAGE_HEADERS)
         self._has_agent_routes = self._has_agent_routes or not is_health
@@ -336,9 +335,10 @@ class DurableAgentApp(AgentFunctionApp):
     def _register_turns(self) -> None:
         """Bind what runs turns, and what deletes sessions and turns whose time is over."""
         app, runners, wakeups, stopper = cast("DFApp", self), self._runners, self._wakeups, self._stopper
-        times, keeper, hub = _plan_times(self.settings), self._keeper, self._hub
+        times, keeper, hub = plan_times(self.settings), self._keeper, self._hub
         register_turn_functions(app, runners, wakeups, tell_end, stopper=stopper, times=times, keeper=keeper, hub=hub)
         eraser = Eraser(self._open_log, keeper, self._elsewhere)
+        register_forgetting(app, self._open_log, keeper, hub)
         register_upkeep(app, self.settings, keeper, eraser=eraser, ttls=self._ttls, hub=hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
@@ -359,7 +359,7 @@ class DurableAgentApp(AgentFunctionApp):
             _LOGGER.warning("agent %r has no journal, so a crash fails its turn: %s", agent_name, reason)
         history = self._external[agent_name] = ExternalHistory(agent)
         self._histories[agent_name] = history.where
-        runner = AgentRunner(
+        self._runners[agent_name] = runner = AgentRunner(
             agent_name,
             self._sources[agent_name],
             provider_for,
@@ -371,8 +371,8 @@ class DurableAgentApp(AgentFunctionApp):
             compaction=self._compactions.of_agent(agent_name),
             budgets=self._budgets.of_agent(agent_name),
             tell_end=tell_end,
+            redactor=self._redactors.get(agent_name),
         )
-        self._runners[agent_name] = runner
         entity = self._entity_class(runner, self.settings)
         register_agent_entity(cast("DFApp", self), agent_name, entity, self._hub, has_owners=self._gate.identifies)
 
@@ -383,14 +383,6 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_health_route(self) -> None:
         """Leave upstream's route out: ours checks the store."""
-
-
-def _plan_times(settings: Settings) -> PlanTimes:
-    return PlanTimes(
-        lease_seconds=settings.lease_seconds,
-        approval_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
-        activity_attempts=settings.activity_attempts,
-    )
 
 
 def _prepare_process() -> None:

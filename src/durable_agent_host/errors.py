@@ -168,6 +168,10 @@ class BudgetExceededError(TurnError):
     """The next call would cross a budget of the turn or its session; it was not made."""
 
 
+class RedactionError(TurnError):
+    """The app's function that redacts contents failed; nothing of the turn was stored."""
+
+
 class ProviderError(TurnError):
     """The model service did not give an answer.
 

@@ -13,6 +13,9 @@ MASK: Final = "[redacted]"
 _KNOWN: set[str] = set()
 """The app's own secrets, see `learn_secrets`."""
 
+_OWN: list[Callable[[str], str]] = []
+"""What the app itself redacts, see `learn_redaction`."""
+
 _SECRET_NAME: Final = re.compile(
     r"(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|(?<=[A-Z]_)PWD|CREDENTIAL|CONNECTION_?STRING|SAS)S?(?:_?\d+)?$",
     re.IGNORECASE,
@@ -60,6 +63,28 @@ _FORMS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 )
 """Form → what stands in its place; empty means that the part named ``keep`` stays."""
 
+_TELLS: Final[tuple[tuple[str, ...], ...]] = (
+    ("-----begin",),
+    ("://",),
+    ("://",),
+    ("authorization",),
+    ("bearer", "basic"),
+    ("=",),
+    (":",),
+    ("-key:",),
+    (":",),
+    ("=",),
+    ("eyj",),
+    ("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),
+    (
+        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "npm_", "xox", "ya29.", "pypi-"),
+        *("dop_v1_", "aiza"),
+    ),
+    ("akia", "asia", "abia", "acca"),
+    ("jqqj99",),
+)
+"""What a text has that has a form, by the forms' order, in lower case; the last form has nothing that tells."""
+
 
 def without_secrets(text: str) -> str:
     """Give a text without the secrets in it.
@@ -77,7 +102,34 @@ def without_secrets(text: str) -> str:
         text = text.replace(secret, MASK)
     for form, mask in _FORMS:
         text = form.sub(_masked if mask == "" else mask, text)
+    for redact in _OWN:
+        text = redact(text)
     return text
+
+
+def without_keys(text: str) -> str:
+    """Give a text without keys, tokens and passwords whose form says what they are.
+
+    Guarantee: pure.
+
+    Args:
+        text: of a conversation, in which a number or a hash is none.
+    """
+    lower = text.lower()
+    for (form, mask), tells in zip(_FORMS, _TELLS, strict=False):
+        if any(tell in lower for tell in tells):
+            text = form.sub(_masked if mask == "" else mask, text)
+    return text
+
+
+def learn_redaction(redact: Callable[[str], str]) -> None:
+    """Let `without_secrets` do what the app does with the texts of its conversations, too.
+
+    Args:
+        redact: gives a text without what is not to be shown; pure, and never raises.
+    """
+    if redact not in _OWN:
+        _OWN.append(redact)
 
 
 def _masked(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn_log.disabled import NoTurnLog
 from durable_agent_host.turn_log.protocol import TurnLog
 from practice_model.play.plans import Plan
@@ -111,9 +112,11 @@ class ProviderLab:
 
     Attributes:
         tools: of the agent.
+        redactor: of what is stored, or None.
     """
 
     tools: Sequence[Any] = ()
+    redactor: Redactor | None = None
 
     def __post_init__(self) -> None:
         self.service = PracticeModel(rules=Rules.strict(), seed="providers")
@@ -137,7 +140,7 @@ class ProviderLab:
         """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""
         session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         async with self.agent(kind) as agent:
-            runner = AgentRunner("Lab", agent, provider_for, open_log=open_log)
+            runner = AgentRunner("Lab", agent, provider_for, open_log=open_log, redactor=self.redactor)
             outcome = await runner.run(session, TurnRequest("Lab", "session-1", f"turn-{self.turns}", text))
         self.turns += 1
         self.session, _ = commit_outcome(self.session, outcome, window=ReceiptWindow(keep=1))

@@ -15,11 +15,12 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "errors": {"redaction"},
     "settings": {"errors", "model"},
     "tool_calls": {"model"},
+    "personal_data": {"redaction"},
     "loops": {"errors"},
     "model": {"errors"},
     "codec": {"errors", "model"},
     # Stored entries stay JSON until a turn rehydrates them, so these call the codec, and never the other way.
-    "turn": {"errors", "model", "codec"},
+    "turn": {"errors", "redaction", "model", "codec"},
     "session": {"errors", "model", "codec", "turn", "stream"},  # receipts tell requests and the answer's text
     "stream": {"errors", "model", "codec", "turn"},
     "storage": {"errors", "loops"},

@@ -5,6 +5,7 @@ again before each further run of the agent.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Self
@@ -25,6 +26,7 @@ from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import HostedCallReader
+from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.crash_points import reach
@@ -32,6 +34,7 @@ from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
+_LOGGER = logging.getLogger(__name__)
 _OPEN_SECONDS: Final = 10.0
 """How long a turn waits for its log; while it runs, it waits as long as the store tries again."""
 
@@ -45,6 +48,7 @@ class Attempt:
         log: of the process.
         turn: which turn, and which attempt of it.
         observers: told of the attempt, after its clients.
+        redactor: of the app, or None.
 
     Attributes:
         log_id: the turn's log.
@@ -54,7 +58,9 @@ class Attempt:
         audience: whom to tell of what the attempt does.
     """
 
-    def __init__(self, log: TurnLog, turn: WatchedTurn, observers: Sequence[TurnObserver]) -> None:
+    def __init__(
+        self, log: TurnLog, turn: WatchedTurn, observers: Sequence[TurnObserver], redactor: Redactor | None
+    ) -> None:
         request, self.number = turn.request, turn.attempt
         self.log_id = _log_id(request)
         self.label = (
@@ -64,7 +70,7 @@ class Attempt:
         self.recorded = Recorded()
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
-        self._events = EventWriter(self._writer)
+        self._events = EventWriter(self._writer, redactor)
         self._work = Work(self.number)
         self.audience = Audience(turn, self._events, (self._work, *observers))
         self._turn = turn
@@ -72,13 +78,20 @@ class Attempt:
         self._journal = Journal(self.recorded, self._writer, self.log_id)
 
     @classmethod
-    async def open(cls, log: TurnLog, request: TurnRequest, observers: Sequence[TurnObserver] = ()) -> Self:
+    async def open(
+        cls,
+        log: TurnLog,
+        request: TurnRequest,
+        observers: Sequence[TurnObserver] = (),
+        redactor: Redactor | None = None,
+    ) -> Self:
         """Begin an attempt; earlier ones cannot write any more.
 
         Args:
             log: of the process.
             request: what was asked.
             observers: told of the attempt, after its clients.
+            redactor: of the app, or None: what it takes out, clients are not told.
 
         Returns:
             The attempt; its clients know that the turn has begun.
@@ -95,7 +108,7 @@ class Attempt:
         except TimeoutError as error:
             raise LogUnavailableError(f"the turn log has not answered for {_OPEN_SECONDS:g} s{_ADVICE}") from error
         reach("turn.after_open")
-        attempt = cls(log, WatchedTurn(request, number), observers)
+        attempt = cls(log, WatchedTurn(request, number), observers, redactor)
         if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)
         if attempt.outcome is None:
@@ -106,6 +119,22 @@ class Attempt:
     def outcome(self) -> TurnOutcome | None:
         """How an earlier attempt ended the turn, or None."""
         return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
+
+    def log_resumed(self, *, is_expected: bool) -> None:
+        """Write a line about an attempt that goes on from another.
+
+        Args:
+            is_expected: a person has answered; else the process has died.
+        """
+        finished = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
+        _LOGGER.log(
+            logging.INFO if is_expected else logging.WARNING,
+            "%s goes on from the one before it, with %d model calls and %d tool calls finished and %d in doubt",
+            self.label,
+            len(self.recorded.responses),
+            finished,
+            len(self.recorded.tools) - finished,
+        )
 
     async def read_again(self) -> Recorded:
         """Read what is recorded now, with all that this attempt has written."""

@@ -7,6 +7,7 @@ from durable_agent_host.agent.observer import (
     ApprovalAwaited,
     AttemptBegan,
     AttemptEnded,
+    ModelCallAnswered,
     ModelCallFailed,
     Moment,
     RunBegan,
@@ -28,6 +29,8 @@ from durable_agent_host.stream.live_events import (
     turn_restarted,
     turn_started,
 )
+from durable_agent_host.stream.redacted_events import RedactedEvents
+from durable_agent_host.turn.redactor import Redactor
 
 
 class PutsEvents(Protocol):
@@ -49,15 +52,17 @@ class EventWriter:
 
     Args:
         writer: of the attempt.
+        redactor: of the app, or None: what it takes out is not told.
 
     Attributes:
         reader: of the provider of the next run's agent.
     """
 
-    def __init__(self, writer: PutsEvents) -> None:
+    def __init__(self, writer: PutsEvents, redactor: Redactor | None = None) -> None:
         self.reader: HostedCallReader | None = None
         self._writer = writer
-        self._events = LiveEvents()
+        self._redactor = redactor
+        self._events = self._new_events(tells_functions=True)
         self._has_ended = False
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
@@ -66,6 +71,7 @@ class EventWriter:
         Raises:
             FencedError: a later attempt has begun; this one has to stop.
             LogError: the store does not answer.
+            RedactionError: the app's function failed.
         """
         if self._has_ended:  # what was left behind has nobody to tell
             return
@@ -74,21 +80,34 @@ class EventWriter:
         for event in self._events_of(turn, moment):
             await self._writer.put(*event)
 
+    def _new_events(self, *, tells_functions: bool) -> LiveEvents | RedactedEvents:
+        if self._redactor is None:
+            return LiveEvents(self.reader, tells_functions=tells_functions)
+        events = LiveEvents(self.reader, tells_functions=tells_functions, clean=self._redactor.text)
+        return RedactedEvents(events, self._redactor)
+
+    def _told(self, event: LiveEvent) -> Sequence[LiveEvent]:
+        return self._events.tell([event]) if isinstance(self._events, RedactedEvents) else (event,)
+
     def _events_of(self, turn: WatchedTurn, moment: Moment) -> Sequence[LiveEvent]:
         match moment:
             case UpdateCame(update, replayed):
                 events = self._events.feed(update)
                 return () if replayed else events
+            case ModelCallAnswered(replayed=replayed) if isinstance(self._events, RedactedEvents):
+                events = self._events.settle()
+                return () if replayed else events
             case ToolCallBegan(call_id, name, arguments, attempt=1, replayed=False):
-                return (tool_started(call_id, name, arguments),)
+                return self._told(tool_started(call_id, name, arguments))
             case ToolCallFinished(call_id, outcome=outcome, result=result, replayed=False):
-                return (tool_completed(call_id, outcome, result),)
+                clean = self._redactor.text(result) if self._redactor is not None else result
+                return self._told(tool_completed(call_id, outcome, clean))
             case ApprovalAwaited(call, replayed=False):
-                return (approval_requested(call),)
+                return self._told(approval_requested(call))
             case AttemptBegan(replayed=False):
                 return (turn_started(turn.request),)
             case RunBegan(has_journal, discard_from):
-                self._events = LiveEvents(self.reader, tells_functions=not has_journal)
+                self._events = self._new_events(tells_functions=not has_journal)
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:
                 self._has_ended = outcome.status != "suspended"

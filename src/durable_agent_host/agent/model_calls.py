@@ -26,7 +26,7 @@ from agent_framework import (
 from durable_agent_host.agent.bounds import check_calls, check_model_call, too_slow
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
-from durable_agent_host.agent.observer import ModelCallBegan, ModelCallFailed, ModelCallFinished
+from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
@@ -145,6 +145,7 @@ class _Replay:
         with self._run.replaying():
             for update in replayed_updates(decode_model_response(self._recorded)):
                 yield update
+        await self._run.audience.tell(ModelCallAnswered(self._position, replayed=True))
         await self._run.audience.tell(_finished(self.response, self._position, replayed=True))
 
 
@@ -214,6 +215,7 @@ class _Call:
     async def _journal(self) -> None:
         """Make the response durable; its calls run after that."""
         run = self._run
+        await run.audience.tell(ModelCallAnswered(self._position, replayed=False))
         folded = self._folded()
         check_calls((content for message in folded.messages for content in message.contents), run.bounds)
         try:

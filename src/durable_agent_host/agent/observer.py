@@ -70,6 +70,19 @@ class ModelCallBegan:
 
 
 @dataclass(frozen=True)
+class ModelCallAnswered:
+    """The model has said all of a response, which is not durable yet.
+
+    Attributes:
+        position: of the call in the turn, from 0.
+        replayed: the journal had the response.
+    """
+
+    position: int
+    replayed: bool
+
+
+@dataclass(frozen=True)
 class ModelCallFinished:
     """The response of a model call is durable.
 
@@ -220,6 +233,7 @@ Moment = (
     AttemptBegan
     | RunBegan
     | ModelCallBegan
+    | ModelCallAnswered
     | ModelCallFinished
     | ModelCallFailed
     | RunRepeats

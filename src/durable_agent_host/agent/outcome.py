@@ -12,6 +12,7 @@ from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.weight import json_bytes
 from durable_agent_host.codec.approvals import with_approvals
 from durable_agent_host.codec.content import decode_usage, plain_json
+from durable_agent_host.codec.extension import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_tool_result
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.codec.overlay import encode_overlay
@@ -177,21 +178,28 @@ def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutc
     return TurnOutcome(
         turn_id=runs.request.turn_id,
         status="suspended",
-        pending=shortened_calls(calls, _WAITING_CHARACTERS),
+        pending=shortened_calls(runs.redactor.calls(calls) if runs.redactor else calls, _WAITING_CHARACTERS),
         stats=TurnStats(agent_milliseconds=runs.milliseconds()),
         request_hash=runs.request.request_hash,
     )
 
 
-def _with_entries(runs: AgentRuns, response: AgentResponse[Any], status: Any) -> TurnOutcome:
+def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> TurnOutcome:
     ended_at = utc_now()
     request = runs.request
-    _hide_exceptions(response)
-    served = _served(runs, response)
+    _hide_exceptions(given)
+    served = _served(runs, given)
     if runs.context is not None:
-        response.usage_details = add_usage_details(response.usage_details, runs.context.usage)
+        given.usage_details = add_usage_details(given.usage_details, runs.context.usage)
+    asked, response, answered = request, given, runs.answers
+    if (redactor := runs.redactor) is not None:
+        asked, response = redactor.request(request), redactor.response(given)
+        answered = {call_id: redactor.data(answer) for call_id, answer in answered.items()}
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
-    entries = (encode_request_entry(request), with_approvals(answer, runs.answers))
+    entries = (encode_request_entry(asked), with_approvals(answer, answered))
+    is_redacted = asked is not request or response is not given
+    if is_redacted:
+        entries = tuple(with_extension(entry, {**extension_of(entry), "redacted": True}) for entry in entries)
     usage = entries[1].get("usage")
     runs.agent_session.note_service(runs.provider)
     return TurnOutcome(
@@ -206,6 +214,7 @@ def _with_entries(runs: AgentRuns, response: AgentResponse[Any], status: Any) ->
         request_hash=request.request_hash,
         ended_at=ended_at,
         served=served or None,
+        redacted=is_redacted,
     )
 
 
@@ -238,6 +247,8 @@ def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[s
     overlay = runs.context.overlay(response) if runs.context is not None else None
     if overlay is None:
         return None
+    if runs.redactor is not None:
+        overlay = runs.redactor.overlay(overlay)
     return {} if overlay.is_whole else encode_overlay(overlay)
 
 

@@ -44,6 +44,7 @@ from durable_agent_host.segments.record import Record
 from durable_agent_host.session.context import context_messages
 from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
 _WHOLE_AGENT = ToolKey(-1, "agent", 0)
@@ -74,6 +75,7 @@ class AgentRuns:
         histories: the agent's history providers in the current run.
         context: chooses the messages of the current run's model calls; None when all of them are sent.
         budgets: of the agent.
+        redactor: of what is stored and shown, or None.
         worked_before: seconds that earlier attempts had worked.
         began_at: by `time.perf_counter`.
     """
@@ -98,6 +100,7 @@ class AgentRuns:
     histories: RunHistories | None = None
     context: TurnContext | None = None
     budgets: Budgets = NO_BUDGETS
+    redactor: Redactor | None = None
     worked_before: float = 0.0
     began_at: float = field(default_factory=time.perf_counter)
 

@@ -43,7 +43,7 @@ from durable_agent_host.agent.service_runs import cancel_at_service
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.errors import FencedError, HistoryError, LogError, ProviderError, log_reason
+from durable_agent_host.errors import FencedError, HistoryError, LogError, ProviderError, RedactionError, log_reason
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
@@ -53,6 +53,7 @@ from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.elsewhere import without_messages
+from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.timeline import TellEnd
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.disabled import NoTurnLog
@@ -100,6 +101,7 @@ class AgentRunner:
         compaction: what the app says of the compaction of the agent's context.
         budgets: what the agent's turns and sessions may spend.
         tell_end: told of turns that end without an orchestration.
+        redactor: of what is stored and shown; without one, all is.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class AgentRunner:
         compaction: CompactionChoice = NOTHING_SAID,
         budgets: Budgets = NO_BUDGETS,
         tell_end: TellEnd = lambda _: None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.tell_end = tell_end
         self.name = name
@@ -127,6 +130,7 @@ class AgentRunner:
         self._open_log = open_log
         self._limits = limits
         self._budgets = budgets
+        self._redactor = redactor
         self._host = _hosting(agent, lambda one: HostedAgent(one, provider_for, compaction))
 
     @property
@@ -179,11 +183,11 @@ class AgentRunner:
             FencedError: another process runs the turn, and has not ended it in time.
             LogError: the turn log's store does not answer.
         """
-        attempt = await Attempt.open(self._open_log(), request, self._observers)
+        attempt = await Attempt.open(self._open_log(), request, self._observers, self._redactor)
         if (known := attempt.outcome) is not None:
             return known
         if attempt.number > 1:
-            _tell_of_attempt(attempt, is_expected=bool(answers) or was_cancelled)
+            attempt.log_resumed(is_expected=bool(answers) or was_cancelled)
         record = self.keeper.record(session)
         runs = AgentRuns(
             host=self._host,
@@ -199,8 +203,8 @@ class AgentRunner:
             answers=answers or {},
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
+            redactor=self._redactor,
         )
-        await wait_until_warm()
         ending = await self._run_to_end(runs)
         try:
             return await self._conclude(runs, ending)
@@ -213,6 +217,7 @@ class AgentRunner:
 
     async def _run_to_end(self, runs: AgentRuns) -> Ending:
         """Run the agent until it ends, or is given up."""
+        await wait_until_warm()
         task = asyncio.create_task(runs.finish(), name=f"turn {runs.request.turn_id}")
         given_up: Stop | None = None
         try:
@@ -243,7 +248,10 @@ class AgentRunner:
             case Waiting(calls):
                 outcome = suspended(runs, calls)
             case Cancelled():
-                outcome = await self._cancelled(runs)
+                try:
+                    outcome = await self._cancelled(runs)
+                except RedactionError as error:
+                    outcome = _failed(runs, error)
             case Failed(error):
                 await cancel_at_service(runs)
                 outcome = _failed(runs, error)
@@ -251,7 +259,7 @@ class AgentRunner:
                 raise FencedError("a later attempt has taken the turn over")
             case LogLost(error):
                 raise error
-        outcome = kept = replace(outcome, spent=runs.spent())
+        outcome = kept = replace(outcome, spent=runs.spent(), redacts=self._redactor is not None)
         if outcome.status != "suspended":
             kept = await self._kept(runs, outcome)
         return await runs.attempt.end(ending, outcome, kept)
@@ -361,20 +369,6 @@ def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
     _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error))
     outcome = failed(runs.request, error, milliseconds=runs.milliseconds())
     return replace(outcome, overlay=overlay_after(runs, None))  # a summary that was paid for is kept
-
-
-def _tell_of_attempt(attempt: Attempt, *, is_expected: bool) -> None:
-    """Write a line about an attempt that goes on from another: after a crash, or after a person has answered."""
-    recorded = attempt.recorded
-    finished = sum(1 for tool in recorded.tools.values() if tool.finished is not None)
-    _LOGGER.log(
-        logging.INFO if is_expected else logging.WARNING,
-        "%s goes on from the one before it, with %d model calls and %d tool calls finished and %d in doubt",
-        attempt.label,
-        len(recorded.responses),
-        finished,
-        len(recorded.tools) - finished,
-    )
 
 
 async def _is_cancelled(attempt: Attempt) -> bool:

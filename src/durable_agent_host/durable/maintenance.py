@@ -18,6 +18,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.codec.state import document_digest
 from durable_agent_host.durable.documents import held_by, refuse_busy
 from durable_agent_host.durable.erasure import ERASE_ORCHESTRATION, Erasures
+from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
 from durable_agent_host.durable.holders import Holders
 from durable_agent_host.durable.listing import ListedInstance, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
@@ -40,7 +41,7 @@ SWEEP_SECONDS: Final = 60.0
 MOST_HOMES: Final = 100_000
 """Homes that are listed at once."""
 
-_OURS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION})
+_OURS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION, FORGET_ORCHESTRATION})
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 8
 _LOGGER = logging.getLogger(__name__)

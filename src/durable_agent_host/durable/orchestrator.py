@@ -17,6 +17,7 @@ from durable_agent_host.turn.plan import (
     AskSession,
     CancelTurn,
     CheckTurn,
+    ForgetTurn,
     Happened,
     Pause,
     PlanTimes,
@@ -130,7 +131,7 @@ class _TurnSteps:
             case _:
                 return (yield self._task(step))
 
-    def _task(self, step: AskSession | RunAgent | WakeTurn | CheckTurn | CancelTurn | Pause) -> Any:
+    def _task(self, step: AskSession | RunAgent | WakeTurn | CheckTurn | CancelTurn | ForgetTurn | Pause) -> Any:
         match step:
             case AskSession(operation, payload):
                 return self._context.call_entity(self._entity, operation, payload)
@@ -142,6 +143,8 @@ class _TurnSteps:
                 return self._tend("check", turn_id)
             case CancelTurn(turn_id):
                 return self._tend("cancel", turn_id)
+            case ForgetTurn():
+                return self._tend("forget", self.request.turn_id)
             case Pause(seconds):
                 return self._timer(seconds)
 

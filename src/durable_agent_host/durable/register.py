@@ -9,7 +9,7 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.durable import activity, erasure, id_secret, orchestrator, session_turns
+from durable_agent_host.durable import activity, erasure, forgetting, id_secret, orchestrator, session_turns
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.entity_calls import entity_handle
 from durable_agent_host.durable.erasure import Eraser
@@ -24,6 +24,7 @@ from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.timeline import TellEnd
+from durable_agent_host.turn_log.protocol import TurnLog
 
 HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
 TurnsOf = Callable[[df.DurableOrchestrationClient], TurnClient]
@@ -112,6 +113,32 @@ def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
         return await hub.carry_out(erasure.ERASE_ACTIVITY, session, erase)
 
     _ = (erase_session, erase_agent_session)
+
+
+def register_forgetting(app: df.DFApp, open_log: Callable[[], TurnLog], keeper: Keeper, hub: Hub) -> None:
+    """Bind the orchestration ``forget_turn`` and its activity.
+
+    Args:
+        app: the Functions app.
+        open_log: returns the turn log of the process.
+        keeper: has what was said in turns.
+        hub: what the task hub keeps.
+    """
+    bind: Any = app
+
+    @bind.function_name(forgetting.FORGET_ORCHESTRATION)
+    @bind.orchestration_trigger(context_name="context")
+    def forget_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, bool]:
+        return (yield from hub.orchestrate(context, forgetting.run_forgetting))
+
+    @bind.function_name(forgetting.FORGET_ACTIVITY)
+    @bind.activity_trigger(input_name="turn")
+    @bind.durable_client_input(client_name="client")
+    async def forget_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+        forget = partial(forgetting.forget_turn, client=hub.client(client), log=open_log(), keeper=keeper)
+        return await hub.carry_out(forgetting.FORGET_ACTIVITY, turn, forget)
+
+    _ = (forget_turn, forget_agent_turn)
 
 
 def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: Hub) -> None:

@@ -5,10 +5,12 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
+from uuid import uuid4
 
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.cancellations import CANCELLATIONS
+from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
 from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.ids import turn_log_id
@@ -65,13 +67,13 @@ class TurnStopper:
 
 
 async def tend_agent_turn(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
-    """Wake, check or cancel another turn of the session.
+    """Wake, check or cancel another turn of the session, or let what an ended one has needed be deleted.
 
     Guarantee: activity-only; at-least-once: a turn that is woken twice asks twice and runs once.
 
     Args:
-        wire: ``do`` (``wake``, ``check``, ``cancel``), ``agent``, ``session_id``, ``turn_id``, and ``request`` to
-            start the turn if it has no orchestration.
+        wire: ``do`` (``wake``, ``check``, ``cancel``, ``forget``), ``agent``, ``session_id``, ``turn_id``, and
+            ``request`` to start the turn if it has no orchestration.
         client: raises events, starts the turn.
         stopper: stops turns.
 
@@ -98,6 +100,10 @@ async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id:
 
 async def _tend(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
     agent, session_id, turn_id = wire["agent"], wire["session_id"], wire["turn_id"]
+    if wire["do"] == "forget":
+        named = {"agent": agent, "session_id": session_id, "turn_id": turn_id}
+        await client.start_new(FORGET_ORCHESTRATION, uuid4().hex, named)
+        return True
     status = await client.get_status(turn_id)
     state = status.runtime_status if status else None
     if state is None and wire.get("request"):

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import azure.functions as func
 
 from durable_agent_host.codec.compact_entry import unpack_entry
+from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import encode_spent, encode_stats
@@ -117,6 +118,8 @@ def answer_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
         "message_count": outcome.message_count,
         "usage": outcome.usage,
     } | turn_identity(request)
+    if outcome.redacted:
+        view["redacted"] = True
     return with_value(view, outcome.text, request.response_format) if outcome.status == "completed" else view
 
 
@@ -172,6 +175,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
             "stats": encode_stats(turn.outcome.stats),
             **(turn.outcome.served or {}),
         }
+        if turn.outcome.redacted:
+            view["redacted"] = True
         if turn.outcome.spent is not None:
             view["spent"] = encode_spent(turn.outcome.spent)
         if turn.outcome.status == "completed":
@@ -190,7 +195,10 @@ def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 def session_view(agent: str, session_id: str, session: Session, page: Page) -> dict[str, Any]:
     """Give a page of a conversation as it is stored. Guarantee: pure."""
     messages = [
-        {"createdAt": entry.get("createdAt")} | message | {"turn_id": entry.get("correlationId")}
+        {"createdAt": entry.get("createdAt")}
+        | message
+        | {"turn_id": entry.get("correlationId")}
+        | ({"redacted": True} if extension_of(entry).get("redacted") else {})
         for entry in page.entries
         for message in _messages_of(entry)
     ]

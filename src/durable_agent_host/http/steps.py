@@ -26,7 +26,7 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     offset, more = 0, True
     while more:
         page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
-        reader.read(page.records)
+        reader.read(client.keeper.shown_records(request.agent, page.records))
         offset, more = page.next_offset, page.has_more
     steps = reader.steps()
     following = str(first + limit) if first + limit < len(steps) else None

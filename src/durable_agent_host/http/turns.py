@@ -43,6 +43,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
         request = await client.claims.in_its_session(request)
     await keep_sent_files(client, request, asked.files)
     headers = turn_headers(request)
+    shown = client.keeper.shown(request)
     key = asked.idempotency_key
     ended = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
@@ -50,9 +51,9 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
         known = ended.outcome if ended else await _admission(host, client, request)
         if known is not None and known.status == "rejected" and known.error is not None:
             return problem_of_outcome(known.error, headers=headers, **turn_identity(request), **urls)
-        return json_answer(HTTPStatus.ACCEPTED, accepted_view(request) | urls, headers | {"Location": urls["turn_url"]})
+        return json_answer(HTTPStatus.ACCEPTED, accepted_view(shown) | urls, headers | {"Location": urls["turn_url"]})
     if asked.wants_events:
-        return await _streamed_run(host, client, request, asked, ended)
+        return await _streamed_run(host, client, shown, asked, ended)
     try:
         turn = ended or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
     except TurnTimedOutError as error:
@@ -69,7 +70,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     if not asked.wants_json:
         said = outcome.text.encode(errors="replace")  # a model can cut a text within a character
         return func.HttpResponse(said, status_code=200, mimetype="text/plain", headers=headers)
-    return json_answer(HTTPStatus.OK, answer_view(request, outcome), headers)
+    return json_answer(HTTPStatus.OK, answer_view(shown, outcome), headers)
 
 
 async def read_turn(host: Host, call: Call, client: TurnClient) -> Answer:

@@ -54,6 +54,7 @@ class TurnRequest:
         owner: whose the session has to be: ``principal`` and ``tenant``; None when it is the one who asks.
         traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
         stored: the name of the piece, in the turn's own home, with what of the request is too large to travel; or None.
+        raw: the name of the piece with what was asked before it was redacted, for the turn alone; or None.
         contents: the message's contents as they are stored, texts among them; empty when the text is all.
     """
 
@@ -74,6 +75,7 @@ class TurnRequest:
     owner: Mapping[str, str] | None = None
     traceparent: str | None = None
     stored: str | None = None
+    raw: str | None = None
     contents: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -130,6 +132,8 @@ class TurnOutcome:
             empty when ``text`` has it.
         response: for an orchestration that asked: the response entry, or its piece (``home``, ``name``).
         spent: what the turn has spent, when it had a budget.
+        redacts: whether the agent has something redacted, so that what the turn alone refers to goes with its end.
+        redacted: whether something of the conversation was redacted.
         overlay: the session's overlay from now on, empty for none; None when it stays as it is.
         work: what the attempt did that gave this outcome, for those who watch turns; None when none did. ``attempt``
             (its number), ``began_at``, ``ended_at``, the counts ``model_calls``, ``tool_calls`` (of the turn),
@@ -156,6 +160,8 @@ class TurnOutcome:
     overlay: Mapping[str, Any] | None = None
     spent: Spent | None = None
     work: Mapping[str, Any] | None = None
+    redacts: bool = False
+    redacted: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """What a turn keeps outside its entity and its orchestration: large contents, sealed history, long requests."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
+from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.protocol import SegmentStore
@@ -16,7 +18,8 @@ from durable_agent_host.segments.record import OpenSegments, ReadKept, Record
 from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.receipts import gone
 from durable_agent_host.session.sealing import seal_outcome
-from durable_agent_host.turn.wire import join_request, split_request
+from durable_agent_host.turn.redactor import Redactor
+from durable_agent_host.turn.wire import join_request, raw_fields, split_request
 from durable_agent_host.turn_log.crash_points import reach
 
 TRAVELS_BYTES: Final = 4 * 1024
@@ -51,15 +54,23 @@ class Keeper:
         seen: of how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long a hold on a home is honoured before a head names it.
         elsewhere: what history providers of the app keep.
+        redactors: by agent, of those that have something redacted; a live view.
     """
 
     def __init__(
-        self, open_store: OpenSegments, *, seen: int, grace_seconds: float, elsewhere: Elsewhere | None = None
+        self,
+        open_store: OpenSegments,
+        *,
+        seen: int,
+        grace_seconds: float,
+        elsewhere: Elsewhere | None = None,
+        redactors: Mapping[str, Redactor] = MappingProxyType({}),
     ) -> None:
         self.open_store = open_store
         self.seen = seen
         self.grace_seconds = grace_seconds
         self._elsewhere = elsewhere
+        self._redactors = redactors
 
     def record(self, session: Session, name: SessionName | None = None) -> Record:
         """Return the record of a session.
@@ -123,8 +134,29 @@ class Keeper:
         await self.open_store().hold(home, holder_of_orchestration(str(request.orchestration_id)))
         return replace(kept, response={"home": home, "name": await self._keep(request, response)})
 
+    def shown_records(self, agent: str, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
+        """Give entries of a turn's log as people see them, who look at it while the turn runs.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        redactor = self._redactors.get(agent)
+        if redactor is None:
+            return records
+        clean = redactor.value
+        return [replace(one, entry=replace(one.entry, data=clean(one.entry.data))) for one in records]
+
+    def shown(self, request: TurnRequest) -> TurnRequest:
+        """Give a request as clients see it, and as it is kept.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        redactor = self._redactors.get(request.agent)
+        return redactor.request(request) if redactor is not None else request
+
     async def keep_request(self, request: TurnRequest) -> TurnRequest:
-        """Store what of a request is too large to travel.
+        """Store what of a request is too large to travel, and all of one that does not travel as it was said.
 
         Guarantee: idempotent.
 
@@ -136,12 +168,14 @@ class Keeper:
 
         Raises:
             LogUnavailableError: the store does not answer; nothing was begun.
+            RedactionError: the app's function failed; nothing was begun.
         """
-        small, large = split_request(request, TRAVELS_BYTES)
-        if large is None:
-            return request
         try:
-            return replace(small, stored=await self._keep(request, large))
+            if request.agent in self._redactors:
+                raw = await self._keep(request, raw_fields(request), home=self._own_home(request))
+                request = replace(self.shown(request), raw=raw)
+            small, large = split_request(request, TRAVELS_BYTES)
+            return request if large is None else replace(small, stored=await self._keep(request, large))
         except LogError as error:
             raise LogUnavailableError(f"{error}. The turn could not begin: ask again in a while") from error
 
@@ -165,6 +199,9 @@ class Keeper:
             CorruptStateError: what was stored is gone.
             LogError: the store does not answer.
         """
+        if request.raw is not None:
+            home = raw_home(home_of_turn(request))
+            return join_request(request, await self._kept(home, request.raw, "a turn's request"))
         if request.stored is None:
             return request
         return join_request(request, await self._kept(home_of_turn(request), request.stored, "a turn's request"))
@@ -180,9 +217,10 @@ class Keeper:
             CorruptStateError: what was stored is gone.
             LogError: the store does not answer.
         """
-        stored = (request.stored, *(answer.get("stored") for answer in (answers or {}).values()))
-        if names := [str(name) for name in stored if name]:
-            home = home_of_turn(request)
+        said = [answer.get("stored") for answer in (answers or {}).values()]
+        own, of_turn = self._own_home(request), home_of_turn(request)
+        kept = ((of_turn, request.stored), (raw_home(of_turn), request.raw), *((own, name) for name in said))
+        for home, names in ((home, [str(name)]) for home, name in kept if name):
             await self.open_store().put(home, await self.open_store().get(home, names))
 
     async def keep_answers(
@@ -203,10 +241,10 @@ class Keeper:
         kept: dict[str, Mapping[str, Any]] = {}
         for call_id, answer in answers.items():
             kept[call_id] = answer
-            if len(json_bytes_of(dict(answer))) > TRAVELS_BYTES:
+            if request.agent in self._redactors or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES:
                 said = {name: answer.get(name) for name in ("reason", "arguments")}
                 rest = {name: value for name, value in answer.items() if name not in said}
-                kept[call_id] = {**rest, "stored": await self._keep(request, said)}
+                kept[call_id] = {**rest, "stored": await self._keep(request, said, home=self._own_home(request))}
         return kept
 
     async def whole_answers(
@@ -221,7 +259,7 @@ class Keeper:
         whole: dict[str, Mapping[str, Any]] = {}
         for call_id, answer in answers.items():
             name: Any = answer.get("stored")
-            said: Any = await self._kept(home_of_turn(request), name, "a person's answer") if name else {}
+            said: Any = await self._kept(self._own_home(request), name, "a person's answer") if name else {}
             whole[call_id] = {**answer, **said}
         return whole
 
@@ -240,7 +278,7 @@ class Keeper:
         """
         request, outcome = turn.request, turn.outcome
         with suppress(StateError):
-            request = await self.whole_request(request)
+            request = await self.whole_request(replace(request, raw=None) if request.raw else request)
         if outcome is not None and outcome.text_at:
             text = await self._text(request, outcome, read_session)
             outcome = replace(outcome, text=text) if text else gone(outcome)
@@ -266,11 +304,16 @@ class Keeper:
             return response["entry"]
         return await self._kept(response["home"], response["name"], "a turn's response")
 
-    async def _keep(self, request: TurnRequest, value: Any) -> str:
+    async def _keep(self, request: TurnRequest, value: Any, *, home: str = "") -> str:
         data = json_bytes_of(value)
         name = piece_name(data)
-        await self.open_store().put(home_of_turn(request), {name: data})
+        await self.open_store().put(home or home_of_turn(request), {name: data})
         return name
+
+    def _own_home(self, request: TurnRequest) -> str:
+        """Name the home of what was said in a turn: one of its own when it is not to be kept."""
+        home = home_of_turn(request)
+        return raw_home(home) if request.agent in self._redactors else home
 
     async def _kept(self, home: str, name: str, what: str) -> Any:
         data = await self.record(Session()).pieces({(home, name)})
@@ -314,6 +357,17 @@ RECORD: Final = "record"
 def home_of_turn(request: TurnRequest) -> str:
     """Name the home of what a turn alone refers to; it goes with the turn's log. Guarantee: pure."""
     return turn_log_id(request.agent, request.session_id, request.turn_id)
+
+
+def raw_home(home: str) -> str:
+    """Name the home of what was said in a turn and is not to be kept; it goes when the turn has ended.
+
+    Guarantee: pure.
+
+    Args:
+        home: of what the turn alone refers to.
+    """
+    return derived_id("raw", home)
 
 
 def holder_of_orchestration(instance_id: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.approvals import approvals_of
 from durable_agent_host.codec.content import decode_usage
+from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.message import decode_messages, decode_response, options_of, served_by
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
@@ -75,6 +76,7 @@ def ended_turn(
         stats=receipt.stats or TurnStats(),
         request_hash=receipt.request_hash,
         ended_at=receipt.ended_at,
+        redacted=any(extension_of(entry).get("redacted") is True for entry in entries.values()),
     )
     has_answer = answered is not None and kept_by(answered) is None
     return EndedTurn(

@@ -6,7 +6,7 @@ same rules to one update at a time, and drops what a provider repeats (the whole
 breaks these rules, `LiveEvents.finish` compares the two and emits the correction.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content
@@ -27,6 +27,7 @@ _HOSTED_CALLS: Final = {
 }
 """Type of content → the tool's name where the content has none."""
 
+Clean = Callable[[str], str]
 _HOSTED_RESULTS: Final = frozenset(name.replace("_call", "_result") for name in _HOSTED_CALLS)
 
 
@@ -147,14 +148,17 @@ class LiveEvents:
     Args:
         reader: of the agent's provider; None knows what the contents say.
         tells_functions: whether to emit events of the app's tools; False where the middleware does.
+        clean: redacts results, which are shortened afterwards.
     """
 
-    def __init__(self, reader: HostedCallReader | None = None, *, tells_functions: bool = True) -> None:
+    def __init__(
+        self, reader: HostedCallReader | None = None, *, tells_functions: bool = True, clean: Clean = str
+    ) -> None:
         self._reader = reader
         self._text = _Text()
         self._reasoning = _Reasoning()
-        self._functions = _Functions() if tells_functions else None
-        self._hosted = _HostedCalls()
+        self._functions = _Functions(clean) if tells_functions else None
+        self._hosted = _HostedCalls(clean)
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
         """Read the next update.
@@ -288,7 +292,8 @@ def _rest(told: str, whole: str) -> str:
 class _Functions:
     """Calls of function tools; their event is emitted when the arguments are whole: when something else follows."""
 
-    def __init__(self) -> None:
+    def __init__(self, clean: Clean) -> None:
+        self._clean = clean
         self._open: dict[str, tuple[str, Any]] = {}
         self._last: str | None = None
 
@@ -300,7 +305,7 @@ class _Functions:
         events = self.flush()
         if content.type == "function_result":
             outcome = _outcome(failed=content.exception is not None)
-            events.append(tool_completed(content.call_id or "", outcome, result_text(content)))
+            events.append(tool_completed(content.call_id or "", outcome, self._clean(result_text(content))))
         return events
 
     def flush(self) -> list[LiveEvent]:
@@ -325,7 +330,8 @@ class _Functions:
 class _HostedCalls:
     """Calls that the provider runs itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, clean: Clean) -> None:
+        self._clean = clean
         self._open: dict[str, list[str]] = {}
         self._ended: set[str] = set()
 
@@ -355,7 +361,7 @@ class _HostedCalls:
             return []
         del self._open[call_id]
         self._ended.add(call_id)
-        return [tool_completed(call_id, _outcome(failed=failed), result)]
+        return [tool_completed(call_id, _outcome(failed=failed), self._clean(result))]
 
     def end_all(self) -> list[LiveEvent]:
         return [event for call_id in list(self._open) for event in self.end(call_id, failed=False)]

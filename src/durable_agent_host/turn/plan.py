@@ -104,6 +104,11 @@ class CancelTurn:
 
 
 @dataclass(frozen=True)
+class ForgetTurn:
+    """Let what only the running turn needed be deleted soon, because the app redacts what is kept."""
+
+
+@dataclass(frozen=True)
 class Happened:
     """What ended a wait; ``value`` is the answer's payload."""
 
@@ -111,7 +116,8 @@ class Happened:
     value: Any = None
 
 
-Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | WakeTurn | CheckTurn | CancelTurn
+Tending = WakeTurn | CheckTurn | CancelTurn | ForgetTurn
+Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | Tending
 
 ERASURE_PAUSES: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
 """How long a turn waits, in seconds, before it asks again a session that is being erased; then it is rejected."""
@@ -137,6 +143,14 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
     Returns:
         The outcome as JSON, without what the session now holds. A step that failed is an outcome too.
     """
+    ended = yield from _carry_out(request, times)
+    if request.raw or ended.get("redacts"):
+        with suppress(Exception):  # the turn has ended all the same, and what is left goes with its retention
+            yield ForgetTurn()
+    return ended
+
+
+def _carry_out(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
     try:
         admission = yield from _admit(request, times)
         if admission["status"] == "ended" and "receipt" not in admission:

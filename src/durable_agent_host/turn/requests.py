@@ -240,7 +240,7 @@ def _with_contents(wire: Mapping[str, Any]) -> dict[str, Any]:
 _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
     **dict.fromkeys(("agent", "message", "session_id", "role", "policy", "turn_id"), (str, "a text")),
     **dict.fromkeys(
-        ("created_at", "request_hash", "orchestration_id", "principal", "tenant", "stored"), (str, "a text")
+        ("created_at", "request_hash", "orchestration_id", "principal", "tenant", "stored", "raw"), (str, "a text")
     ),
     **dict.fromkeys(("response_format", "options", "owner"), (Mapping, "an object")),
     "enable_tool_calls": (bool, "true or false"),

@@ -9,7 +9,7 @@ from durable_agent_host.codec.state import decode_spent, decode_stats, encode_sp
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
-_ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored")
+_ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
 """Fields that older documents and histories do not have."""
 _LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
 """Fields of a request that may be stored outside of it, with what stands in their place."""
@@ -67,6 +67,12 @@ def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, di
     return replace(request, **dict(_LARGE)), {name: wire[name] for name in _LARGE if name in wire}
 
 
+def raw_fields(request: TurnRequest) -> dict[str, Any]:
+    """Give what was asked of a request that travels redacted; `join_request` puts it back. Guarantee: pure."""
+    wire = encode_turn_request(request)
+    return {name: wire[name] for name in _LARGE if name in wire}
+
+
 def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest:
     """Put a divided request together. Guarantee: pure.
 
@@ -75,7 +81,7 @@ def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest
         stored: the fields that `split_request` took out.
     """
     large = {name: stored[name] for name in _LARGE if name in stored}
-    return replace(request, stored=None, **large | {"contents": tuple(stored.get("contents") or ())})
+    return replace(request, stored=None, raw=None, **large | {"contents": tuple(stored.get("contents") or ())})
 
 
 def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
@@ -90,6 +96,9 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
     del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
     del wire["spent"], wire["work"]
+    for name in ("redacts", "redacted"):
+        if not wire[name]:
+            del wire[name]
     if outcome.pending:  # absent when empty, as in older documents
         wire["pending"] = [dict(call) for call in outcome.pending]
     if outcome.served:

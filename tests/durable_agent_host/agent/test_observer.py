@@ -103,12 +103,15 @@ def test_observers_are_told_each_step_and_whether_it_is_replayed(tmp_path: Path,
     names = recorder.names()
     half = names.index("AttemptEnded") + 1
     assert names[:3] == ["AttemptBegan", "RunBegan", "ModelCallBegan"]
-    assert sorted(names[3 : half - 1]) == ["ApprovalAwaited", "ModelCallFinished", "ToolCallBegan", "ToolCallFinished"]
-    begun = ["AttemptBegan again", "RunBegan again", "ModelCallBegan again", "ModelCallFinished again"]
-    assert names[half : half + 4] == begun
+    assert names[3:5] == ["ModelCallAnswered", "ModelCallFinished"]
+    assert sorted(names[5 : half - 1]) == ["ApprovalAwaited", "ToolCallBegan", "ToolCallFinished"]
+    begun = ["AttemptBegan again", "RunBegan again"]
+    begun += [f"ModelCall{what} again" for what in ("Began", "Answered", "Finished")]
+    assert names[half : half + 5] == begun
     calls_again = ["ToolCallBegan", "ToolCallBegan again", "ToolCallFinished", "ToolCallFinished again"]
-    assert sorted(names[half + 4 : half + 8]) == calls_again
-    assert names[half + 8 :] == ["ModelCallBegan", "ModelCallFinished", "AgentAnswered", "AttemptEnded"]
+    assert sorted(names[half + 5 : half + 9]) == calls_again
+    answered = ["ModelCallBegan", "ModelCallAnswered", "ModelCallFinished", "AgentAnswered", "AttemptEnded"]
+    assert names[half + 9 :] == answered
     assert [type(one.ending) for one in recorder.of(AttemptEnded)] == [Waiting, Completed]
     assert recorder.of(AttemptEnded)[-1].outcome == second
     counted, again, last = recorder.of(ModelCallFinished)

@@ -1,0 +1,41 @@
+"""What an app says of the redaction of its agents."""
+
+from collections.abc import Iterator, Mapping
+
+from durable_agent_host.redaction import learn_redaction
+from durable_agent_host.turn.redactor import Redact, Redactor
+
+
+class Redactors(Mapping[str, Redactor]):
+    """The redactors of an app's agents, by name: of those that have something redacted.
+
+    Args:
+        default: of agents that say nothing themselves; None for nothing.
+    """
+
+    def __init__(self, default: Redact | None) -> None:
+        self._default = default
+        self._known: dict[str, Redactor] = {}
+
+    def add(self, name: str, redact: Redact | None) -> None:
+        """Note what is redacted of an agent, and of errors and lines of the log whoever they are about.
+
+        Args:
+            name: the agent's registered name.
+            redact: None for what the app says.
+        """
+        if (redact := redact or self._default) is not None:
+            self._known[name] = redactor = Redactor(redact)
+            learn_redaction(redactor.text_or_mask)
+
+    def __getitem__(self, name: str) -> Redactor:
+        """Return the redactor of an agent."""
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """List the agents."""
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        """Count the agents."""
+        return len(self._known)

@@ -1,0 +1,148 @@
+"""Live events without what the app redacts, however a stream was cut. Pure, as far as the app's function is.
+
+Theory of operation. Of a text that streams, the last characters are held until what follows them is known. A text is
+told up to a white space from which on the two parts, redacted each for itself, say the same as the whole: so nothing
+that is to be masked lies across. Any other event, and the end of a model call, tell what was held.
+"""
+
+from typing import Any, Final, Protocol
+
+from agent_framework import AgentResponseUpdate
+
+from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, message_delta, turn_restarted
+from durable_agent_host.turn import event_names
+
+_TRIES: Final = 8
+_TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELTA})
+
+
+class Redacts(Protocol):
+    """What redacts texts and events."""
+
+    held_characters: int | None
+
+    def text(self, text: str, /) -> str:
+        """Redact a text."""
+        ...
+
+    def data(self, data: Any, /) -> dict[str, Any]:
+        """Redact the data of an event."""
+        ...
+
+
+class HeldText:
+    """One text that streams.
+
+    Args:
+        redactor: of the app.
+    """
+
+    def __init__(self, redactor: Redacts) -> None:
+        self._redactor = redactor
+        self._text = ""
+        self._next_try = 0
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; gives what can be told now."""
+        self._text += text
+        held = self._redactor.held_characters
+        if held is None or len(self._text) < max(held, self._next_try):
+            return ""
+        whole = self._redactor.text(self._text)
+        end = len(self._text) - held
+        for _ in range(_TRIES):
+            end = _last_space(self._text, end)
+            if end <= 0:
+                break
+            first, rest = self._text[:end], self._text[end:]
+            told = first if whole == self._text else self._redactor.text(first)
+            if whole == self._text or told + self._redactor.text(rest) == whole:
+                self._text, self._next_try = rest, 0
+                return told
+            end -= 1
+        self._next_try = len(self._text) * 5 // 4
+        return ""
+
+    def settle(self) -> str:
+        """End the text; gives what was held."""
+        text, self._text, self._next_try = self._text, "", 0
+        return self._redactor.text(text)
+
+
+def _last_space(text: str, end: int) -> int:
+    """Find the end of the last white space before a place; 0 when there is none."""
+    while end > 0 and not text[end - 1].isspace():
+        end -= 1
+    return end
+
+
+class RedactedEvents:
+    """The events of one run, redacted.
+
+    Args:
+        events: derives them from the agent's updates.
+        redactor: of the app.
+    """
+
+    def __init__(self, events: LiveEvents, redactor: Redacts) -> None:
+        self._events = events
+        self._redactor = redactor
+        self._held: dict[tuple[str, str], HeldText] = {}
+        self._raw: list[str] = []
+        self._told: list[str] = []
+
+    def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
+        """Read the next update; gives what clients are told now."""
+        return self.tell(self._events.feed(update))
+
+    def tell(self, events: list[LiveEvent]) -> list[LiveEvent]:
+        """Redact events, in order; gives what clients are told now."""
+        told: list[LiveEvent] = []
+        for event, data in events:
+            call_id = str(data.get("call_id", ""))
+            if event in _TEXTS or event == event_names.TOOL_DELTA:
+                if event in _TEXTS:
+                    told += self._settle(*(key for key in self._held if key[0] in _TEXTS and key[0] != event))
+                told += self._grow(event, call_id, data["text"])
+                continue
+            ends = [key for key in self._held if key[0] in _TEXTS or key == (event_names.TOOL_DELTA, call_id)]
+            told += self._settle(*ends)
+            told.append(LiveEvent(event, self._redactor.data(data)))
+        return told
+
+    def settle(self) -> list[LiveEvent]:
+        """Tell all that was held: the step that it belongs to has ended."""
+        return self._settle(*self._held)
+
+    def finish(self, text: str) -> list[LiveEvent]:
+        """End the run.
+
+        Args:
+            text: the answer's, redacted, as it is stored.
+
+        Returns:
+            The events that are missing to make the text of all events the stored text.
+        """
+        events = self.tell(self._events.finish("".join(self._raw))) + self.settle()
+        told = "".join(self._told)
+        if text == told:
+            return events
+        if text.startswith(told):
+            return [*events, message_delta(text[len(told) :])]
+        return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
+
+    def _grow(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
+        if event == event_names.MESSAGE_DELTA:
+            self._raw.append(text)
+        held = self._held.setdefault((event, call_id), HeldText(self._redactor))
+        return self._delta(event, call_id, held.feed(text))
+
+    def _settle(self, *keys: tuple[str, str]) -> list[LiveEvent]:
+        return [one for key in keys for one in self._delta(*key, self._held.pop(key).settle())]
+
+    def _delta(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
+        if not text:
+            return []
+        if event == event_names.MESSAGE_DELTA:
+            self._told.append(text)
+        return [LiveEvent(event, {"call_id": call_id, "text": text} if call_id else {"text": text})]

@@ -1,0 +1,314 @@
+"""What an app redacts, in all that is stored and shown of a turn. Pure, as far as the app's function is.
+
+Theory of operation. The app's function gets a content and returns it, or a copy. It is called for each content, for
+those inside of it, and with a text content for each other text: of arguments, results, citations, the provider's items.
+A content that has changed keeps no item of its provider, which would say again what is gone, and no signature, which
+would not hold; so it is replayed as what it still says. A mark tells that it was redacted.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from agent_framework import AgentResponse, Content, Message
+
+from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.codec.fields import dump_value
+from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.errors import RedactionError
+from durable_agent_host.model.overlay import Overlay, StandIn
+from durable_agent_host.model.provider_item import PART_OF, STAMP
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.redaction import MASK
+
+REDACTED: Final = "durable_agent_host.redacted"
+"""Key in the ``additional_properties`` of a content that has been redacted."""
+
+Redact = Callable[[Content], Content]
+"""Returns a content, or a copy of it without what is not to be stored."""
+
+_NAMES: Final = frozenset(
+    {
+        *("type", "raw_representation", "merge_mode", "call_id", "id", "media_type", "usage_details"),
+        *("protected_data", "file_id", "vector_store_id", "image_id", "status", "name", "tool_name", "server_name"),
+        "additional_properties",
+    }
+)
+"""Fields of a content that say what it is, and nothing of what was said."""
+
+
+_SHORT_CHARACTERS: Final = 64
+_MOST_HARMLESS: Final = 4096
+"""How many short texts are known to have nothing redacted: names of fields, ids, words that come again and again."""
+
+
+class Redactor:
+    """Applies an app's function.
+
+    Args:
+        redact: pure; it returns a copy of what it changes. Its attribute ``held_characters``, if it has one, says how
+            much of a streamed text it needs to see at once; without it, it needs all of a content.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self._harmless: set[str] = set()
+        held = getattr(redact, "held_characters", None)
+        self.held_characters: int | None = held if isinstance(held, int) else None
+
+    def text(self, text: str) -> str:
+        """Redact a text.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        if not text or text.isspace() or text in self._harmless:
+            return text
+        redacted = self._call(Content.from_text(text), is_own=True).text or ""
+        if redacted == text and len(text) <= _SHORT_CHARACTERS:
+            if len(self._harmless) >= _MOST_HARMLESS:
+                self._harmless.clear()
+            self._harmless.add(text)
+        return redacted
+
+    def text_or_mask(self, text: str) -> str:
+        """Redact a text of an error or a line of the log; of one that cannot be redacted, nothing is left."""
+        try:
+            return self.text(text)
+        except RedactionError:
+            return MASK
+
+    def value(self, value: Any) -> Any:
+        """Redact every text in a value, keys and numbers included.
+
+        Args:
+            value: contents, and what JSON can hold.
+
+        Returns:
+            The same object where nothing has changed, or a copy.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        if isinstance(value, str):
+            text = self.text(value)
+            return value if text == value else text
+        if isinstance(value, Content):
+            return self.content(value)
+        if isinstance(value, Mapping):
+            return self._mapping(cast("Mapping[Any, Any]", value))
+        if isinstance(value, list | tuple):
+            return self._sequence(cast("Sequence[Any]", value))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            said = str(value)
+            return value if (text := self.text(said)) == said else text
+        return value
+
+    def arguments(self, arguments: Any) -> Any:
+        """Redact the arguments of a call: inside of JSON, so that it stays JSON.
+
+        Args:
+            arguments: the model's text, or an object.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        if not isinstance(arguments, str):
+            return self.value(arguments)
+        try:
+            parsed = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return self.value(arguments)
+        walked = self.value(parsed)
+        return arguments if walked is parsed else json.dumps(walked, ensure_ascii=False)
+
+    def content(self, content: Content) -> Content:
+        """Redact a content.
+
+        Returns:
+            The content itself, or a marked copy.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        given = self._call(content)
+        changes: dict[str, Any] = {}
+        for name, value in vars(given).items():
+            if name in _NAMES or not value or (name == "uri" and given.type == "data"):
+                continue
+            if name == "text" and given.type == "text":
+                continue
+            walked = self.arguments(value) if name == "arguments" else self.value(value)
+            if walked is not value:
+                changes[name] = walked
+        properties: Mapping[str, Any] = given.additional_properties
+        kept = self.value(properties)
+        says_less = bool(changes) or (given is not content and _differs(given, content))
+        if not says_less and kept is properties:
+            return content
+        redacted = copy.copy(given)
+        for name, value in changes.items():
+            setattr(redacted, name, value)
+        redacted.raw_representation = None
+        redacted.additional_properties = {**kept, REDACTED: True}
+        if says_less:
+            redacted.additional_properties.pop(STAMP, None)
+            redacted.protected_data = None
+        return redacted
+
+    def messages(self, messages: Sequence[Message]) -> list[Message]:
+        """Redact messages; those that have not changed are the same objects.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        return [self._message(message) for message in messages]
+
+    def request(self, request: TurnRequest) -> TurnRequest:
+        """Redact what was asked.
+
+        Returns:
+            The request itself, or a copy.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        contents = request.contents
+        if contents:
+            decoded = [decode_content(one) for one in contents]
+            walked = [self.content(one) for one in decoded]
+            if any(new is not old for new, old in zip(walked, decoded, strict=True)):
+                contents = tuple(cast("Mapping[str, Any]", encode_content(one)) for one in walked)
+        message, options = self.text(request.message), self.value(request.options)
+        schema = self.value(request.response_format)
+        is_same = message == request.message and contents is request.contents
+        if is_same and options is request.options and schema is request.response_format:
+            return request
+        return replace(request, message=message, contents=contents, options=options, response_format=schema)
+
+    def response(self, response: AgentResponse[Any]) -> AgentResponse[Any]:
+        """Redact an answer, with its structured value.
+
+        Returns:
+            The response itself, or a copy.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        messages = self.messages(response.messages)
+        properties = self.value(response.additional_properties or {})
+        try:
+            value = dump_value(response.value, "value")
+        except ValueError:  # the text does not fit the format that the agent asked for, so there is no value
+            value = None
+        walked = self.value(value)
+        is_same = walked is value and properties == (response.additional_properties or {})
+        if is_same and all(new is old for new, old in zip(messages, response.messages, strict=True)):
+            return response
+        return AgentResponse(
+            messages=messages,
+            response_id=response.response_id,
+            agent_id=response.agent_id,
+            created_at=response.created_at,
+            finish_reason=cast("Any", response.finish_reason),
+            usage_details=response.usage_details,
+            value=walked,
+            continuation_token=response.continuation_token,
+            additional_properties=properties,
+        )
+
+    def overlay(self, overlay: Overlay) -> Overlay:
+        """Redact the summaries of a context.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        return replace(overlay, pieces=tuple(self._piece(piece) for piece in overlay.pieces))
+
+    def calls(self, calls: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+        """Redact calls as people see them: arguments and reason.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        return tuple(self.data(call) for call in calls)
+
+    def data(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Redact what an event says; its names of calls and tools stay.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        read = {"arguments": self.arguments, "result": self.value, "reason": self.value, "text": self.value}
+        return {name: read[name](value) if name in read and value else value for name, value in data.items()}
+
+    def _piece(self, piece: Any) -> Any:
+        if not isinstance(piece, StandIn):
+            return piece
+        message = decode_message(piece.message)
+        (redacted,) = self.messages([message])
+        if redacted is message:
+            return piece
+        return replace(piece, message=encode_message(redacted, created_at=piece.message.get("createdAt")))
+
+    def _message(self, message: Message) -> Message:
+        contents: list[Content] = []
+        lost: Any = None
+        for content in message.contents:
+            redacted = self.content(content)
+            if STAMP in content.additional_properties:
+                lost = STAMP not in redacted.additional_properties
+            elif lost and PART_OF in redacted.additional_properties:  # of an item that is not there any more
+                redacted = copy.copy(redacted)
+                kept = redacted.additional_properties.items()
+                redacted.additional_properties = {name: value for name, value in kept if name != PART_OF}
+            contents.append(redacted)
+        properties = self.value(message.additional_properties)
+        is_same = all(new is old for new, old in zip(contents, message.contents, strict=True))
+        if is_same and properties is message.additional_properties:
+            return message
+        copied = copy.copy(message)
+        copied.contents = contents
+        copied.additional_properties = properties
+        copied.raw_representation = None
+        return copied
+
+    def _sequence(self, value: Sequence[Any]) -> Sequence[Any]:
+        walked = [self.value(one) for one in value]
+        return value if all(new is old for new, old in zip(walked, value, strict=True)) else walked
+
+    def _mapping(self, value: Mapping[Any, Any]) -> Any:
+        walked = {self.value(name): self.value(one) for name, one in value.items()}
+        pairs = zip(walked.items(), value.items(), strict=False)
+        is_same = len(walked) == len(value) and all(a is c and b is d for (a, b), (c, d) in pairs)
+        return value if is_same else walked
+
+    def _call(self, content: Content, *, is_own: bool = False) -> Content:
+        given = content if is_own else copy.copy(content)
+        given.additional_properties = dict(content.additional_properties)
+        try:
+            returned: Any = self._redact(given)
+        except Exception as error:  # noqa: BLE001 - the app's own function; its words may quote the content
+            raise RedactionError(
+                f"the app's function 'redact' raised {type(error).__name__} for a content of type {content.type!r}, "
+                "so the turn cannot be stored, and nothing of it was: mend the function, and ask again"
+            ) from None
+        is_content = isinstance(returned, Content) and returned.type == content.type
+        if not is_content or not isinstance(returned.text, type(content.text)):
+            raise RedactionError(
+                f"the app's function 'redact' returned {type(returned).__name__} for a content of type "
+                f"{content.type!r}, so the turn cannot be stored, and nothing of it was: return a content of that type"
+            )
+        return content if not is_own and returned is given and not _differs(given, content) else returned
+
+
+def _differs(one: Content, other: Content) -> bool:
+    """Tell whether two contents say something else; what hangs below them is compared by identity or value."""
+    known = vars(other)
+    return any(
+        known.get(name) is not value and known.get(name) != value
+        for name, value in vars(one).items()
+        if name != "raw_representation"
+    )

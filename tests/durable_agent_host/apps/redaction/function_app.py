@@ -1,0 +1,74 @@
+"""Agents that have something redacted, one that has nothing, and functions that redact in ways of their own."""
+
+import asyncio
+import copy
+import os
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, Content, tool
+
+from durable_agent_host import DurableAgentApp, durable_tool, redact_personal_data
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+
+def find(card: str) -> str:
+    """Find the holder of a card."""
+    return f"{card} is held by {os.environ['HOLDER']}"
+
+
+def broken(key: str) -> str:
+    """Fail with what it was given."""
+    raise ValueError(f"{key} of {os.environ['IN_ERROR']} is refused")
+
+
+@durable_tool(idempotent=True)
+async def dawdle(card: str) -> str:
+    """Take long the first time."""
+    began = Path(os.environ["LEDGER"])
+    if not began.exists():
+        began.write_text("began")
+        await asyncio.sleep(60)
+    return f"looked at {card}"
+
+
+@tool(approval_mode="always_require")
+def pay(card: str, reason: str) -> str:
+    """Pay."""
+    return f"paid with {card} {reason}"
+
+
+def hide_words(content: Content) -> Content:
+    """Hide code words; it does not say how long they are."""
+    if not content.text or "word-" not in content.text:
+        return content
+    hidden = copy.copy(content)
+    hidden.text = re.sub(r"word-\d+( and \d+)*", "(hidden)", content.text)
+    return hidden
+
+
+def fail(content: Content) -> Content:
+    """Fail for what has a certain word."""
+    if content.text and "stumble" in content.text:
+        raise KeyError(content.text)
+    return content
+
+
+client = chat_client_from_environment()
+
+
+def agent(name: str) -> Agent:
+    """Make an agent with tools."""
+    tools = [find, broken, dawdle, pay, client.get_code_interpreter_tool()]
+    options = {"store": False, "include": ["code_interpreter_call.outputs"]}
+    return Agent(client, "Help.", name=name, tools=tools, default_options=options)
+
+
+app = DurableAgentApp(redact=redact_personal_data, enable_mcp_tool_trigger=True)
+app.add_agent(agent("Teller"))
+app.add_agent(agent("Words"), redact=hide_words)
+app.add_agent(agent("Stumbles"), redact=fail)
+app.add_agent(agent("Open"), redact=lambda content: content)

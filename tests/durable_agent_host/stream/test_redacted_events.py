@@ -1,0 +1,41 @@
+"""A redacted stream says what the redacted text says, however it was cut."""
+
+from agent_framework import AgentResponseUpdate, Content
+
+from durable_agent_host.personal_data import redact_personal_data
+from durable_agent_host.stream.live_events import LiveEvents
+from durable_agent_host.stream.redacted_events import RedactedEvents
+from durable_agent_host.turn.redactor import Redactor
+from tests.sweeps import chooser
+
+SECRETS = (
+    "4111 1111 1111 1111",
+    "5555-5555-5555-4444",
+    "someone@example.com",
+    "sk-proj-abcdefghijkl",
+    "Bearer abc.def-123",
+)
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nabc def\nghi 12\n-----END RSA PRIVATE KEY-----"
+
+
+def test_a_stream_says_what_the_whole_text_says():
+    """No cut lets a piece of a secret through, no text is told again, and texts are told before their end."""
+    drawn = chooser("redacted streams")
+    redactor = Redactor(redact_personal_data)
+    for _ in range(60):
+        words = [
+            drawn.choice(["word", "12", "it's", "\n", "größer", *SECRETS, PEM]) for _ in range(drawn.randint(1, 90))
+        ]
+        text = " ".join(words)
+        events = RedactedEvents(LiveEvents(clean=redactor.text), redactor)
+        told, place = [], 0
+        while place < len(text):
+            piece = text[place : place + drawn.randint(1, 40)]
+            place += len(piece)
+            update = AgentResponseUpdate(role="assistant", message_id="m", contents=[Content.from_text(piece)])
+            told += events.feed(update)
+        early = len(told)
+        told += events.finish(redactor.text(text))
+        assert {event for event, _ in told} <= {"message.delta"}
+        assert "".join(data["text"] for _, data in told) == redactor.text(text)
+        assert early or len(text) < 1500

@@ -1,0 +1,338 @@
+"""Redaction: what is said goes to the model as it is, and is kept and shown without its secrets."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import requests
+
+from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
+from tests.durable_agent_host.sse_client import Reader, read_events
+from tests.kit import AgentHost, Lives, PracticeModel
+from tests.processes import wait_until
+
+APP = Path(__file__).parent / "apps" / "redaction"
+MASK = "[redacted]"
+
+
+def card(number: int, gap: str = "") -> str:
+    """Make a card number with a right check digit."""
+    digits = f"4{number:014d}"
+    total = sum(int(d) * (2 - place % 2) - 9 * (int(d) * (2 - place % 2) > 9) for place, d in enumerate(digits))
+    digits += str(-total % 10)
+    return gap.join(digits[first : first + 4] for first in range(0, 16, 4))
+
+
+SAID = {
+    "message": card(11110001, " "),
+    "mail of message": "asker.canary@example.com",
+    "reasoning": card(11110002),
+    "answer": card(11110003, "-"),
+    "bearer in answer": "canary4.abcdef.ghijkl-01234",
+    "arguments": card(11110005),
+    "holder": "holder.canary@example.com",
+    "error": "error.canary@example.com",
+    "key in arguments": "sk-proj-canary8abcdefghijklmnop",
+    "code": card(11110009),
+    "logs": card(11110010),
+    "payment": card(11110011),
+    "reason": "reason.canary@example.com",
+    "model error": "model.canary@example.com",
+    "denial": "denial.canary@example.com",
+    "crash": card(11110012, " "),
+    "after crash": card(11110013),
+    "citation": "citation.canary@example.com",
+    "long": "long.canary@example.com",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the host keeps its data."""
+    return tmp_path_factory.mktemp("redaction")
+
+
+@pytest.fixture(scope="module")
+def lives(practice_model: PracticeModel, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    """A host that can crash."""
+    ledger = tmp_path_factory.mktemp("redaction-ledger") / "began.txt"
+    more = {"LEDGER": str(ledger), "HOLDER": SAID["holder"], "IN_ERROR": SAID["error"]}
+    lives = Lives(folder, practice_model, app=APP, **more, DURABLE_AGENT_HOST_MODEL_ATTEMPTS="1")
+    yield lives
+    lives.host.stop()
+
+
+def stored(folder: Path) -> bytes:
+    """Read every file, and what databases hold compressed."""
+    found = [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
+    for path in folder.rglob("*.sqlite"):
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30) as database:
+            for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                rows = database.execute(f'SELECT * FROM "{table}"').fetchall()
+                found += [unpacked(value) for row in rows for value in row if isinstance(value, bytes)]
+        database.close()
+    return b"\n".join(found)
+
+
+def unpacked(value: bytes) -> bytes:
+    """Unpack a value if it is packed."""
+    for skipped in range(3):
+        try:
+            return zlib.decompressobj().decompress(value[skipped:])
+        except zlib.error:
+            continue
+    return b""
+
+
+def leaks(data: bytes, names: Any = SAID) -> list[str]:
+    """Name the secrets that stand somewhere, as they were said or as digits."""
+    return [name for name in names if SAID[name].encode() in data]
+
+
+def streamed(host: AgentHost, agent: str, message: str, session: str) -> tuple[Reader, bytes]:
+    """Run a turn as a stream; gives what a client put together, and all that it was sent."""
+    headers = {"accept": "text/event-stream"}
+    answer = requests.post(
+        f"{host.url}/api/agents/{agent}/run",
+        json={"message": message, "session_id": session},
+        headers=headers,
+        timeout=60,
+        stream=True,
+    )
+    reader = Reader()
+    for event in read_events(answer):
+        reader.take(event)
+    return reader, json.dumps([event.data for event in reader.events], ensure_ascii=False).encode()
+
+
+def shown(host: AgentHost, agent: str, session: str) -> bytes:
+    """Read all that the host shows of a session."""
+    page = host.session(agent, session)
+    texts = [json.dumps(page, ensure_ascii=False)]
+    for turn in page["turns"]:
+        path = f"/agents/{agent}/sessions/{session}/turns/{turn['turn_id']}"
+        texts += [host.get(path).text, host.get(f"{path}/events").text]
+        query = "?showInput=true&showHistory=true&showHistoryOutput=true"
+        texts.append(requests.get(f"{host.management}/instances/{turn['turn_id']}{query}", timeout=60).text)
+    command = [str(Path(sys.executable).parent / "durable-agent-host"), "sessions", "export", agent, session]
+    done = subprocess.run([*command, "--url", host.url], capture_output=True, text=True, timeout=60, check=True)
+    return "\n".join([*texts, done.stdout, done.stderr, json.dumps(host.state(agent, session))]).encode()
+
+
+def sent(model: PracticeModel) -> bytes:
+    """Give all that the model was sent."""
+    return json.dumps(model.requests(), ensure_ascii=False).encode()
+
+
+def wait_until_forgotten(host: AgentHost) -> None:
+    """Wait until what ended turns have needed is deleted."""
+
+    def is_done() -> bool:
+        found = requests.get(f"{host.management}/instances?top=1000", timeout=60).json()
+        some = [one for one in found if one["name"] == FORGET_ORCHESTRATION]
+        return bool(some) and all(one["runtimeStatus"] == "Completed" for one in some)
+
+    wait_until(is_done)
+
+
+SPOKEN = (
+    {
+        "items": [
+            {"reasoning": f"The card is {SAID['reasoning']}, I think.", "encrypted": True},
+            {"text": f"I look. Bearer {SAID['bearer in answer']} is a token."},
+            {
+                "calls": [
+                    {"name": "find", "arguments": {"card": SAID["arguments"]}},
+                    {"name": "broken", "arguments": {"key": SAID["key in arguments"]}},
+                ]
+            },
+        ]
+    },
+    {
+        "items": [
+            {"code": f"print('{SAID['code']}')", "logs": f"{SAID['logs']} is valid"},
+            {
+                "text": f"It is {SAID['answer']}, says {SAID['citation']}, and nothing else.",
+                "files": [f"{SAID['citation']}.csv"],
+                "citation": True,
+            },
+        ]
+    },
+)
+ASKED = f"Mine is {SAID['message']}, write to {SAID['mail of message']}"
+HEARD = {"message", "mail of message", "reasoning", "arguments", "holder", "code", "logs", "key in arguments"}
+HEARD |= {"answer", "citation"}
+
+
+def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeModel, folder: Path):
+    """Whoever says a secret, and however a stream is cut: afterwards it is in no file, answer, event, log or export."""
+    host, session = lives.host, uuid4().hex
+    model.plan(*SPOKEN)
+    reader, told = streamed(host, "Teller", ASKED, session)
+    assert reader.names()[-1] == "turn.completed"
+    assert "turn.restarted" not in reader.names()
+    assert len(reader.pieces) > 1
+    assert reader.last is not None
+    assert reader.last.data["redacted"] is True
+    assert reader.text == reader.last.data["response"]
+    assert f"It is {MASK}, says {MASK}, and nothing else." in reader.text
+    assert set(leaks(sent(model))) >= HEARD - {"answer", "citation", "logs"}
+    assert leaks(told) == []
+    assert leaks(shown(host, "Teller", session)) == []
+    page = host.session("Teller", session)
+    assert all(message["redacted"] is True for message in page["messages"])
+    wait_until_forgotten(host)
+    assert leaks(stored(folder)) == []
+    assert leaks("".join(host.output).encode()) == []
+    model.forget()
+    model.plan({"text": "Fine."})
+    answer = host.run("Teller", {"message": "And now?", "session_id": session})
+    assert (answer.status_code, answer.json()["response"]) == (200, "Fine.")
+    assert "redacted" not in answer.json()
+    assert leaks(sent(model)) == []
+    assert MASK.encode() in sent(model)
+
+
+def test_a_function_that_leaves_all_as_it_is_leaves_all_to_be_found(lives: Lives, model: PracticeModel, folder: Path):
+    """The search of the test above finds what is there."""
+    host, session = lives.host, uuid4().hex
+    model.plan(*SPOKEN)
+    reader, told = streamed(host, "Open", ASKED, session)
+    assert reader.last is not None
+    assert "redacted" not in reader.last.data
+    assert set(leaks(told)) >= HEARD - {"message"}
+    assert set(leaks(shown(host, "Open", session))) >= HEARD
+    assert set(leaks(stored(folder))) >= HEARD
+    assert host.get(f"/agents/Open/sessions/{session}").ok
+    assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}", timeout=60).ok
+    wait_until_forgotten(host)
+    assert leaks(stored(folder)) == []
+
+
+def test_a_crash_goes_on_with_the_same_bytes(lives: Lives, model: PracticeModel, folder: Path):
+    """While a turn runs, its journal and its request are as they were said; when it has ended, they are gone."""
+    host, session, said = lives.host, uuid4().hex, f"Use {SAID['crash']}. " + "And so on. " * 600
+    call = {"calls": [{"name": "dawdle", "arguments": {"card": SAID["crash"]}}]}
+    model.plan({"items": [{"text": f"Wait, {SAID['after crash']}."}, call]})
+    headers = {"x-ms-wait-for-response": "false"}
+    accepted = host.run("Teller", {"message": said, "session_id": session}, headers=headers)
+    assert accepted.status_code == 202
+    assert leaks(accepted.content) == []
+    path = f"/agents/Teller/sessions/{session}/turns/{accepted.json()['turn_id']}"
+    wait_until(lambda: {"crash", "after crash"} <= set(leaks(stored(folder))))
+    steps = host.get(f"{path}/steps")
+    assert "dawdle" in steps.text
+    assert leaks(host.get(path).content + steps.content) == []
+    host = lives.crash()
+    model.plan({"text": f"Done with {SAID['after crash']} now."})
+    ended = host.end_of_turn(f"{host.url}/api{path}")
+    assert (ended["status"], ended["response"]) == ("completed", f"Wait, {MASK}.Done with {MASK} now.")
+    assert ended["message"].startswith(f"Use {MASK}. And so on.")
+    assert f"looked at {SAID['crash']}" in sent(model).decode()
+    assert leaks(shown(host, "Teller", session)) == []
+    wait_until_forgotten(host)
+    assert leaks(stored(folder)) == []
+    assert host.get(path).json()["response"] == ended["response"]
+
+
+def test_people_are_asked_and_told_without_secrets(lives: Lives, model: PracticeModel, folder: Path):
+    """A call that waits is shown redacted, and runs as the model wrote it; what a person answers is redacted too."""
+    host, session = lives.host, uuid4().hex
+    calls = [{"name": "pay", "arguments": {"card": SAID["payment"], "reason": SAID["reason"]}} for _ in range(2)]
+    model.plan({"calls": calls}, {"text": "Paid."})
+    waiting = host.run("Teller", {"message": "Pay", "session_id": session})
+    assert waiting.status_code == 202
+    assert leaks(waiting.content) == []
+    one, two = waiting.json()["pending_approvals"]
+    assert (one["arguments"]["card"], one["arguments"]["reason"]) == (MASK, MASK)
+    path = f"/agents/Teller/sessions/{session}/turns/{waiting.json()['turn_id']}"
+    answers = [
+        {"call_id": one["call_id"], "approved": True},
+        {"call_id": two["call_id"], "approved": False, "reason": f"ask {SAID['denial']}"},
+    ]
+    for body in answers:
+        answer = host.post(f"{path}/approvals", json.dumps(body).encode(), content_type="application/json")
+        assert answer.ok, answer.text
+        assert leaks(answer.content) == []
+    ended = host.end_of_turn(f"{host.url}/api{path}")
+    while ended["status"] == "waiting_for_approval":
+        ended = host.end_of_turn(f"{host.url}/api{path}")
+    assert ended["response"] == "Paid."
+    assert set(leaks(sent(model))) >= {"payment", "reason", "denial"}
+    assert f"paid with {SAID['payment']}" in sent(model).decode()
+    assert leaks(shown(host, "Teller", session)) == []
+    wait_until_forgotten(host)
+    assert leaks(stored(folder)) == []
+
+
+def test_a_cancelled_turn_and_a_retry_tell_no_more(lives: Lives, model: PracticeModel, folder: Path):
+    """What a cancelled turn had said is kept redacted; the same key and body give the same turn, before and after."""
+    host, session, key = lives.host, uuid4().hex, {"Idempotency-Key": uuid4().hex}
+    call = {"calls": [{"name": "pay", "arguments": {"card": SAID["payment"], "reason": "none"}}]}
+    model.plan({"items": [{"reasoning": f"Is it {SAID['reasoning']}?"}, {"text": f"I take {SAID['answer']}."}, call]})
+    asked = {"message": ASKED, "session_id": session}
+    waiting = host.run("Teller", asked, headers=key)
+    assert waiting.status_code == 202
+    path = f"/agents/Teller/sessions/{session}/turns/{waiting.json()['turn_id']}"
+    assert host.post(f"{path}/cancel", b"").status_code == 202
+    ended = wait_until(lambda: (turn := host.get(path).json())["status"] == "cancelled" and turn)
+    assert (ended["response"], ended["redacted"]) == (f"I take {MASK}.", True)
+    wait_until_forgotten(host)
+    again = host.run("Teller", asked, headers=key)
+    assert (again.status_code, again.json()["turn_id"]) == (409, waiting.json()["turn_id"])
+    assert host.run("Teller", asked | {"message": "Another"}, headers=key).status_code == 422
+    assert leaks(waiting.content + again.content) == []
+    assert leaks(shown(host, "Teller", session)) == []
+    assert leaks(stored(folder)) == []
+
+
+def test_errors_say_nothing_that_is_redacted(lives: Lives, model: PracticeModel, folder: Path):
+    """A model's service that quotes, and a request that is refused, lead to problems and log lines without it."""
+    host, session = lives.host, uuid4().hex
+    model.plan({"error": {"status": 400, "code": "bad", "message": f"{SAID['model error']} is not known"}})
+    answer = host.run("Teller", {"message": ASKED, "session_id": session})
+    assert answer.status_code == 502
+    assert f"{MASK} is not known" in answer.json()["detail"]
+    refused = host.run("Teller", {"message": "Hi", "role": SAID["mail of message"]})
+    assert refused.status_code == 400
+    assert leaks(answer.content + refused.content) == []
+    assert leaks(shown(host, "Teller", session)) == []
+    wait_until_forgotten(host)
+    assert leaks(stored(folder)) == []
+    assert leaks("".join(host.output).encode()) == []
+
+
+def test_a_function_that_says_nothing_of_lengths_sees_each_text_whole(lives: Lives, model: PracticeModel):
+    """Words of any length are hidden in a stream: it waits for the end of each text."""
+    model.plan({"text": "Say word-17 and 4 and 5, twice: word-6 and 7.", "chunk_characters": 2})
+    reader, told = streamed(lives.host, "Words", "What is word-99?", uuid4().hex)
+    assert reader.text == "Say (hidden), twice: (hidden)."
+    assert reader.names() == ["turn.started", "message.delta", "turn.completed"]
+    assert reader.last is not None
+    assert reader.last.data["message"] == "What is (hidden)?"
+    assert "word-99" in sent(model).decode()
+    assert b"word-" not in told
+
+
+def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel, folder: Path):
+    """It is said, nothing is stored, and the session goes on."""
+    host, session = lives.host, uuid4().hex
+    refused = host.run("Stumbles", {"message": "I stumble over 1771", "session_id": session})
+    assert refused.status_code == 502
+    model.plan({"text": "You stumble over 1772."}, {"text": "Fine."})
+    failed = host.run("Stumbles", {"message": "Hello", "session_id": session})
+    assert failed.status_code == 502
+    for answer in (refused, failed):
+        assert "'redact' raised KeyError for a content of type 'text'" in answer.json()["detail"]
+        assert b"177" not in answer.content.replace(session.encode(), b"")
+    assert host.session("Stumbles", session)["messages"] == []
+    assert host.run("Stumbles", {"message": "Again", "session_id": session}).json()["response"] == "Fine."
+    wait_until_forgotten(host)
+    assert b"stumble over" not in stored(folder)

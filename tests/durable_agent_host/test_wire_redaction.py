@@ -1,0 +1,50 @@
+"""A redacted conversation goes back to every model service, which takes it."""
+
+import json
+
+import pytest
+
+from durable_agent_host.personal_data import redact_personal_data
+from durable_agent_host.turn.redactor import Redactor
+from tests.durable_agent_host.provider_lab import ProviderLab
+
+WHERE = ("message", "reasoning", "arguments", "result", "code", "logs", "answer")
+SECRETS = {where: f"{where}.canary@example.com" for where in WHERE}
+STEPS = (
+    (
+        {"reasoning": f"Weigh {SECRETS['reasoning']} up."},
+        {"code": f"print('{SECRETS['code']}')", "logs": f"{SECRETS['logs']}\n"},
+        {"calls": [{"name": "look_up", "arguments": {"word": SECRETS["arguments"]}}]},
+    ),
+    ({"reasoning": "Fine."}, {"text": f"It is {SECRETS['answer']}."}),
+)
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: found by {SECRETS['result']}"
+
+
+def found(text: str) -> set[str]:
+    """Name the secrets in a text."""
+    return {where for where, secret in SECRETS.items() if secret in text}
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini", "chat"])
+async def test_a_redacted_conversation_is_accepted(kind: str):
+    """The running turn has everything; nothing of it is stored, and the services refuse nothing of what is left."""
+    lab = ProviderLab(tools=[look_up], redactor=Redactor(redact_personal_data))
+    lab.plan(*({"items": list(items)} for items in STEPS))
+    outcome = await lab.cold_turn(kind, f"Find {SECRETS['message']}")
+    assert (outcome.status, outcome.error, lab.refusals) == ("completed", None, [])
+    assert found(json.dumps(lab.bodies)) >= {"message", "arguments", "result"}
+    assert found(lab.document) == set()
+    assert "[redacted]" in lab.document
+    for text in ("And now?", "And then?"):
+        before = len(lab.bodies)
+        lab.plan({"text": "Fine."})
+        outcome = await lab.cold_turn(kind, text)
+        assert (outcome.status, outcome.error, lab.refusals) == ("completed", None, [])
+        sent = json.dumps(lab.bodies[before:])
+        assert found(sent) == set()
+        assert "found by [redacted]" in sent

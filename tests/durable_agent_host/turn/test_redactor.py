@@ -1,0 +1,127 @@
+"""What an app redacts, content by content, and what of a content goes with it."""
+
+import json
+from typing import Any
+
+import pytest
+from agent_framework import AgentResponse, Content, Message
+
+from durable_agent_host.codec.content import encode_content
+from durable_agent_host.errors import RedactionError
+from durable_agent_host.model.provider_item import PART_OF, STAMP
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.personal_data import redact_personal_data
+from durable_agent_host.turn.redactor import REDACTED, Redactor
+
+CARD = "4111 1111 1111 1111"
+MAIL = "someone@example.com"
+STAMPED = {STAMP: {"provider": "p", "type": "t", "id": "i"}}
+redactor = Redactor(redact_personal_data)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (f"pay {CARD} 12/29 123.", "pay [redacted] 12/29 123."),
+        (f"pay {CARD} 123", "pay [redacted] 123"),
+        ("378282246310005 and 5555-5555-5555-4444", "[redacted] and [redacted]"),
+        (f"<{MAIL}>, a.b+c@sub.example.org", "<[redacted]>, [redacted]"),
+        ("Authorization: Bearer abc.def-123", "Authorization: [redacted]"),
+        ("my key is sk-proj-abcdefghijkl", "my key is [redacted]"),
+    ],
+)
+def test_personal_data_is_masked(said: str, kept: str):
+    """A card that is followed by other digits is found, too."""
+    assert redactor.text(said) == kept
+    assert redactor.text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "4111 1111 1111 1112",
+        "order 1732312345678, call +49 30 901820 12345",
+        "resp_4111111111111111",
+        "0.4111111111111111",
+        "write to me @home",
+        "a token of thanks",
+    ],
+)
+def test_what_only_looks_like_it_stays(said: str):
+    """Numbers without a right check digit, ids and fractions are none."""
+    assert redactor.text(said) == said
+
+
+def test_what_has_nothing_to_redact_is_the_same_object():
+    """So nothing is copied, and nothing is marked."""
+    contents = [Content.from_text("Hi"), Content.from_function_call("c", "f", arguments='{"a": [1, 2.5, null]}')]
+    for content in contents:
+        content.additional_properties = STAMPED | {"more": [{"deep": True}]}
+        assert redactor.content(content) is content
+    response = AgentResponse(messages=[Message("assistant", contents)], value={"a": 1})
+    assert redactor.response(response) is response
+    request = TurnRequest("a", "s", "t", "Hi", options={"x": 1})
+    assert redactor.request(request) is request
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Content.from_text(f"at {MAIL}", annotations=[{"type": "citation", "url": f"https://x.example/?{MAIL}"}]),
+        Content.from_text("cited", annotations=[{"type": "citation", "title": MAIL, "snippet": CARD}]),
+        Content.from_text_reasoning(text=f"hm {CARD}", protected_data="signed"),
+        Content.from_function_call("c", "f", arguments=json.dumps({"card": int(CARD.replace(" ", "")), MAIL: [MAIL]})),
+        Content.from_function_call("c", "f", arguments={"to": {"mail": MAIL}}),
+        Content.from_function_result("c", result=f"of {MAIL}", exception=f"not {MAIL}"),
+        Content.from_function_result("c", result=[Content.from_text(MAIL), Content.from_text("and more")]),
+        Content.from_code_interpreter_tool_call(call_id="c", inputs=[Content.from_text(f"print('{MAIL}')")]),
+        Content.from_code_interpreter_tool_result(call_id="c", outputs=[Content.from_text(CARD)]),
+        Content.from_error(message=MAIL, error_code="e", error_details=CARD),
+        Content.from_uri(uri=f"https://x.example/?mail={MAIL}", media_type="text/plain"),
+        Content.from_text("whole", additional_properties={STAMP: {"provider": "p", "type": "t", "said": [MAIL]}}),
+    ],
+    ids=lambda content: content.type,
+)
+def test_every_text_of_a_content_is_redacted(content: Content):
+    """Nested contents, arguments inside of JSON, citations, the provider's item; the original stays as it was."""
+    before = json.dumps(encode_content(content))
+    redacted = redactor.content(content)
+    after = json.dumps(encode_content(redacted))
+    assert (MAIL in before) or (CARD in before)
+    assert not any(secret in after for secret in (MAIL, CARD, CARD.replace(" ", "")))
+    assert redacted.additional_properties[REDACTED] is True
+    assert json.dumps(encode_content(content)) == before
+    if redacted.type == "function_call" and isinstance(redacted.arguments, str):
+        assert json.loads(redacted.arguments) == {"card": "[redacted]", "[redacted]": ["[redacted]"]}
+
+
+def test_what_says_less_keeps_no_item_and_no_signature():
+    """The other parts of the item are parts of nothing then."""
+    one = Content.from_text_reasoning(text=MAIL, protected_data="signed", additional_properties=dict(STAMPED))
+    two = Content.from_text_reasoning(text="more", additional_properties={PART_OF: "i"})
+    other = Content.from_text("fine", additional_properties=dict(STAMPED))
+    (message,) = redactor.messages([Message("assistant", [one, two, other])])
+    assert [content.additional_properties for content in message.contents] == [{REDACTED: True}, {}, STAMPED]
+    assert message.contents[0].protected_data is None
+    assert one.protected_data == "signed"
+
+
+def test_requests_and_structured_answers_are_redacted():
+    """With all their parts."""
+    contents: Any = ({"$type": "text", "text": MAIL}, {"$type": "text", "text": "x"})
+    request = TurnRequest("a", "s", "t", MAIL, contents=contents, options={"user": MAIL})
+    kept = redactor.request(request)
+    assert (kept.message, kept.options) == ("[redacted]", {"user": "[redacted]"})
+    assert MAIL not in json.dumps(kept.contents)
+    said = AgentResponse(messages=[Message("assistant", [f'{{"mail": "{MAIL}"}}'])], value={"mail": MAIL})
+    assert redactor.response(said).value == {"mail": "[redacted]"}
+    assert said.value == {"mail": MAIL}
+
+
+@pytest.mark.parametrize("redact", [lambda _: 1 / 0, lambda _: None, lambda _: Content.from_error(message="x")])
+def test_a_function_that_fails_is_an_error_that_quotes_nothing(redact: Any):
+    """The error says what to do."""
+    with pytest.raises(RedactionError, match="'redact'") as raised:
+        Redactor(redact).text(MAIL)
+    assert MAIL not in str(raised.value)
+    assert Redactor(redact).text_or_mask(MAIL) == "[redacted]"
