@@ -13,6 +13,7 @@ _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stor
 """Fields that older documents and histories do not have."""
 _LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
 """Fields of a request that may be stored outside of it, with what stands in their place."""
+_ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted"})
 _OUTCOME_FIELDS: Final = frozenset(field.name for field in fields(TurnOutcome))
 
 
@@ -96,9 +97,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
     del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
     del wire["spent"], wire["work"]
-    for name in ("redacts", "redacted"):
-        if not wire[name]:
-            del wire[name]
+    wire = {name: value for name, value in wire.items() if value or name not in _ABSENT_WHEN_FALSE}
     if outcome.pending:  # absent when empty, as in older documents
         wire["pending"] = [dict(call) for call in outcome.pending]
     if outcome.served:
