@@ -61,6 +61,7 @@ ROWS: Mapping[str, Asked | None] = {
     "http-file": Asked(),
     "http-file-head": Asked(),
     "http-turn": Asked(),
+    "http-steps": Asked(),
     "http-events": Asked(),
     "http-cancel": Asked(),
     "http-approvals": Asked(b'{"call_id": "call_1", "approved": true}', {}, _JSON),

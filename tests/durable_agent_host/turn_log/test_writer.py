@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.model.log_entry import EVENT, OUTCOME, TOOL_STARTED, LogEntry
+from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, TOOL_STARTED, LogEntry
 from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -42,11 +42,24 @@ async def log(tmp_path):
 
 
 async def entries_of(log) -> list[LogEntry]:
-    return [record.entry for record in (await log.read(LOG_ID, 1)).records]
+    """Read the entries, without their times."""
+    entries = [record.entry for record in (await log.read(LOG_ID, 1)).records]
+    return [LogEntry(one.kind, {name: value for name, value in one.data.items() if name != AT}) for one in entries]
 
 
 def event(name: str, **data) -> LogEntry:
     return LogEntry(EVENT, {"event": name, "data": data})
+
+
+async def test_entries_but_deltas_carry_their_time(log):
+    """What is put, noted or committed has the time of the clock in milliseconds; a delta has none."""
+    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), clock=lambda: 1.5)
+    await writer.put("message.delta", {"text": "a"})
+    await writer.put("tool.started", {"call_id": "c"})
+    writer.note(LogEntry("retried", {}))
+    await writer.commit(LogEntry(OUTCOME, {}), LogEntry(OUTCOME, {}))
+    records = (await log.read(LOG_ID, 1)).records
+    assert [record.entry.data.get(AT) for record in records] == [None, 1500, 1500, 1500, 1500]
 
 
 async def test_the_first_event_is_written_at_once(log):
