@@ -46,6 +46,7 @@ _JSON = {"content-type": "application/json"}
 ROWS: Mapping[str, Asked | None] = {
     "http-run": Asked(b"SECRET of a stranger", {"session_id": "{session}"}),
     "http-agents": None,
+    "http-metrics": None,
     "http-sessions": None,
     "http-health": None,
     "http-session": Asked(),

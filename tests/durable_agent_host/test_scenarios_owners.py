@@ -68,6 +68,12 @@ def test_every_route_has_a_row():
     assert ROWS.keys() == {route.name for route in ROUTES}
 
 
+def test_metrics_of_all_owners_are_nobodys(place: Place):
+    """Who is known, and is not let in by the app, does not learn what others do."""
+    for who in ("ada@contoso", "bob@fabrikam"):
+        assert place.ask("GET", "/metrics", who).status_code == 404
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("route", [route for route in ROUTES if ROWS[route.name]], ids=lambda route: route.name)
 def test_a_strangers_answer_is_that_of_a_session_that_never_was(place: Place, route, relation):

@@ -66,7 +66,7 @@ class _DecidedSampler:
         decisions: Any = decision.__class__
         decided = decisions.RECORD_AND_SAMPLE if trace.TraceFlags(flags).sampled else decisions.DROP
         given: Any = named.get("attributes") or (more[1:2] or ({},))[0]  # the result of a drop has none
-        noted = {**(given or {}), **(result.attributes or {})}
+        noted: dict[str, Any] = {**(given or {}), **(result.attributes or {})}
         if type(self._others).__module__.startswith("azure.monitor."):
             noted[_AZURE_RATE] = 100.0  # without it, each child of the span is drawn anew
         return type(result)(decided, noted, result.trace_state)
