@@ -107,6 +107,11 @@ class AnswerMeter:
         return whole
 
     def _count_lines(self, whole: bytes) -> None:
+        if self._lines + whole.count(b"\n") + whole.count(b"\r") <= MOST_LINES:  # whatever events these lines belong to
+            blank = max(whole.rfind(mark) for mark in (b"\n\n", b"\r\r", b"\n\r\n"))
+            event = whole[blank + 1 :]
+            self._lines = (0 if blank >= 0 else self._lines) + event.count(b"\n") + event.count(b"\r")
+            return
         for number, event in enumerate(_BLANK.split(whole)):
             self._lines = (0 if number else self._lines) + event.count(b"\n") + event.count(b"\r")
             if self._lines > MOST_LINES:
