@@ -1,5 +1,6 @@
 """Budgets: turns and sessions spend at most so much, are told so with the figures, or a person is asked."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -188,6 +189,27 @@ def test_prices_alone_count_the_cost(budgets: AgentHost, model: PracticeModel):
     shown = budgets.turn(answer)
     assert shown["spent"]["cost"] == pytest.approx(COST_OF_USAGE)
     assert (shown["spent"]["tokens"], shown["spent"]["model_calls"]) == (400, 1)
+
+
+def test_a_document_brings_what_was_spent(budgets: AgentHost, model: PracticeModel):
+    """An import goes on counting; one whose figures are no numbers is refused, and nothing is stored."""
+    session = uuid4().hex
+    model.plan({"text": "Done.", "usage": USAGE})
+    assert budgets.run("Free", {"message": "one", "session_id": session}).ok
+    document = budgets.get(f"/agents/Free/sessions/{session}/export").json()
+    ours = document["data"]["extensionData"]["durableAgentHost"]
+    for name, body, status in (("whole", document, 201), ("odd", set_spent(document, {"tokens": "many"}), 400)):
+        taken = budgets.post(f"/agents/Free/sessions/{session}-{name}/import", json.dumps(body).encode())
+        assert taken.status_code == status, taken.text
+    assert spent(budgets, "Free", f"{session}-whole") == ours["spent"]
+    assert budgets.get(f"/agents/Free/sessions/{session}-odd").status_code == 404
+
+
+def set_spent(document, figures):
+    """Give a copy of a document with other figures."""
+    changed = json.loads(json.dumps(document))
+    changed["data"]["extensionData"]["durableAgentHost"]["spent"] = figures
+    return changed
 
 
 @pytest.mark.parametrize(
