@@ -2,6 +2,8 @@
 
 from uuid import uuid4
 
+import pytest
+
 from tests.kit import AgentHost
 from tests.processes import wait_until
 
@@ -43,3 +45,31 @@ def test_data_of_the_app_goes_with_the_whole_conversation(lab: AgentHost):
     answer = lab.post(f"/agents/Instant/sessions/copy-{session}/import", exported)
     assert "data of the app" in answer.json()["taken_on_trust"][0]
     assert labels(lab, f"copy-{session}") == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload"),
+    [
+        ("commit", {"turn_id": 0, "status": "failed"}),
+        ("commit", {"turn_id": "odd", "status": {"$type": ["x"]}}),
+        ("commit", {"turn_id": "odd", "status": "failed", "error": {"type": 5}}),
+        ("commit", {"turn_id": "odd", "status": "failed", "stats": {"bytes_stored": "many"}}),
+        ("commit", {"turn_id": "odd", "status": "completed", "entries": [5]}),
+        ("commit", ["odd"]),
+        ("admit", {"turn_id": 5, "policy": "queue"}),
+        ("leave", {"turn_id": None}),
+    ],
+)
+def test_an_operation_that_names_no_turn_changes_nothing(lab: AgentHost, operation: str, payload):
+    """Whoever may call entities cannot write what no reader can read; the session goes on."""
+    session = uuid4().hex
+    assert lab.run("Instant", "hi", session_id=session).ok
+    before = lab.state("Instant", session)
+    lab.signal("Instant", session, operation, payload)
+    assert lab.run("Instant", "and on", session_id=session).ok
+    after = lab.state("Instant", session)
+    assert before is not None
+    assert after is not None
+    receipts = after["data"]["extensionData"]["durableAgentHost"]["receipts"]
+    assert len(receipts) == len(before["data"]["extensionData"]["durableAgentHost"]["receipts"]) + 1
+    assert lab.get(f"/agents/Instant/sessions/{session}/verify").json()["problems"] == []

@@ -49,7 +49,12 @@ from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.timeline import timeline_without_orchestration
-from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_request
+from durable_agent_host.turn.wire import (
+    check_turn_named,
+    check_turn_outcome,
+    decode_turn_outcome,
+    encode_turn_request,
+)
 
 Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
 
@@ -151,6 +156,7 @@ class DurableAgentEntity:
         return bind_session(session, owner) if self.has_owners else session
 
     def _admit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        check_turn_named(payload)
         if (bound := self._bound(session, decode_owner(payload.get("owner")))) is None:
             return session, {"status": "foreign", "running": None}
         changed, admission = decide_admission(
@@ -170,11 +176,13 @@ class DurableAgentEntity:
         return changed, result
 
     def _commit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        check_turn_outcome(payload)
         window = self._window()
         changed, following = commit_outcome(session, decode_turn_outcome(payload), window=window)
         return changed, _next(changed, following) | {"message_count": changed.message_count, "ended_at": window.now}
 
     def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
+        check_turn_named(payload)
         changed, following = leave_session(
             session, payload["turn_id"], window=self._window(), cancelled=payload.get("cancelled") is True
         )

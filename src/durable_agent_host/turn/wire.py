@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from durable_agent_host.codec.pieces import decode_sealing, encode_sealing, json_bytes_of
 from durable_agent_host.codec.state import decode_spent, decode_stats, encode_spent, encode_stats
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.errors import RequestError
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
 
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
 _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
@@ -134,6 +135,48 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     known["spent"] = decode_spent(wire.get("spent"))
     known["stats"] = decode_stats(wire.get("stats") or {})
     return TurnOutcome(**known)
+
+
+def check_turn_outcome(wire: Any) -> None:
+    """Check what becomes a receipt: an operation of the entity can be called by anybody who may call entities.
+
+    Guarantee: pure.
+
+    Args:
+        wire: what the operation was given.
+
+    Raises:
+        RequestError: it is no outcome; says what is wrong with it.
+    """
+    check_turn_named(wire)
+    if (status := wire.get("status")) not in get_args(TurnStatus):
+        raise RequestError(f"the status of a turn's end is {status!r:.100}: one of {', '.join(get_args(TurnStatus))}")
+    for name in ("text", "request_hash", "ended_at", "text_at"):
+        if not isinstance(wire.get(name) or "", str):
+            raise RequestError(f"{name!r} of a turn's end is no text")
+    for name in ("error", "stats", "spent", "agent_session", "overlay"):
+        if not isinstance(wire.get(name) or {}, dict):
+            raise RequestError(f"{name!r} of a turn's end is no object")
+    error: dict[str, Any] = wire.get("error") or {}
+    if not all(isinstance(error.get(name, ""), str) for name in ("type", "message")):
+        raise RequestError("'error' of a turn's end has a 'type' or a 'message' that is no text")
+    figures: list[Any] = [*(wire.get("stats") or {}).values(), *(wire.get("spent") or {}).values()]
+    if not all(isinstance(one, int | float) for one in figures):
+        raise RequestError("'stats' or 'spent' of a turn's end has a figure that is no number")
+    entries: Any = wire.get("entries") or []
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in cast("list[Any]", entries)):
+        raise RequestError("'entries' of a turn's end is no list of objects")
+
+
+def check_turn_named(wire: Any) -> None:
+    """Check that the input of an operation names its turn. Guarantee: pure.
+
+    Raises:
+        RequestError: it does not.
+    """
+    turn_id: Any = cast("dict[str, Any]", wire).get("turn_id") if isinstance(wire, dict) else None
+    if not isinstance(turn_id, str) or not turn_id:
+        raise RequestError("the operation takes an object with the 'turn_id' of a turn, a text")
 
 
 def decode_ended(turn_id: str, wire: Mapping[str, Any]) -> TurnOutcome:
