@@ -12,7 +12,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -79,12 +79,17 @@ _STEP = {"text": ANSWER, "chunk_characters": 50}
 
 
 def measure(
-    hosts: dict[str, Host], lengths: Sequence[int], new_sessions: int, tidy: Callable[[], None]
+    hosts: dict[str, Host],
+    with_sessions: Collection[str],
+    lengths: Sequence[int],
+    new_sessions: int,
+    tidy: Callable[[], None],
 ) -> list[tuple[str, ...]]:
     """Hold the conversations and return the lines of the table.
 
     Args:
         hosts: by name; the first one is what the others are compared with.
+        with_sessions: those that keep conversations; the others hold new sessions alone.
         lengths: of a session, in turns.
         new_sessions: how many sessions of one turn are held.
         tidy: called now and then, so that the practice model forgets what it was asked.
@@ -102,10 +107,10 @@ def measure(
         lines += _lines(mode, "new session", found)
         session = uuid.uuid4().hex
         for length, start in zip(lengths, [0, *(length + AROUND for length in lengths)], strict=False):
-            found = {name: Measured() for name in hosts}
+            found = {name: Measured() for name in hosts if name in with_sessions}
             for number in range(start, length + AROUND):
-                for name, host in hosts.items():
-                    taken = host.turn(agent, session, number)
+                for name in found:
+                    taken = hosts[name].turn(agent, session, number)
                     if number >= length - AROUND:
                         _note(found[name], taken)
             tidy()

@@ -14,7 +14,9 @@ in ``less model`` is the OpenAI client, which looks at every replayed item in ev
 process, over a connection that stays open. Nothing is asserted about times.
 
 A second table shows a turn by the length of its session, hosted durably and run by the framework alone, which is what
-the host is to be compared with (`beside_bare.py`); ``--only bare`` prints it alone.
+the host is to be compared with (`beside_bare.py`); ``--only bare`` prints it alone. For new sessions it also has the
+agent in plain durable functions (`apps/plain`), alone and between two calls of an entity: what the Functions worker,
+the SDK and the engine take for the least that a durable turn is.
 """
 
 import argparse
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,13 +120,14 @@ class AppUnderTest:
         name: of its folder in ``apps``.
         model: the practice model.
         folder: for its data.
+        more: further settings.
     """
 
-    def __init__(self, name: str, model: Process, folder: Path) -> None:
+    def __init__(self, name: str, model: Process, folder: Path, more: Mapping[str, str] | None = None) -> None:
         folder.mkdir(exist_ok=True)
         self._milliseconds = folder / f"{name}.milliseconds"
         self._milliseconds.touch()
-        settings = model_settings(model) | {MILLISECONDS_FILE: str(self._milliseconds)}
+        settings = model_settings(model) | {MILLISECONDS_FILE: str(self._milliseconds)} | dict(more or {})
         arguments = ["start", "--app", str(HERE / "apps" / name), "--port", "0", "--data", str(folder / name)]
         self.process = Process.start("functions_host", arguments, settings, without=("AZURE_OPENAI_ENDPOINT",))
         self._model = model
@@ -248,6 +251,8 @@ def compare_with_bare(stack: ExitStack, model: Process, folder: Path, lengths: S
     settings = model_settings(model) | {"PYTHONPATH": str(HERE)}
     bare = running(stack, Process.start("bare", [], settings, without=("AZURE_OPENAI_ENDPOINT",)))
     ours = running(stack, AppUnderTest("ours", model, folder / "beside").process)
+    plain = running(stack, AppUnderTest("plain", model, folder / "plain").process)
+    entity = running(stack, AppUnderTest("plain", model, folder / "entity", {"PLAIN_ENTITY": "1"}).process)
 
     def tidy() -> None:
         with connected(model.url) as connection:
@@ -255,9 +260,15 @@ def compare_with_bare(stack: ExitStack, model: Process, folder: Path, lengths: S
 
     hosts = {
         name: beside_bare.Host(process, stack.enter_context(connected(process.url)), send)
-        for name, process in {"framework": bare, "durable host": ours}.items()
+        for name, process in {
+            "framework": bare,
+            "durable host": ours,
+            "plain activity": plain,
+            "with entity": entity,
+        }.items()
     }
-    print_table(beside_bare.NAMES, beside_bare.measure(hosts, lengths, NEW_SESSIONS, tidy))
+    sessions = {"framework", "durable host"}
+    print_table(beside_bare.NAMES, beside_bare.measure(hosts, sessions, lengths, NEW_SESSIONS, tidy))
 
 
 def running(stack: ExitStack, process: Process) -> Process:
