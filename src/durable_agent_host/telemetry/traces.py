@@ -54,13 +54,16 @@ _CHAT: Final = "chat"
 _TOOL: Final = "execute_tool"
 
 
+_NOTED: Final = (RunBegan, ModelCallFinished, ToolCallFinished, ModelCallFailed, RunRepeats)
+"""The moments that are looked at; the others come with every piece of an answer."""
+
+
 class TurnSpans:
     """Puts an attempt's spans into the trace of its turn, and adds those that the framework does not have."""
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
         """Note a moment, in the task that carries the step out."""
-        tracer = current_tracer()
-        if tracer is None:
+        if not isinstance(moment, _NOTED) or (tracer := current_tracer()) is None:
             return
         match moment:
             case RunBegan():

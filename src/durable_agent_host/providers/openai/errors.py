@@ -70,9 +70,16 @@ def failure_of(said: Any) -> ProviderError | None:
         return _failure(told.get("code"), told.get("message"))
     if getattr(said, "type", None) == "response.failed":
         said = said.response
-    if getattr(said, "status", None) != "failed":
+    if not _has_failed(said):
         return None
     return _failure(getattr(said.error, "code", None), getattr(said.error, "message", None))
+
+
+def _has_failed(said: Any) -> bool:
+    """Look at the status of a response, which an event lacks: asking the SDK's models for what they lack is slow."""
+    fields: dict[str, Any] = getattr(said, "__dict__", None) or {}
+    further: dict[str, Any] = getattr(said, "__pydantic_extra__", None) or {}
+    return "failed" in (fields.get("status"), further.get("status"))
 
 
 def _failure(code: str | None, message: str | None) -> ProviderError:
