@@ -4,6 +4,7 @@ What a process writes goes to a file in memory, so it never waits for the test t
 """
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -117,3 +118,27 @@ class Server(Process):
     def __init__(self, *command: str, **more: Any) -> None:
         super().__init__(*command, **more)
         self.url = self.await_ready(lambda: READY_LINE.search(self.text))[1].rstrip("/")
+
+
+class InTerminal:
+    """A command in a pseudo-terminal of its own, killed with the block when used as a context.
+
+    Attributes:
+        process: of the command.
+        terminal: the file descriptor of the side at which a person sits.
+    """
+
+    def __init__(self, *command: str, env: Mapping[str, str]) -> None:
+        self.terminal, other = pty.openpty()
+        given: dict[str, Any] = {"stdin": other, "stdout": other, "stderr": other, "cwd": ROOT, "env": env}
+        try:
+            self.process = subprocess.Popen(["setsid", "--ctty", *command], **given)
+        finally:
+            os.close(other)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()

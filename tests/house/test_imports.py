@@ -48,7 +48,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "activities": {
         *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),
     },
-    "cli": {"providers", "transcripts"},
+    "cli": {"turn", "providers", "transcripts"},
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
 

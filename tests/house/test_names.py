@@ -92,6 +92,7 @@ SHARED_NAMES = {
     "stores": "which technology keeps a kind of thing",
     "stream_events": "the events of a provider's stream",
     "tool_calls": "calls of tools: what their authors see, and how they are journaled",
+    "turns": "turns that run and have run: the routes, and the commands that call them",
     "wire": "JSON of what is stored and sent",
     "durable_functions": "the engine's port to the app's functions, and who implements it",
 }

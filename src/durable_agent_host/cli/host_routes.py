@@ -12,6 +12,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
+from durable_agent_host.cli.shown import printable
+
 DEFAULT_URL: Final = "http://127.0.0.1:7071"
 OK: Final = 0
 PROBLEMS_FOUND: Final = 1
@@ -19,12 +21,27 @@ COULD_NOT: Final = 2
 _SECONDS: Final = 600.0
 """Without a sign of the host: a long conversation takes a while to be verified or repaired."""
 _PART_BYTES: Final = 256 * 1024
+_NOT_READY: Final = (502, 503)
+"""Statuses of a gateway without a host behind it, and of a host whose stores do not answer."""
 PAGE: Final = 500
 """How many sessions or messages are asked for at once."""
 
 
 class CommandError(Exception):
-    """The command could not be carried out; the message says why and what to do."""
+    """The command could not be carried out; the message says why and what to do.
+
+    Args:
+        message: a sentence.
+        status: of the host's answer; 0 without one.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class HostGoneError(CommandError):
+    """The host is not there, or not ready: it may come back, and the same request can be made again."""
 
 
 class HostRoutes:
@@ -105,6 +122,36 @@ class HostRoutes:
         with self._answer(path, file, method="POST", headers=size) as answer:
             return self._json(path, answer)
 
+    @contextmanager
+    def stream(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        silence_seconds: float = _SECONDS,
+    ) -> Generator[Any]:
+        """Open a route's answer, to be read as it comes.
+
+        Args:
+            path: after ``/api``.
+            body: JSON to send.
+            method: of HTTP.
+            headers: further ones.
+            silence_seconds: without a byte of the host, after which reading fails.
+
+        Returns:
+            The answer of `http.client`.
+
+        Raises:
+            HostGoneError: the host is not there, or not ready.
+            CommandError: it refuses; says what it said.
+        """
+        data = json.dumps(body).encode() if body is not None else None
+        with self._answer(path, data, method=method, headers=headers, seconds=silence_seconds) as answer:
+            yield answer
+
     def _json(self, path: str, answer: Any) -> Any:
         try:
             return json.load(answer)
@@ -115,18 +162,25 @@ class HostRoutes:
 
     @contextmanager
     def _answer(
-        self, path: str, data: bytes | BinaryIO | None, *, method: str, headers: dict[str, str] | None = None
+        self,
+        path: str,
+        data: bytes | BinaryIO | None,
+        *,
+        method: str,
+        headers: dict[str, str] | None = None,
+        seconds: float = _SECONDS,
     ) -> Generator[Any]:
         request = Request(  # noqa: S310 - the URL that the user gave
             self._base + path, data=data, headers=self._headers | (headers or {}), method=method
         )
         try:
-            answer = urlopen(request, timeout=_SECONDS)  # noqa: S310 - the same
+            answer = urlopen(request, timeout=seconds)  # noqa: S310 - the same
         except HTTPError as error:
             with error:
-                raise CommandError(_said(error)) from None
+                kind = HostGoneError if error.code in _NOT_READY else CommandError
+                raise kind(_said(error), error.code) from None
         except (URLError, HTTPException, OSError) as error:
-            raise CommandError(
+            raise HostGoneError(
                 f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
                 "start it with 'durable-agent-host start', or name it with --url"
             ) from None
@@ -137,6 +191,37 @@ class HostRoutes:
         """Write the path of a session's route."""
         path = f"/agents/{quote(agent, safe='')}/sessions/{quote(session_id, safe='')}"
         return f"{path}/{action}" if action else path
+
+    def agents(self) -> list[str]:
+        """List the names of the agents."""
+        return [str(one["name"]) for one in self.ask("/agents")["agents"]]
+
+    def only_agent(self) -> str:
+        """Name the agent of a host that has one.
+
+        Raises:
+            CommandError: it has none, or several.
+        """
+        names = self.agents()
+        if len(names) != 1:
+            raise CommandError(
+                f"name one of the host's agents: {', '.join(names)}" if names else "the host has no agent"
+            )
+        return names[0]
+
+    def newest_turn(self, agent: str, session_id: str) -> str:
+        """Name the turn of a session that runs, else the one that has ended last.
+
+        Raises:
+            CommandError: it has none.
+        """
+        session = self.ask(f"{self.session_path(agent, session_id)}?limit=1")
+        if session["running_turn_id"]:
+            return session["running_turn_id"]
+        ended = sorted(session["turns"], key=lambda turn: turn["ended_at"] or "")
+        if not ended:
+            raise CommandError(f"session {session_id!r} has no turn that is still known")
+        return ended[-1]["turn_id"]
 
     def sessions(self, agent: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
         """List an agent's sessions, newest first, page by page."""
@@ -194,5 +279,5 @@ def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argpar
     try:
         return work(HostRoutes(arguments.url, arguments.key, arguments.header))
     except CommandError as error:
-        print(f"durable-agent-host {command}: {error}", file=sys.stderr)
+        print(printable(f"durable-agent-host {command}: {error}"), file=sys.stderr)
         return COULD_NOT

@@ -5,13 +5,15 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import Final, NoReturn
 
+from durable_agent_host.cli.chat import add_chat_command, run_chat_command
 from durable_agent_host.cli.import_threads import add_thread_command, run_thread_command
 from durable_agent_host.cli.sessions import add_session_commands, run_session_command
+from durable_agent_host.cli.turns import add_turn_commands, run_turn_command
 
 _HOST = [sys.executable, "-m", "functions_host", "--called", "durable-agent-host"]
 _EXTRA_HOST = ("httptools", "starlette", "uvicorn", "watchfiles")
@@ -44,17 +46,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--version", action="version", version=f"durable-agent-host {version('durable-agent-host')}")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("start", help="run a function app on the embedded host", add_help=False)
+    add_chat_command(commands)
     add_session_commands(commands)
+    add_turn_commands(commands)
     add_thread_command(commands)
     command, rest = parser.parse_known_args(arguments)
-    if command.command == "sessions":
+    if run := _OF_HOSTS.get(command.command):
         if rest:
-            parser.error(f"sessions {command.action} does not know: {' '.join(rest)}")
-        sys.exit(run_session_command(command))
-    if command.command == "import-threads":
-        if rest:
-            parser.error(f"import-threads does not know: {' '.join(rest)}")
-        sys.exit(run_thread_command(command))
+            parser.error(f"{command.command} {getattr(command, 'action', '')} does not know: {' '.join(rest)}")
+        sys.exit(run(command))
     if not all(find_spec(name) for name in _EXTRA_HOST):
         sys.exit("The embedded host is not installed: pip install 'durable-agent-host[host]'")
     os.execv(sys.executable, [*_HOST, command.command, *rest])  # noqa: S606 - this program, with its own arguments
+
+
+_OF_HOSTS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "chat": run_chat_command,
+    "sessions": run_session_command,
+    "turns": run_turn_command,
+    "import-threads": run_thread_command,
+}
+"""The commands that use the routes of a running host."""

@@ -19,7 +19,7 @@ from durable_agent_host.cli.host_routes import (
     add_host_arguments,
     carry_out,
 )
-from durable_agent_host.cli.shown import shown_content
+from durable_agent_host.cli.shown import printable, shown_content
 
 _SHOWN_MESSAGES: Final = 200
 _SHOWN_CHARACTERS: Final = 300
@@ -96,7 +96,7 @@ def run_session_command(arguments: argparse.Namespace) -> int:
 
 
 def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    agents = [arguments.agent] if arguments.agent else [one["name"] for one in host.ask("/agents")["agents"]]
+    agents = [arguments.agent] if arguments.agent else host.agents()
     for agent in agents:
         for session in host.sessions(agent, arguments.limit):
             print(f"{session['last_used_at']}  {agent}  {session['session_id']}")
@@ -162,7 +162,7 @@ def _reset_context(host: HostRoutes, arguments: argparse.Namespace) -> int:
 def _shown(content: dict[str, Any]) -> str:
     line = " ".join(shown_content(content).split())
     shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]} … ({len(line)} characters)"
-    return shown.encode(errors="replace").decode()
+    return printable(shown).encode(errors="replace").decode()
 
 
 def _verify(host: HostRoutes, arguments: argparse.Namespace) -> int:

@@ -27,6 +27,29 @@ def shown_content(content: Stored) -> str:
         return _fields(content)
 
 
+def printable(text: str) -> str:
+    """Make a text harmless for a terminal: a control character is shown, not obeyed.
+
+    Guarantee: pure.
+
+    Args:
+        text: of a model, a tool, a user or a host.
+
+    Returns:
+        The same with line breaks and tabs; other control characters as pictures, and what turns the direction of
+        writing as its code.
+    """
+    return text.replace("\r\n", "\n").translate(_PICTURES)
+
+
+_PICTURES: Final = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: 0x2421,
+    **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
+    **{code: f"\\u{code:04x}" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
+
+
 def _text(content: Stored) -> str:
     return str(content.get("text") or "")
 

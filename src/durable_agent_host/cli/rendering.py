@@ -1,0 +1,152 @@
+"""A turn as people read it in a terminal: text as it comes, a line for each tool, what happened meanwhile."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TextIO
+
+from durable_agent_host.cli.shown import printable
+from durable_agent_host.cli.turn_events import Event
+from durable_agent_host.turn import event_names
+
+_SHORT: Final = 200
+_DIM, _BOLD, _RED, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
+
+
+class Screen:
+    """Where lines and running text go; styled only in a terminal.
+
+    Args:
+        out: a terminal, a pipe or a file.
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self.is_terminal = self._out.isatty()
+        self._styled = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._is_at_line_start = True
+
+    def text(self, text: str, style: str = "") -> None:
+        """Continue a line with text of a model, whose control characters are shown, not obeyed."""
+        if not text:
+            return
+        self._write(printable(text), style)
+        self._is_at_line_start = text.endswith("\n")
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write a line of its own."""
+        self.break_line()
+        self._write(printable(text), style)
+        self._write("\n")
+
+    def break_line(self) -> None:
+        """End a line that has begun."""
+        if not self._is_at_line_start:
+            self._write("\n")
+        self._is_at_line_start = True
+
+    def _write(self, text: str, style: str = "") -> None:
+        shown = text.encode(self._out.encoding or "utf-8", errors="replace").decode(self._out.encoding or "utf-8")
+        self._out.write(f"{style}{shown}{_PLAIN}" if style and self._styled else shown)
+        self._out.flush()
+
+
+class TurnView:
+    """Shows the events of one turn.
+
+    Args:
+        screen: where.
+
+    Attributes:
+        answer: the text of the answer so far.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._pieces: list[tuple[int, str]] = []
+        self._writing = ""
+        self._rows: dict[str, Callable[[Event], None]] = {
+            event_names.MESSAGE_DELTA: self._message,
+            event_names.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], _DIM),
+            event_names.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", _BOLD),
+            event_names.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], _DIM),
+            event_names.TOOL_COMPLETED: self._completed,
+            event_names.APPROVAL_REQUESTED: self._asked,
+            event_names.TURN_RESTARTED: self._restarted,
+            event_names.TURN_COMPLETED: lambda _: self._screen.break_line(),
+            event_names.TURN_FAILED: lambda event: self._line(failure(event), _RED),
+            event_names.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; what it said is kept]", _DIM),
+        }
+
+    @property
+    def answer(self) -> str:
+        """The text of the answer so far."""
+        return "".join(text for _, text in self._pieces)
+
+    def show(self, event: Event) -> None:
+        """Show one event; one that is not known is passed over."""
+        if row := self._rows.get(event.name):
+            row(event)
+
+    def note(self, text: str) -> None:
+        """Say what happened around the turn, in a line of its own."""
+        self._screen.line(f"[{text}]", _DIM)
+        self._writing = ""
+
+    def _message(self, event: Event) -> None:
+        self._pieces.append((event.id, event.data["text"]))
+        self._run_on("message", event.data["text"], "")
+
+    def _run_on(self, kind: str, text: str, style: str) -> None:
+        if self._writing != kind:
+            self._screen.break_line()
+            self._writing = kind
+        self._screen.text(text, style)
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._screen.line(text, style)
+        self._writing = ""
+
+    def _completed(self, event: Event) -> None:
+        result = _short(event.data.get("result") or "")
+        self._line(f"← {event.data['outcome']}{f': {result}' if result else ''}", _DIM)
+
+    def _asked(self, event: Event) -> None:
+        self._line(f"? {named_call(event.data)} waits for approval: {event.data.get('reason') or 'no reason'}", _BOLD)
+
+    def _restarted(self, event: Event) -> None:
+        kept = [(number, text) for number, text in self._pieces if number < event.data["discard_from"]]
+        is_less = len(kept) < len(self._pieces)
+        self._pieces = kept
+        self.note("the host was restarted: what follows takes the place of what the model had begun to say")
+        if is_less and kept:
+            self._run_on("message", self.answer, "")
+
+
+def failure(event: Event) -> str:
+    """Say why a turn has failed. Guarantee: pure.
+
+    Args:
+        event: the turn's last one.
+    """
+    return f"The turn failed: {event.data.get('detail') or 'no reason was given'}"
+
+
+def named_call(call: Mapping[str, Any]) -> str:
+    """Write a call as code. Guarantee: pure.
+
+    Args:
+        call: with ``name`` and ``arguments``, text or object; null while they are not known.
+
+    Returns:
+        One line, shortened.
+    """
+    arguments = call.get("arguments")
+    said = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{call.get('name')}({'' if arguments is None else _short(said)})"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHORT else f"{line[:_SHORT]} …"

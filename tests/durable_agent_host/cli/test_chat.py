@@ -1,0 +1,232 @@
+"""``durable-agent-host chat`` and ``turns``, as a person at a terminal and a script meet them."""
+
+import json
+from uuid import uuid4
+
+import requests
+
+from tests.durable_agent_host.cli.terminal import CTRL_C, CTRL_D, Terminal, piped
+from tests.durable_agent_host.test_scenarios_approvals import pays
+from tests.durable_agent_host.test_scenarios_streaming_resume import Reborn
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
+
+SLOW = {"chunk_characters": 4, "delay_milliseconds": 60}
+
+
+def test_a_conversation_in_a_terminal_streams_and_continues(lab: AgentHost, model: PracticeModel, ledger):
+    """Text is there before the answer is whole, a tool has its lines, and the session's id says how to come back."""
+    model.plan(
+        {"calls": [{"name": "charge", "arguments": {"amount": 5}}]}, {"text": "Charged, and no more. " * 3, **SLOW}
+    )
+    session = f"chat-{uuid4().hex[:8]}"
+    with Terminal("chat", "--url", lab.url, "Ledger", "--session", session) as chat:
+        chat.sees("> ")
+        chat.type("Charge five\n")
+        chat.sees('→ charge({"amount": 5.0})')
+        chat.sees("← success: charged 5.0")
+        chat.sees("Charged,")
+        assert "> " not in chat.text.partition("Charged,")[2], "the prompt comes back when the answer is whole"
+        chat.sees("> ", times=2)
+        model.plan({"text": "Yes."})
+        chat.type("Was that all?\n")
+        chat.sees("Yes.")
+        chat.sees("> ", times=3)
+        chat.type(CTRL_D)
+        assert chat.ends() == 0
+        assert f"chat Ledger --session {session}" in chat.text
+    assert ledger.read_text() == "5.0\n"
+    assert lab.session("Ledger", session)["message_count"] == 4
+
+
+def test_ctrl_c_cancels_the_turn_and_not_the_conversation(lab: AgentHost, model: PracticeModel):
+    """The turn ends as cancelled with what was said; the next message is answered; Ctrl-C at the prompt leaves."""
+    model.plan({"text": "A long answer. " * 40, **SLOW}, {"text": "Here again."})
+    session = f"chat-{uuid4().hex[:8]}"
+    with Terminal("chat", "--url", lab.url, "Ledger", "--session", session) as chat:
+        chat.sees("> ")
+        chat.type("Tell me\n")
+        chat.sees("A long")
+        chat.type(CTRL_C)
+        chat.sees("the turn was cancelled")
+        chat.sees("> ", times=2)
+        chat.type("Still there?\n")
+        chat.sees("Here again.")
+        chat.sees("> ", times=3)
+        chat.type(CTRL_C)
+        assert chat.ends() == 130
+    assert [turn["status"] for turn in lab.session("Ledger", session)["turns"]] == ["cancelled", "completed"]
+
+
+def test_an_answer_goes_on_after_the_host_was_killed(model: PracticeModel, tmp_path):
+    """The screen says what happened, and the text after the restart is the whole stored answer."""
+    answer = " ".join(f"word{number}" for number in range(60))
+    model.plan({"text": answer, **SLOW}, {"text": answer, **SLOW})
+    host = Reborn(tmp_path / "data", model, LEDGER=str(tmp_path / "ledger"))
+    try:
+        with Terminal("chat", "--url", host.url, "Kept", "--session", "killed") as chat:
+            chat.sees("> ")
+            chat.type("Count\n")
+            chat.sees("word5 ")
+            host.crash()
+            chat.sees("the connection to the host is lost")
+            chat.sees("the host is back", seconds=60)
+            chat.sees("word59", seconds=60)
+            chat.sees("> ", times=2)
+            shown = chat.text.rpartition("had begun to say]\n")[2]
+            assert answer in shown.replace("\n", ""), shown
+            chat.type(CTRL_D)
+            assert chat.ends() == 0
+    finally:
+        host.host.stop()
+
+
+def test_a_call_is_approved_denied_and_edited_at_the_prompt(people: AgentHost, model: PracticeModel, book):
+    """The person's words decide what runs, and with which arguments."""
+    model.plan(pays(1), {"text": "First."}, pays(2), {"text": "Second."}, pays(3), {"text": "Third."})
+    with Terminal("chat", "--url", people.url, "Payer") as chat:
+        chat.sees("> ")
+        chat.type("pay one\n")
+        chat.sees('pay({"amount": 1.0})')
+        chat.sees("Approve?")
+        chat.type("maybe\n")
+        chat.sees("Approve?", times=2)
+        chat.type("y\n")
+        chat.sees("First.")
+        chat.type("pay two\n")
+        chat.sees("Approve?", times=3)
+        chat.type("n\n")
+        chat.sees("Reason")
+        chat.type("too much\n")
+        chat.sees("denied")
+        chat.sees("Second.")
+        chat.type("pay three\n")
+        chat.sees("Approve?", times=4)
+        chat.type("e\n")
+        chat.type('{"amount": 33}\n')
+        chat.sees("Third.")
+        chat.sees("> ", times=4)
+        chat.type(CTRL_D)
+        assert chat.ends() == 0
+    assert book.read_text().splitlines() == ["paid 1.0", "paid 33.0"]
+
+
+def test_a_chat_that_was_killed_comes_back_to_the_turn_that_waits(people: AgentHost, model: PracticeModel, book):
+    """Calling it again with the session shows the running turn first, and asks what it waits for."""
+    model.plan(pays(7), {"text": "Paid seven."})
+    session = f"chat-{uuid4().hex[:8]}"
+    with Terminal("chat", "--url", people.url, "Payer", "--session", session) as chat:
+        chat.sees("> ")
+        chat.type("pay seven\n")
+        chat.sees("Approve?")
+    with Terminal("chat", "--url", people.url, "Payer", "--session", session) as chat:
+        chat.sees("Approve?")
+        chat.type("y\n")
+        chat.sees("Paid seven.")
+        chat.sees("> ")
+        chat.type(CTRL_D)
+        assert chat.ends() == 0
+    assert len(book.read_text().splitlines()) == 1
+
+
+def test_a_script_gets_whole_answers_and_an_exit_status(lab: AgentHost):
+    """A line is a message and an answer a line; a failed turn is told on stderr and in the status."""
+    session = f"chat-{uuid4().hex[:8]}"
+    told = piped(["chat", "--url", lab.url, "Instant", "--session", session], "one\n\ntwo\n")
+    assert (told.returncode, told.stdout, told.stderr) == (0, "1: one\n3: two\n", "")
+    failed = piped(["chat", "--url", lab.url, "Raising"], "break\nwork\n")
+    assert (failed.returncode, failed.stdout.splitlines()) == (1, ["worked, 1 seen"])
+    assert "The turn failed" in failed.stderr
+    assert "cannot do break" in failed.stderr
+
+
+def test_what_cannot_be_asked_in_a_script_is_said(people: AgentHost, model: PracticeModel, book):
+    """A call that waits for a person ends a script with status 2 and the way to decide; the turn waits on."""
+    model.plan(pays(8), {"text": "Paid."})
+    session = f"chat-{uuid4().hex[:8]}"
+    told = piped(["chat", "--url", people.url, "Payer", "--session", session], "pay\n")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert f"durable-agent-host chat Payer --session {session}" in told.stderr
+    path = told.stderr.partition("POST /api")[2].strip().removesuffix("/approvals")
+    assert people.get(path).json()["status"] == "waiting_for_approval"
+    assert people.post(f"{path}/cancel", b"").status_code == 202
+
+
+def test_escape_sequences_of_a_model_are_shown_and_not_obeyed(lab: AgentHost, model: PracticeModel):
+    """A terminal is not written to by what a model or a tool says: no colours, no titles, no cleared screens."""
+    model.plan({"text": "\x1b[2Jgone\x07 \x9b31m \u202eevil"})
+    session = f"chat-{uuid4().hex[:8]}"
+    with Terminal("chat", "--url", lab.url, "Kept", "--session", session) as chat:
+        chat.sees("> ")
+        chat.type("hello\n")
+        chat.sees("gone")
+        chat.sees("> ", times=2)
+        chat.type(CTRL_D)
+        chat.ends()
+        assert b"\x1b[2J" not in chat.raw
+        assert "␛[2Jgone␇" in chat.text
+        assert "\u202e" not in chat.text
+    shown = piped(["sessions", "show", "--url", lab.url, "Kept", session])
+    assert "␛[2Jgone␇" in shown.stdout
+
+
+def test_the_agent_has_to_be_named_where_there_are_several(lab: AgentHost):
+    """The error lists them; an unknown one and a host that is not there are a sentence, too."""
+    told = piped(["chat", "--url", lab.url], "hello\n")
+    assert told.returncode == 2
+    assert "name one of the host's agents: Instant, Kept" in told.stderr
+    unknown = piped(["chat", "--url", lab.url, "Nobody"], "hello\n")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+    assert "Nobody" in unknown.stderr
+    away = piped(["chat", "--url", "http://127.0.0.1:9", "Kept"], "hello\n")
+    assert away.returncode == 2
+    assert "no host answers" in away.stderr
+
+
+def test_turns_show_and_tail(lab: AgentHost, model: PracticeModel, ledger):
+    """What a turn has done is a line for each step; its events come again, also for programs."""
+    model.plan({"calls": [{"name": "charge", "arguments": {"amount": 9}}]}, {"text": "Done."})
+    answer = lab.run("Ledger", {"message": "charge"}).json()
+    session, turn = answer["session_id"], answer["turn_id"]
+    shown = piped(["turns", "show", "--url", lab.url, "Ledger", session])
+    assert shown.returncode == 0
+    assert f"turn {turn} of session {session}, agent Ledger: completed" in shown.stdout
+    for line in (
+        "attempt 1: completed",
+        "model call 0",
+        'tool charge({"amount": 9.0}): success: charged 9.0',
+        "end: completed",
+    ):
+        assert line in shown.stdout, shown.stdout
+    whole = json.loads(piped(["turns", "show", "--json", "--url", lab.url, "Ledger", session, turn]).stdout)
+    assert [step["kind"] for step in whole["steps"]][-1] == "end"
+    tailed = piped(["turns", "tail", "--url", lab.url, "Ledger", session, turn])
+    assert tailed.stdout.splitlines()[-1] == "Done."
+    events = [
+        json.loads(line)
+        for line in piped(["turns", "tail", "--json", "--url", lab.url, "Ledger", session]).stdout.splitlines()
+    ]
+    assert [event["event"] for event in events][-1] == "turn.completed"
+    assert events[-1]["data"]["response"] == "Done."
+    failed = lab.run("Raising", {"message": "break"}).json()
+    assert piped(["turns", "tail", "--url", lab.url, "Raising", failed["session_id"]]).returncode == 1
+    nothing = piped(["turns", "show", "--url", lab.url, "Ledger", "no-such-session"])
+    assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
+
+
+def test_a_running_turn_is_followed_until_its_end(lab: AgentHost, model: PracticeModel):
+    """``tail`` shows text while it comes."""
+    model.plan({"text": "Piece by piece. " * 8, **SLOW})
+    session = f"tail-{uuid4().hex[:8]}"
+    asked = requests.post(
+        f"{lab.url}/api/agents/Kept/run",
+        json={"message": "go", "session_id": session, "wait_for_response": False},
+        timeout=30,
+    )
+    assert asked.status_code == 202
+    wait_until(lambda: lab.get(f"/agents/Kept/sessions/{session}").ok)
+    with Terminal("turns", "tail", "--url", lab.url, "Kept", session) as tail:
+        tail.sees("Piece by")
+        assert tail.process.poll() is None
+        assert tail.ends() == 0
+        assert "Piece by piece. " * 8 in tail.text
