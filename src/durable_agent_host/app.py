@@ -187,7 +187,7 @@ class DurableAgentApp(AgentFunctionApp):
             choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
         stores = stores_of(self.settings)
         self._open_log, self._hub = stores.open_log, hub_of(stores)
-        self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log)
+        self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log, self._budgets.of_agent)
         self._elsewhere = elsewhere = ExternalSessions(self._external)
         seen, grace = self.settings.max_receipts, self.settings.piece_grace_seconds
         kept: dict[str, Any] = {"elsewhere": elsewhere, "redactors": self._redactors}

@@ -252,3 +252,44 @@ def pending_other_than(turn, call):
     """Read which calls wait, when another one than this waits."""
     pending = requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []
     return [one for one in pending if one["call_id"] != call["call_id"]]
+
+
+IN_A_TOOL = {"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds": 60}}], "usage": USAGE}
+
+
+@pytest.mark.parametrize(
+    ("agent", "steps", "expected"),
+    [
+        ("Calls", [IN_A_TOOL], (400, 1, 1)),
+        (
+            "Calls",
+            [NEVER_ENDS | {"usage": USAGE}, {"text": "It takes long. " * 50, "delay_milliseconds": 400}],
+            (0, 2, 1),
+        ),
+        ("AskCalls", [NEVER_ENDS | {"usage": USAGE}] * 2, (800, 2, 2)),
+    ],
+    ids=["in a tool", "in a model call", "waits for a person"],
+)
+def test_a_turn_that_an_operator_terminates_is_counted(
+    budgets: AgentHost, model: PracticeModel, bought, agent: str, *, steps, expected
+):
+    """What it had spent until then counts for its session, and it spends no more; the next turn is told so."""
+    tokens, model_calls, tool_calls = expected
+    model.plan(*steps)
+    body = {"message": "go", "session_id": (session := uuid4().hex)}
+    accepted = budgets.run(agent, body, headers={"x-ms-wait-for-response": "false"})
+    wait_until(lambda: len(model.requests()) == model_calls and len(bought()) == tool_calls)
+    if agent == "AskCalls":
+        wait_until(
+            lambda: budgets.get(accepted.json()["turn_url"].partition("/api")[2]).json().get("pending_approvals")
+        )
+    url = f"{budgets.management}/instances/{accepted.json()['turn_id']}/terminate"
+    assert requests.post(url, params={"reason": "enough"}, timeout=60).ok
+    model.forget()
+    model.plan({"text": "Fine.", "usage": USAGE})
+    assert budgets.run(agent, body | {"message": "again"}).status_code == 200
+    after = spent(budgets, agent, session)
+    assert (after["model_calls"], after["tool_calls"]) == (model_calls + 1, tool_calls)
+    assert after["tokens"] >= tokens + 400
+    assert after["tokens"] == tokens + 400 or model_calls == 2
+    assert len(model.requests()) == 1

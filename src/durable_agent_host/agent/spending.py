@@ -7,7 +7,7 @@ estimate of its last call missed.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agent_framework import Message
@@ -168,14 +168,9 @@ class Spending:
         self._count(usage, model)
 
     def _recall(self, recorded: Recorded) -> None:
-        for response in (*recorded.responses.values(), *recorded.side_calls.values()):
-            usage = response.get("usage")
-            self._count(decode_usage(usage) if usage else None, response.get("model"))
-        for reservations in recorded.reserved.values():
-            for one in reservations:
-                self._settled = self._settled.plus(spent_on_reservation(one))
-        starts = sum(tool.starts for key, tool in recorded.tools.items() if key.position >= 0)
-        self._settled = self._settled.plus(Spent(tool_calls=starts))
+        for usage, model in _answers(recorded):
+            self._count(usage, model)
+        self._settled = self._settled.plus(_spent_on_the_rest(recorded))
 
     def _count(self, usage: Mapping[str, Any] | None, model: str | None) -> None:
         spent = spent_on_answer(usage, model, self._budgets.prices)
@@ -223,6 +218,41 @@ class Spending:
         while self._answers.get(crossing.question(number), {}).get("approved") is True:
             number += 1
         return number
+
+
+def spent_in(recorded: Recorded, budgets: Budgets) -> Spent | None:
+    """Count what a turn has spent that runs no more.
+
+    Guarantee: pure.
+
+    Args:
+        recorded: all that its log says.
+        budgets: of the agent.
+
+    Returns:
+        The figures, or None when nothing counts them.
+    """
+    if not budgets.counts:
+        return None
+    spent = Spent(seconds=recorded.worked_seconds).plus(_spent_on_the_rest(recorded))
+    for usage, model in _answers(recorded):
+        spent = spent.plus(spent_on_answer(usage, model, budgets.prices))
+    return spent
+
+
+def _answers(recorded: Recorded) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
+    for response in (*recorded.responses.values(), *recorded.side_calls.values()):
+        usage = response.get("usage")
+        yield (decode_usage(usage) if usage else None), response.get("model")
+
+
+def _spent_on_the_rest(recorded: Recorded) -> Spent:
+    """Count the calls without an end, and the starts of tools."""
+    spent = Spent(tool_calls=sum(tool.starts for key, tool in recorded.tools.items() if key.position >= 0))
+    for reservations in recorded.reserved.values():
+        for one in reservations:
+            spent = spent.plus(spent_on_reservation(one))
+    return spent
 
 
 def _failure(crossing: Crossing, answer: Mapping[str, Any] | None = None) -> BudgetExceededError:

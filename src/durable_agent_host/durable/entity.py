@@ -16,7 +16,7 @@ from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.owner import decode_owner
-from durable_agent_host.codec.state import decode_session, document_digest, encode_session
+from durable_agent_host.codec.state import decode_session, decode_spent, document_digest, encode_session
 from durable_agent_host.durable.documents import PUT_OPERATION, refuse_busy
 from durable_agent_host.durable.entity_calls import is_signal
 from durable_agent_host.durable.health import CHECK_OPERATION
@@ -50,6 +50,7 @@ from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn.wire import (
+    check_figures,
     check_turn_named,
     check_turn_outcome,
     decode_turn_outcome,
@@ -183,8 +184,10 @@ class DurableAgentEntity:
 
     def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         check_turn_named(payload)
+        check_figures(payload)
+        cancelled, spent = payload.get("cancelled") is True, decode_spent(payload.get("spent"))
         changed, following = leave_session(
-            session, payload["turn_id"], window=self._window(), cancelled=payload.get("cancelled") is True
+            session, payload["turn_id"], window=self._window(), cancelled=cancelled, spent=spent
         )
         return changed, _next(changed, following)
 

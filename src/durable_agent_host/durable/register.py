@@ -71,7 +71,7 @@ def register_turn_functions(
     @bind.function_name(orchestrator.TEND_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
-    async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+    async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
         tend = partial(session_turns.tend_agent_turn, client=hub.client(client), stopper=stopper)
         return await hub.carry_out(orchestrator.TEND_ACTIVITY, turn, tend)
 

@@ -9,11 +9,19 @@ from uuid import uuid4
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.agent.budgets import NO_BUDGETS
 from durable_agent_host.agent.cancellations import CANCELLATIONS
+from durable_agent_host.agent.spending import spent_in
+from durable_agent_host.codec.state import encode_spent
 from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
 from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
+from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import OUTCOME, LogEntry
+from durable_agent_host.session.admission import ended_outside
+from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_outcome
+from durable_agent_host.turn_log.journal import read_journal
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
@@ -27,10 +35,16 @@ class TurnStopper:
     Args:
         open_log: returns the turn log of the process, which keeps the mark; without it, a turn in another process is
             not reached.
+        budgets_of: returns what an agent may spend.
     """
 
-    def __init__(self, open_log: Callable[[], TurnLog] | None = None) -> None:
+    def __init__(
+        self,
+        open_log: Callable[[], TurnLog] | None = None,
+        budgets_of: Callable[[str], Budgets] = lambda _: NO_BUDGETS,
+    ) -> None:
         self._open_log = open_log
+        self._budgets_of = budgets_of
 
     async def mark(self, agent: str, session_id: str, turn_id: str) -> None:
         """Ask the running part of a turn to stop. Guarantee: idempotent.
@@ -46,6 +60,34 @@ class TurnStopper:
         if self._open_log is not None:
             await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
         CANCELLATIONS.notify(turn_id)
+
+    async def settle(self, agent: str, session_id: str, turn_id: str) -> Spent | None:
+        """Count what a turn has spent whose orchestration is gone, and end it in its log: it spends no more.
+
+        Guarantee: idempotent; what the turn's activity still does is fenced, and ends as the log says.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: which turn.
+
+        Returns:
+            The figures; None for an agent whose turns are not counted.
+
+        Raises:
+            LogError: the turn log does not answer.
+        """
+        budgets = self._budgets_of(agent)
+        if self._open_log is None or not budgets.counts:
+            return None
+        log, log_id = self._open_log(), turn_log_id(agent, session_id, turn_id)
+        attempt = await log.open(log_id)
+        recorded = await read_journal(log, log_id)
+        if recorded.outcome is not None:
+            return decode_turn_outcome(recorded.outcome).spent
+        outcome = ended_outside(turn_id, spent_in(recorded, budgets))
+        await log.append(log_id, [LogEntry(OUTCOME, encode_turn_outcome(outcome))], attempt=attempt)
+        return outcome.spent
 
     async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
         """Ask a turn to stop, wherever it is: in the queue, in its agent, or waiting for a person.
@@ -66,7 +108,9 @@ class TurnStopper:
             await client.raise_event(turn_id, CANCEL_EVENT)
 
 
-async def tend_agent_turn(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
+async def tend_agent_turn(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper
+) -> bool | dict[str, Any]:
     """Wake, check or cancel another turn of the session, or let what an ended one has needed be deleted.
 
     Guarantee: activity-only; at-least-once: a turn that is woken twice asks twice and runs once.
@@ -78,7 +122,8 @@ async def tend_agent_turn(wire: Mapping[str, Any], client: DurableOrchestrationC
         stopper: stops turns.
 
     Returns:
-        False when the turn's orchestration has ended or does not exist, so that it will never hold the session.
+        False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
+        turn that was checked and whose agent has a budget, what it has ``spent`` instead.
     """
     for pause in (0.1, 0.5, 2.0):  # a turn that nobody wakes would wait for its lease
         try:
@@ -98,7 +143,9 @@ async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id:
         _LOGGER.warning("turn %s has ended, and cannot be marked so in its log: %s", turn_id, error or "no answer")
 
 
-async def _tend(wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper) -> bool:
+async def _tend(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper
+) -> bool | dict[str, Any]:
     agent, session_id, turn_id = wire["agent"], wire["session_id"], wire["turn_id"]
     if wire["do"] == "forget":
         named = {"agent": agent, "session_id": session_id, "turn_id": turn_id}
@@ -112,7 +159,8 @@ async def _tend(wire: Mapping[str, Any], client: DurableOrchestrationClient, sto
     if state is None or state.name in _ENDED:
         if wire["do"] != "wake":  # what its activity still does would run beside the next turn
             await _mark_soon(stopper, agent, session_id, turn_id)
-        return False
+        spent = await stopper.settle(agent, session_id, turn_id) if wire["do"] == "check" else None
+        return {"spent": encode_spent(spent)} if spent is not None else False
     if wire["do"] == "cancel":
         await stopper.stop(client, agent, session_id, turn_id)
     elif wire["do"] == "wake":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from durable_agent_host.errors import TurnRejectedError
-from durable_agent_host.model.budget import NOTHING_SPENT
+from durable_agent_host.model.budget import NOTHING_SPENT, Spent
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
 from durable_agent_host.session.receipts import is_same_request
@@ -207,8 +207,19 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
     return session, _first(session)
 
 
+def ended_outside(turn_id: str, spent: Spent | None = None) -> TurnOutcome:
+    """Make the outcome of a turn whose orchestration is gone. Guarantee: pure.
+
+    Args:
+        turn_id: the turn.
+        spent: by it, if it ran under a budget.
+    """
+    error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
+    return TurnOutcome(turn_id, "failed", error=error, spent=spent)
+
+
 def leave_session(
-    session: Session, turn_id: str, *, window: ReceiptWindow, cancelled: bool = False
+    session: Session, turn_id: str, *, window: ReceiptWindow, cancelled: bool = False, spent: Spent | None = None
 ) -> tuple[Session, str | None]:
     """Remove a queued or running turn whose orchestration is gone, or which was cancelled.
 
@@ -221,6 +232,7 @@ def leave_session(
         turn_id: the turn.
         window: which receipts are kept.
         cancelled: somebody cancelled it while it waited.
+        spent: by the turn, if it ran under a budget.
 
     Returns:
         The session as it is to be stored, and the turn that is to be woken instead, or None.
@@ -228,8 +240,7 @@ def leave_session(
     if session.running == turn_id:
         if cancelled:  # it was granted meanwhile, and its agent is told
             return session, None
-        error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
-        return commit_outcome(session, TurnOutcome(turn_id, "failed", error=error), window=window)
+        return commit_outcome(session, ended_outside(turn_id, spent), window=window)
     if cancelled and not session.receipt_of(turn_id):
         session = _cancelled_in_queue(session, turn_id, "it was cancelled", window)
     else:

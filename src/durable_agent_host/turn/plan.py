@@ -91,7 +91,7 @@ class WakeTurn:
 
 @dataclass(frozen=True)
 class CheckTurn:
-    """Check whether a turn's orchestration exists; what still runs of one that is gone is stopped."""
+    """Check whether a turn's orchestration exists; of one that is gone, what still runs is stopped, and counted."""
 
     turn_id: str
 
@@ -219,9 +219,9 @@ def _free(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step,
         if dropped := admission.get("dropped"):
             yield WakeTurn(dropped)
         if running := admission["running"]:
-            if (yield CheckTurn(running)):
+            if (checked := (yield CheckTurn(running))) is True:
                 return False
-            admission = yield AskSession("leave", {"turn_id": running})
+            admission = yield AskSession("leave", {"turn_id": running, **(checked or {})})
         return (yield from _wake(request, admission))
     return False
 

@@ -154,18 +154,30 @@ def check_turn_outcome(wire: Any) -> None:
     for name in ("text", "request_hash", "ended_at", "text_at"):
         if not isinstance(wire.get(name) or "", str):
             raise RequestError(f"{name!r} of a turn's end is no text")
-    for name in ("error", "stats", "spent", "agent_session", "overlay"):
+    for name in ("error", "agent_session", "overlay"):
         if not isinstance(wire.get(name) or {}, dict):
             raise RequestError(f"{name!r} of a turn's end is no object")
+    check_figures(wire)
     error: dict[str, Any] = wire.get("error") or {}
     if not all(isinstance(error.get(name, ""), str) for name in ("type", "message")):
         raise RequestError("'error' of a turn's end has a 'type' or a 'message' that is no text")
-    figures: list[Any] = [*(wire.get("stats") or {}).values(), *(wire.get("spent") or {}).values()]
-    if not all(isinstance(one, int | float) for one in figures):
-        raise RequestError("'stats' or 'spent' of a turn's end has a figure that is no number")
     entries: Any = wire.get("entries") or []
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in cast("list[Any]", entries)):
         raise RequestError("'entries' of a turn's end is no list of objects")
+
+
+def check_figures(wire: Mapping[str, Any]) -> None:
+    """Check what a turn's end says that it took. Guarantee: pure.
+
+    Raises:
+        RequestError: a figure is no number.
+    """
+    for name in ("stats", "spent"):
+        figures: Any = wire.get(name) or {}
+        if not isinstance(figures, dict):
+            raise RequestError(f"{name!r} of a turn's end is no object")
+        if not all(isinstance(one, int | float) for one in cast("dict[str, Any]", figures).values()):
+            raise RequestError("'stats' or 'spent' of a turn's end has a figure that is no number")
 
 
 def check_turn_named(wire: Any) -> None:
