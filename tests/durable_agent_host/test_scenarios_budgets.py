@@ -236,6 +236,21 @@ def test_a_kill_gives_no_budget_back(tmp_path: Path, model: PracticeModel, point
         doomed.stop()
 
 
+@pytest.mark.parametrize(
+    ("point", "counted"), [("journal.budget.before_release", 2), ("journal.budget.after_release", 1)]
+)
+def test_a_kill_when_the_service_refuses_a_call(tmp_path: Path, model: PracticeModel, point: str, counted: int):
+    """A refused call counts nothing once that is noted; when the process dies before, it stays counted."""
+    model.plan({"error": {"status": 429, "message": "slow down"}}, {"text": "Done.", "usage": USAGE})
+    doomed = Doomed(tmp_path, model, app=BUDGETS)
+    try:
+        turn = doomed.run("Calls", point)
+        assert turn["status"] == "completed", turn
+        assert (len(model.requests()), turn["spent"]["model_calls"]) == (2, counted)
+    finally:
+        doomed.stop()
+
+
 def test_summaries_count_and_are_not_made_beyond_the_budget(budgets: AgentHost, model: PracticeModel):
     """A compaction's model call is reserved and settled as any other, and ends the turn at the limit."""
     session = uuid4().hex

@@ -1,10 +1,8 @@
 """Redaction: what is said goes to the model as it is, and is kept and shown without its secrets."""
 
 import json
-import sqlite3
 import subprocess
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import requests
 
 from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
 from tests.durable_agent_host.sse_client import Reader, read_events
+from tests.durable_agent_host.stored import stored
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 
@@ -67,28 +66,6 @@ def lives(practice_model: PracticeModel, folder: Path, tmp_path_factory: pytest.
     lives = Lives(folder, practice_model, app=APP, **more, DURABLE_AGENT_HOST_MODEL_ATTEMPTS="1")
     yield lives
     lives.host.stop()
-
-
-def stored(folder: Path) -> bytes:
-    """Read every file, and what databases hold compressed."""
-    found = [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
-    for path in folder.rglob("*.sqlite"):
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30) as database:
-            for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                rows = database.execute(f'SELECT * FROM "{table}"').fetchall()
-                found += [unpacked(value) for row in rows for value in row if isinstance(value, bytes)]
-        database.close()
-    return b"\n".join(found)
-
-
-def unpacked(value: bytes) -> bytes:
-    """Unpack a value if it is packed."""
-    for skipped in range(3):
-        try:
-            return zlib.decompressobj().decompress(value[skipped:])
-        except zlib.error:
-            continue
-    return b""
 
 
 def leaks(data: bytes, names: Any = SAID) -> list[str]:

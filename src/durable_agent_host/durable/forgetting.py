@@ -15,6 +15,7 @@ from azure.durable_functions import DurableOrchestrationClient, DurableOrchestra
 from durable_agent_host.durable.holders import ENDED
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.segments.keeper import Keeper, raw_home
+from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog
 
 FORGET_ORCHESTRATION: Final = "forget_turn"
@@ -73,8 +74,11 @@ async def forget_turn(
     if status and status.runtime_status not in (*ENDED, None):
         return False
     log_id = turn_log_id(agent, session_id, turn_id)
+    reach("forget.before_delete")
     await log.delete(log_id)
+    reach("forget.between")
     store, home = keeper.open_store(), raw_home(log_id)
     if names := [piece.name async for piece in store.pieces(home)]:
         await store.delete(home, names)
+    reach("forget.after_delete")
     return True

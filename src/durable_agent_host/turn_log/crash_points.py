@@ -52,10 +52,26 @@ UPKEEP_POINTS: Final = (
 )
 """What erasures and sweeps pass."""
 
-BUDGET_POINTS: Final = ("journal.budget.before_reserve", "journal.budget.after_reserve")
-"""Passed before each model call of agents with a budget."""
+BUDGET_POINTS: Final = (
+    "journal.budget.before_reserve",
+    "journal.budget.after_reserve",
+    "journal.budget.before_release",
+    "journal.budget.after_release",
+)
+"""Passed by agents with a budget: before each model call, and when the service refuses one."""
 
-CRASH_POINTS: Final = JOURNAL_POINTS + HISTORY_POINTS + SIDE_CALL_POINTS + BUDGET_POINTS + COPY_POINTS + UPKEEP_POINTS
+FORGET_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
+"""What the deletion of an ended turn's log and raw pieces passes, for apps that redact."""
+
+CRASH_POINTS: Final = (
+    *JOURNAL_POINTS,
+    *HISTORY_POINTS,
+    *SIDE_CALL_POINTS,
+    *BUDGET_POINTS,
+    *FORGET_POINTS,
+    *COPY_POINTS,
+    *UPKEEP_POINTS,
+)
 
 _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
 

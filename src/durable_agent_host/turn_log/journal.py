@@ -254,7 +254,9 @@ class Journal:
 
     async def call_released(self, position: int, number: int | None) -> None:
         """Append that a reserved call was refused without an answer; durable when this returns."""
+        reach("journal.budget.before_release")
         await self._writer.commit(encode_journal_entry(CallReleased(position, number)))
+        reach("journal.budget.after_release")
 
     def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
         """Begin a tool call; in the order in which the model asked for them.

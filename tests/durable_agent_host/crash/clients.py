@@ -84,7 +84,9 @@ def look_afterwards(site: Site, asked: Asked) -> Asked:
     asked.key = None
     while not asked.turn_id:
         try:
-            answer = requests.post(site.api(run_path(asked)), json=asked.body, timeout=PATIENCE_SECONDS)
+            answer = requests.post(
+                site.api(run_path(asked)), json=asked.body, headers=site.headers, timeout=PATIENCE_SECONDS
+            )
             asked.turn_id = answer.headers["x-ms-turn-id"]
         except LOST:
             asked.turn_id = _turn_of(site, asked.body)
@@ -157,7 +159,7 @@ class Stream:
         return self.asked
 
     def _open(self, *, posts: bool) -> requests.Response:
-        headers = {"Accept": "text/event-stream"}
+        headers = self.site.headers | {"Accept": "text/event-stream"}
         more: dict[str, Any] = {"stream": True, "timeout": PATIENCE_SECONDS}
         if self.last_id >= 0:
             headers["Last-Event-ID"] = str(self.last_id)

@@ -326,7 +326,8 @@ def check_client(site: Site, asked: Asked, text: str) -> None:
         assert asked.streamed == text
     late = Stream(site, Asked(asked.body, asked.agent, turn_id=asked.turn_id))
     late.follow(posts=False)
-    assert late.text == text, late.events
+    if late.text or "redaction" not in site.features:  # whose events are deleted soon after the end
+        assert late.text == text, late.events
 
 
 def check_site(site: Site) -> None:

@@ -93,7 +93,7 @@ class Case:
 
     def new_asked(self, turn: int, **more: Any) -> Asked:
         """Make the request of a turn."""
-        return new_asked(self.scenario.agent, self.tag, f"{self.mark(turn)} Do your work.", **more)
+        return new_asked(self.scenario.agent, self.tag, f"{self.mark(turn)} Do your work.{self.site.canary}", **more)
 
     @property
     def path(self) -> str:
@@ -104,7 +104,8 @@ class Case:
         """Play it to its end."""
         before = len(self.site.kills)
         for turn, steps in enumerate(self.steps):
-            marked = [_mark_calls(step, f"{self.mark(turn)}{round_}") for round_, step in enumerate(steps)]
+            canary = self.site.canary
+            marked = [_marked(step, f"{self.mark(turn)}{round_}", canary) for round_, step in enumerate(steps)]
             self.site.model.plan(*marked, by_round=True, user_text=self.mark(turn))
         self.asked = self.scenario.play(self)
         self.asked.append(clients.retry(self.site, self.new_asked(len(self.scenario.turns))))
@@ -118,10 +119,13 @@ class Case:
             patience.wait()
 
 
-def _mark_calls(step: Step, mark: str) -> Step:
-    calls = step.get("calls", [])
-    marked = [one | {"arguments": {"line": one["arguments"]["line"].format(mark)}} for one in calls]
-    return step | ({"calls": marked} if calls else {})
+def _marked(step: Step, mark: str, canary: str) -> Step:
+    secret = {"secret": canary} if canary else {}
+    calls = [
+        one | {"arguments": {"line": one["arguments"]["line"].format(mark)} | secret} for one in step.get("calls", [])
+    ]
+    text = {"text": step["text"] + canary} if canary and step.get("text") else {}
+    return step | text | ({"calls": calls} if calls else {})
 
 
 def _retried(case: Case) -> list[Asked]:

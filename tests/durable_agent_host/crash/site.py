@@ -63,12 +63,18 @@ class Site:
         model: the practice model.
         crash: environment of the first life alone, which names a crash point.
         env: environment of every life.
+        features: of the app, see its ``FEATURES``.
+        canary: what users, model and tools say beside all that they say; empty for nothing.
+        headers: of every request, by which the app knows who asks.
     """
 
     folder: Path
     model: PracticeModel
     crash: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    canary: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -87,15 +93,17 @@ class Site:
         self._keeper.start()
 
     @property
-    def _data(self) -> Path:
+    def data(self) -> Path:
+        """Where the host keeps what it stores."""
         return self.folder / "data"
 
     @property
     def _env(self) -> dict[str, str]:
-        return {"EFFECTS": str(self.effects_file)} | self.env
+        told = {"EFFECTS": str(self.effects_file), "FEATURES": ",".join(self.features), "CANARY": self.canary}
+        return told | self.env
 
     def _start(self, more: dict[str, str]) -> AgentHost:
-        host = start_host(self._data, self.model, app=APP, port=self._port, **self._env, **more)
+        host = start_host(self.data, self.model, app=APP, port=self._port, **self._env, **more)
         self.up.set()
         return host
 
@@ -123,7 +131,7 @@ class Site:
     def _start_and_kill(self, seconds: float) -> None:
         """Begin a life that ends before the host is ready, or soon after."""
         env = clean_environment() | model_environment(self.model, **self._env)
-        with Process(sys.executable, *host_arguments(self._data, APP, self._port), env=env):
+        with Process(sys.executable, *host_arguments(self.data, APP, self._port), env=env):
             time.sleep(seconds)
         self.kills.append(time.time())
 
@@ -161,9 +169,10 @@ class Site:
         """Send a request, again and again when the connection is lost; a path is below ``/api``."""
         url = path if path.startswith("http") else f"{self.url}{path}" if path[:9] == "/runtime/" else self.api(path)
         patience = self.patience(f"{method} {path}")
+        headers = self.headers | more.pop("headers", {})
         while True:
             try:
-                return requests.request(method, url, timeout=PATIENCE_SECONDS, **more)
+                return requests.request(method, url, timeout=PATIENCE_SECONDS, headers=headers, **more)
             except LOST:
                 patience.wait(0.03)
 

@@ -6,7 +6,6 @@ pass or, where something is finished before, at a later one; and some points of 
 kills the host at all of them. Every scenario is killed at least once.
 """
 
-import base64
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -121,21 +120,6 @@ def test_kills_at_drawn_points(practice_model: PracticeModel, undisturbed: dict[
     """Killed around calls of models and tools, ends of turns and the engine's commits, all comes out as undisturbed."""
     plans = draw(chooser("crash points"))
     assert sweep(plans, tmp_path, practice_model, undisturbed) == set(plans)
-
-
-@pytest.mark.sweep
-def test_kills_with_encryption(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
-    """Drawn points with all that is stored encrypted: it comes out as undisturbed without."""
-    chance = chooser("crash points with encryption")
-    plans = [("approval", "journal.tool.after_append:1"), ("large", "pieces.after_put:1")]
-    points = chance.sample([one for one in (*JOURNAL, *ENGINE) if not one.startswith("pieces.")], 3)
-    # Who looks for a turn by its message, as in "look", finds nothing where that is encrypted.
-    told_by_id = [name for name in SCENARIOS if name != "look"]
-    plans += [(chance.choice([name for name in told_by_id if passes(name, one)]), f"{one}:1") for one in points]
-    keys = f"test={base64.b64encode(bytes(32)).decode()}"
-    folder = tmp_path / "encrypted"
-    died = sweep(plans, folder, practice_model, undisturbed, DURABLE_AGENT_HOST_ENCRYPTION_KEYS=keys)
-    assert died == set(plans)
 
 
 @pytest.mark.sweep

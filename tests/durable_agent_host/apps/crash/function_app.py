@@ -20,12 +20,16 @@ from azure.core.credentials import AzureKeyCredential
 from azure.core.pipeline.policies import AzureKeyCredentialPolicy, HeadersPolicy
 from google import genai
 
-from durable_agent_host import DurableAgentApp
+from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, Principal, redact_personal_data
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 
 PAUSE_SECONDS = 0.01
 """Before and after the effect, so that kills find a tool in all its states."""
+CANARY = os.environ.get("CANARY", "")
+"""What tools say beside their result, and what must be found nowhere when it is redacted or encrypted."""
+FEATURES = frozenset(os.environ.get("FEATURES", "").split(","))
+"""Which of ``redaction``, ``budgets`` and ``owners`` the app has."""
 LONGEST_WAIT_SECONDS = 120
 
 
@@ -42,43 +46,43 @@ def leave_line(name: str, line: str) -> None:
         os.close(file)
 
 
-def note(line: str) -> str:
+def note(line: str, secret: str = "") -> str:
     """Note a line; says nothing about being run twice."""
     time.sleep(PAUSE_SECONDS)
     leave_line("note", line)
     time.sleep(PAUSE_SECONDS)
-    return f"noted {line}"
+    return f"noted {line}{CANARY}"
 
 
 @durable_tool(idempotent=True)
-async def again(line: str) -> str:
+async def again(line: str, secret: str = "") -> str:
     """Note a line; may be run again."""
     await asyncio.sleep(PAUSE_SECONDS)
     leave_line("again", line)
     await asyncio.sleep(PAUSE_SECONDS)
-    return f"noted {line} again"
+    return f"noted {line} again{CANARY}"
 
 
 @durable_tool(in_doubt="ask")
-async def careful(line: str) -> str:
+async def careful(line: str, secret: str = "") -> str:
     """Note a line; a person decides when it is in doubt."""
     await asyncio.sleep(PAUSE_SECONDS)
     leave_line("careful", line)
     await asyncio.sleep(PAUSE_SECONDS)
-    return f"carefully noted {line}"
+    return f"carefully noted {line}{CANARY}"
 
 
 @tool(approval_mode="always_require")
-async def pay(line: str) -> str:
+async def pay(line: str, secret: str = "") -> str:
     """Note a line; a person has to approve it."""
     await asyncio.sleep(PAUSE_SECONDS)
     leave_line("pay", line)
     await asyncio.sleep(PAUSE_SECONDS)
-    return f"paid {line}"
+    return f"paid {line}{CANARY}"
 
 
 @durable_tool(idempotent=True)
-async def linger(line: str) -> str:
+async def linger(line: str, secret: str = "") -> str:
     """Note a line and wait until somebody cancels."""
     leave_line("linger", line)
     await asyncio.sleep(LONGEST_WAIT_SECONDS)
@@ -86,7 +90,7 @@ async def linger(line: str) -> str:
 
 
 @durable_tool(idempotent=True)
-def brood(line: str) -> str:
+def brood(line: str, secret: str = "") -> str:
     """Note a line and wait in a thread for the signal that the turn is cancelled."""
     leave_line("brood", line)
     call = current_tool_call()
@@ -123,7 +127,20 @@ agents = AgentsClient(
     headers_policy=HeadersPolicy(PROCESS),
 )
 threads = AzureAIAgentsChatClient(agent_name="Threads", model="practice", agents_client=agents, poll_seconds=0.1)
+
+
+def identify(request: Any) -> Principal | None:
+    """Believe the caller."""
+    caller = request.headers.get("x-caller")
+    return Principal(caller) if caller else None
+
+
+LIMITS = Budget(tokens=10**9, cost=10**6, model_calls=10**4, tool_calls=10**4, seconds=10**5)
+BUDGETS = Budgets(turn=LIMITS, session=LIMITS, prices={"*": Price(input=1.0, output=10.0)})
 app = DurableAgentApp(
+    identify=identify if "owners" in FEATURES else None,
+    redact=redact_personal_data if "redaction" in FEATURES else None,
+    budgets=BUDGETS if "budgets" in FEATURES else None,
     agents=[
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
         Agent(client, "Work with the tools; the service keeps the conversation.", name="Kept", tools=TOOLS),
@@ -131,5 +148,5 @@ app = DurableAgentApp(
         Agent(chat, "Work with the tools.", name="Chatter", tools=TOOLS),
         Agent(threads, "Work with the tools.", name="Threads", tools=TOOLS),
         Agent(claude, "Work with the tools.", name="Claude", tools=TOOLS, default_options={"max_tokens": 4000}),
-    ]
+    ],
 )
