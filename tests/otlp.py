@@ -30,6 +30,8 @@ class SentSpan:
     ended: int
     attributes: dict[str, Any] = field(hash=False)
     links: tuple[str, ...] = ()
+    said: str = ""
+    """Events and status, as they are written."""
 
 
 class Receiver:
@@ -118,6 +120,7 @@ def _spans_of(request: ExportTraceServiceRequest) -> Iterator[SentSpan]:
                     span.end_time_unix_nano,
                     {one.key: _value(one.value) for one in span.attributes},
                     tuple(link.span_id.hex() for link in span.links),
+                    f"{span.events} {span.status}" if span.events or span.status.message else "",
                 )
 
 

@@ -20,7 +20,7 @@ from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.budgets import BudgetsOfAgents
 from durable_agent_host.agent.callbacks import CallbackObserver
 from durable_agent_host.agent.compaction import Compactions
-from durable_agent_host.agent.external_history import ExternalHistory
+from durable_agent_host.agent.external_history import ExternalHistory, why_not_redacted
 from durable_agent_host.agent.hosting import taken_name, usable_name, why_no_journal
 from durable_agent_host.agent.observer import TurnObserver
 from durable_agent_host.agent.redactors import Redactors
@@ -226,7 +226,8 @@ class DurableAgentApp(AgentFunctionApp):
             redact: what of its turns is not to be kept or shown; the app's when left out.
 
         Raises:
-            RegistrationError: the name is unusable or taken, sessions would share a conversation, or the time is none.
+            RegistrationError: the name is unusable or taken, sessions would share a conversation, the time is none, or
+                what is to be redacted would be kept.
         """
         source, agent = agent, build_agent(agent)
         name = usable_name(entity_id or getattr(agent, "name", None))
@@ -243,7 +244,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
         self._budgets.add(name, budgets, why_no_journal(agent))
-        self._redactors.add(name, redact)
+        self._redactors.add(name, redact, why_not_redacted(agent))
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
     def get_agent(

@@ -43,7 +43,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable"},
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "inspector": set(),
-    "telemetry": {"errors", "model", "turn", "agent"},
+    "telemetry": {"errors", "redaction", "model", "turn", "agent"},
     "transcripts": {"errors", "model", "codec", "stream", "providers"},
     "activities": {
         *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),

@@ -61,6 +61,22 @@ def external_providers(agent: Any) -> list[HistoryProvider]:
     return [one for one in history_providers(agent) if not isinstance(_unwrapped(one), InMemoryHistoryProvider)]
 
 
+def why_not_redacted(agent: Any) -> str:
+    """Say why a history provider of an agent would get what is to be redacted; empty when none does. Guarantee: pure.
+
+    Args:
+        agent: the app's.
+    """
+    if not getattr(agent, "require_per_service_call_history_persistence", False):
+        return ""
+    if not (providers := history_providers(agent)):
+        return ""
+    return (
+        f"with require_per_service_call_history_persistence {name_of_provider(providers[0])} is given each message "
+        "before it can be redacted: take the option away, or give the agent redact=lambda content: content"
+    )
+
+
 def _context_providers(agent: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", cast("Any", agent).context_providers) if isinstance(agent, RawAgent) else ()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from durable_agent_host.errors import RegistrationError
 from durable_agent_host.redaction import learn_redaction
 from durable_agent_host.turn.redactor import Redact, Redactor
 
@@ -17,14 +18,20 @@ class Redactors(Mapping[str, Redactor]):
         self._default = default
         self._known: dict[str, Redactor] = {}
 
-    def add(self, name: str, redact: Redact | None) -> None:
+    def add(self, name: str, redact: Redact | None, why_not: str = "") -> None:
         """Note what is redacted of an agent, and of errors and lines of the log whoever they are about.
 
         Args:
             name: the agent's registered name.
             redact: None for what the app says.
+            why_not: why something would be kept as it was said; empty when nothing is.
+
+        Raises:
+            RegistrationError: something would be.
         """
         if (redact := redact or self._default) is not None:
+            if why_not:
+                raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
             self._known[name] = redactor = Redactor(redact)
             learn_redaction(redactor.text_or_mask)
 

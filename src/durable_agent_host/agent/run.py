@@ -341,6 +341,7 @@ class AgentRuns:
             may_have_saved=self.attempt.number > 1,
             rehydrate=self._rehydrated,
             as_history=self.provider.as_history,
+            clean=self.redactor.messages if self.redactor is not None else list,
         )
 
     def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:

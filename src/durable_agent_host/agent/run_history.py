@@ -62,6 +62,7 @@ class RunHistories:
         may_have_saved: whether an earlier attempt may have saved the turn's messages.
         rehydrate: prepares loaded messages for the model.
         as_history: prepares messages of the run in the same way.
+        clean: gives messages as they may be kept.
 
     Attributes:
         has_saved: whether every provider has the turn.
@@ -73,6 +74,7 @@ class RunHistories:
     may_have_saved: bool
     rehydrate: Callable[[Sequence[Message]], list[Message]]
     as_history: Callable[[Sequence[Message]], list[Message]]
+    clean: Callable[[Sequence[Message]], list[Message]]
     has_saved: bool = False
     _agent: Any = None
     _kept: list[Any] = field(default_factory=list[Any])
@@ -223,7 +225,8 @@ class _ProviderInRun:
     async def unsaved(self, kept: Any, messages: Sequence[Message], load: Callable[[], Any]) -> list[Message]:
         """Name messages, and leave out those that the provider has."""
         turn_id = self._histories.turn_id
-        added = named_for(turn_id, [one for one in messages if name_of(one) is None], prefix="context-")
+        unnamed = self._histories.clean([one for one in messages if name_of(one) is None])
+        added = named_for(turn_id, unnamed, prefix="context-")
         names = iter(added)
         named = [next(names) if name_of(one) is None else one for one in messages]
         if isinstance(kept, CoalescingHistoryProvider):

@@ -20,6 +20,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 
+from durable_agent_host.telemetry.redacted_spans import redact_span
 from durable_agent_host.turn.trace_ids import TurnTrace
 
 SCOPE: Final = "durable_agent_host"
@@ -76,7 +77,10 @@ class _DecidedSampler:
 
 
 class _NamesTurns:
-    """A span processor that says of every span within a turn whose it is, those of the framework and of tools too."""
+    """A span processor that says of every span within a turn whose it is, those of the framework and of tools too.
+
+    It takes out of all spans what is redacted.
+    """
 
     def on_start(self, span: Any, parent_context: Context | None = None) -> None:
         found: Any = otel_context.get_value(_ATTRIBUTES_OF_TURN, parent_context)
@@ -87,7 +91,7 @@ class _NamesTurns:
         del span
 
     def _on_ending(self, span: Any) -> None:
-        del span
+        redact_span(span)
 
     def shutdown(self) -> None:
         pass

@@ -6,10 +6,12 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, Content, tool
+from agent_framework import Agent, Content, ContextProvider, FileHistoryProvider, Message, tool
+from agent_framework.observability import configure_otel_providers
 
 from durable_agent_host import DurableAgentApp, durable_tool, redact_personal_data
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -50,6 +52,14 @@ def hide_words(content: Content) -> Content:
     return hidden
 
 
+class Papers(ContextProvider):
+    """Lays a message before the model that nobody has said."""
+
+    async def before_run(self, *, context: Any, **more: Any) -> None:
+        """Add it."""
+        context.extend_messages(self, [Message("user", [f"The file says {os.environ['HOLDER']}."])])
+
+
 def fail(content: Content) -> Content:
     """Fail for what has a certain word."""
     if content.text and "stumble" in content.text:
@@ -57,18 +67,23 @@ def fail(content: Content) -> Content:
     return content
 
 
+if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ:
+    configure_otel_providers()
 client = chat_client_from_environment()
 
 
-def agent(name: str) -> Agent:
+def agent(name: str, *providers: ContextProvider) -> Agent:
     """Make an agent with tools."""
     tools = [find, broken, dawdle, pay, client.get_code_interpreter_tool()]
     options = {"store": False, "include": ["code_interpreter_call.outputs"]}
-    return Agent(client, "Help.", name=name, tools=tools, default_options=options)
+    return Agent(client, "Help.", name=name, tools=tools, default_options=options, context_providers=providers)
 
 
 app = DurableAgentApp(redact=redact_personal_data, enable_mcp_tool_trigger=True)
 app.add_agent(agent("Teller"))
 app.add_agent(agent("Words"), redact=hide_words)
 app.add_agent(agent("Stumbles"), redact=fail)
+if "FILES" in os.environ:
+    kept = FileHistoryProvider(os.environ["FILES"], store_context_messages=True)
+    app.add_agent(agent("Filed", Papers("papers"), kept))
 app.add_agent(agent("Open"), redact=lambda content: content)
