@@ -23,45 +23,117 @@ _SECRET_NAME: Final = re.compile(
 _QUOTE: Final = r"""\\?["']?"""
 _ASSIGNED: Final = (
     r"(?:account|access|shared_?access|shared|api|subscription|ocp-apim-subscription|x-functions|functions|master|"
-    r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private)[-_]?(?:key|signature)|"
-    r"shared_?secret|(?:client|app)[-_]?secret|(?:access|refresh|id|auth|session|security)[-_]?token|"
+    r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private|instrumentation)[-_]?(?:key|signature)|"
+    r"shared_?secret|(?:client|app)[-_]?secret|client_assertion|(?:access|refresh|id|auth|session|security)[-_]?token|"
     r"password|passwd|passphrase|pwd|secret|sig|signature|credential"
 )
 _VALUE: Final = r"""[^\s"'\\,;&<>{}()\[\]]"""
 
-_FORMS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
+_Forms = tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
+
+
+_ADDRESS_FORMS: Final[_Forms] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL), MASK),
     # Passwords in URLs; a port is none. Some contain an @ or a slash, so the last @ of the word ends them.
-    (re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?!\d{1,5}(?:[/?#\s]|$))[^\s\"'<>]+@", re.IGNORECASE), ""),
+    (
+        re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?!\d{1,5}(?:[/?#\s]|$))[^\s\"'<>]+@", re.IGNORECASE),
+        "",
+    ),
     (re.compile(r"(?P<keep>\bhttps?://)[^\s/:@\"'<>]{16,}@", re.IGNORECASE), ""),
-    (
-        re.compile(
-            rf"(?P<keep>\b(?:proxy-)?authorization{_QUOTE}\s*[:=,]\s*(?:b?\\?[\"'])?)"
-            rf"(?:(?:bearer|basic|token|apikey|sharedkey(?:lite)?|negotiate|aws4\S*)\s+)?{_VALUE}+",
-            re.IGNORECASE,
-        ),
-        "",
-    ),
-    (re.compile(r"(?P<keep>\b(?:bearer|basic)\s+)(?=\S*[\d._=-]|\S{24})[\w.~+/=*-]{6,}", re.IGNORECASE), ""),
-    (re.compile(rf"(?P<keep>(?<![a-z])(?:{_ASSIGNED}){_QUOTE}\s*=\s*{_QUOTE}){_VALUE}+", re.IGNORECASE), ""),
-    (re.compile(rf"(?P<keep>(?<![a-z])(?:{_ASSIGNED})\\?[\"']\s*:\s*\\?[\"'])[^\"'\\]+", re.IGNORECASE), ""),
-    (re.compile(rf"(?P<keep>\b(?:x-)?(?:[a-z]+-)?(?:api|functions|subscription)-key:\s*){_VALUE}+", re.IGNORECASE), ""),
-    (
-        re.compile(rf"(?P<keep>\b(?:password|passwd|pwd|secret|token|key):\s+)(?={_VALUE}*\d){_VALUE}+", re.IGNORECASE),
-        "",
-    ),
-    (re.compile(r"(?P<keep>[?&](?:key|code|token|sv_sig|access_token)=)[^\s&\"'#]+", re.IGNORECASE), ""),
-    (re.compile(r"\beyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)?"), MASK),
-    (re.compile(r"\b(?:sk|rk|pk)[-_][\w*-]{8,}"), MASK),
-    (
-        re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|xox[abeoprs]-|ya29\.|pypi-|dop_v1_|AIza)[\w.-]{16,}"),
-        MASK,
-    ),
-    (re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"), MASK),
-    (re.compile(r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}"), MASK),
-    (re.compile(r"(?<![\w+/-])(?:[A-Za-z0-9+/_-]{86}==|[A-Za-z0-9+/_-]{54}==|[A-Za-z0-9+/_-]{43}=)(?![\w=])"), MASK),
 )
-"""Form → what stands in its place; empty means that the part named ``keep`` stays."""
+
+
+def _field_forms(word: str, name: str, space: str) -> _Forms:
+    return (
+        (
+            re.compile(
+                rf"(?P<keep>{word}(?:proxy-)?authorization{_QUOTE}\s*[:=,]{space}*(?:b?\\?[\"'])?)"
+                rf"(?:(?:bearer|basic|token|apikey|sharedkey(?:lite)?|negotiate|aws4\S*){space}+)?{_VALUE}+",
+                re.IGNORECASE,
+            ),
+            "",
+        ),
+        (
+            re.compile(
+                rf"(?P<keep>{word}(?:bearer|basic){space}+)(?=\S*[\d._=-]|\S{{24}})[\w.~+/=*-]{{6,}}", re.IGNORECASE
+            ),
+            "",
+        ),
+        (re.compile(rf"(?P<keep>{name}(?:{_ASSIGNED}){_QUOTE}\s*={space}*{_QUOTE}){_VALUE}+", re.IGNORECASE), ""),
+        (  # Of a pair in a list, only what has a digit: the other may be the name of another field.
+            re.compile(
+                rf"(?P<keep>{name}(?:{_ASSIGNED})\\?[\"']\s*(?::|,(?=[^\"']*[\"'][^\"']*\d))\s*b?\\?[\"'])[^\"'\\]+",
+                re.IGNORECASE,
+            ),
+            "",
+        ),
+        (
+            re.compile(
+                rf"(?P<keep>{word}(?:x-)?(?:[a-z]+-)?(?:api|functions|subscription)-key:{space}*){_VALUE}+",
+                re.IGNORECASE,
+            ),
+            "",
+        ),
+        (
+            re.compile(
+                rf"(?P<keep>(?:{word}(?:secret|token|key)|{name}(?:{_ASSIGNED})):{space}+)(?={_VALUE}*\d){_VALUE}+",
+                re.IGNORECASE,
+            ),
+            "",
+        ),
+        (re.compile(r"(?P<keep>[?&;](?:key|code|token|sv_sig|access_token)=)[^\s&\"'#<>\\]+", re.IGNORECASE), ""),
+        (
+            re.compile(
+                rf"(?P<keep>(?:[?&;]|\\u0026|%(?:25)?(?:3F|26))(?:key|code|token|{_ASSIGNED})(?:=|%(?:25)?3D))"
+                r"[^\s&\"'#<>\\%]+",
+                re.IGNORECASE,
+            ),
+            "",
+        ),
+        (
+            re.compile(
+                rf"(?P<keep>{word}(?:set-)?cookie\\?[\"']?\s*[:,]\s*(?:b?\\?[\"'])?)[^\s=;\"'\\]+=[^\r\n\"'\\]+",
+                re.IGNORECASE,
+            ),
+            "",
+        ),
+        (re.compile(rf"(?P<keep>(?<![a-z_])token{_QUOTE}=[\"'])(?={_VALUE}*\d){_VALUE}{{8,}}", re.IGNORECASE), ""),
+    )
+
+
+def _token_forms(word: str) -> _Forms:
+    return (
+        (re.compile(rf"{word}eyJ[\w-]{{6,}}\.[\w-]{{4,}}(?:\.[\w-]*)?"), MASK),
+        (re.compile(rf"{word}(?:sk|rk|pk)[-_][\w*-]{{8,}}"), MASK),
+        (
+            re.compile(
+                rf"{word}(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|xox[abeoprs]-|ya29\.|pypi-|dop_v1_|AIza)[\w.-]{{16,}}"
+            ),
+            MASK,
+        ),
+        (re.compile(rf"{word}(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b"), MASK),
+        (re.compile(r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}"), MASK),
+        (
+            re.compile(r"(?<![\w+/-])(?:[A-Za-z0-9+/_-]{86}==|[A-Za-z0-9+/_-]{54}==|[A-Za-z0-9+/_-]{43}=)(?![\w=])"),
+            MASK,
+        ),
+    )
+
+
+def _forms(word: str, name: str, space: str) -> _Forms:
+    """Make the forms: each with what stands in its place; empty means that the part named ``keep`` stays.
+
+    Args:
+        word: begins a word.
+        name: begins the name of a field, or a part of one.
+        space: is white.
+    """
+    return (*_ADDRESS_FORMS, *_field_forms(word, name, space), *_token_forms(word))
+
+
+_FORMS: Final = _forms(r"\b", r"(?<![a-z])", r"\s")
+_FORMS_OF_LITERALS: Final = _forms(r"(?:\b|(?<=\\[nrt]))", r"(?:(?<![a-z])|(?<=\\[nrt]))", r"(?:\s|\\+[nrt])")
+"""For texts in which line breaks are written as in a program: there a letter stands before what follows."""
 
 _TELLS: Final[tuple[tuple[str, ...], ...]] = (
     ("-----begin",),
@@ -70,10 +142,13 @@ _TELLS: Final[tuple[tuple[str, ...], ...]] = (
     ("authorization",),
     ("bearer", "basic"),
     ("=",),
-    (":",),
+    ("'", '"'),
     ("-key:",),
     (":",),
     ("=",),
+    ("u0026", "%3f", "%253f", "%26", "%2526"),
+    ("cookie",),
+    ("token",),
     ("eyj",),
     ("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),
     (
@@ -82,8 +157,10 @@ _TELLS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     ("akia", "asia", "abia", "acca"),
     ("jqqj99",),
+    ("",),
 )
-"""What a text has that has a form, by the forms' order, in lower case; the last form has nothing that tells."""
+"""What a text has that has a form, by the forms' order, in lower case; the last form has nothing that tells, and is for
+errors and lines of the log alone."""
 
 
 def without_secrets(text: str) -> str:
@@ -100,8 +177,7 @@ def without_secrets(text: str) -> str:
     """
     for secret in sorted(_KNOWN, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    for form, mask in _FORMS:
-        text = form.sub(_masked if mask == "" else mask, text)
+    text = _without_forms(text, _TELLS)
     for redact in _OWN:
         text = redact(text)
     return text
@@ -115,9 +191,14 @@ def without_keys(text: str) -> str:
     Args:
         text: of a conversation, in which a number or a hash is none.
     """
+    return _without_forms(text, _TELLS[:-1])
+
+
+def _without_forms(text: str, tells: tuple[tuple[str, ...], ...]) -> str:
     lower = text.lower()
-    for (form, mask), tells in zip(_FORMS, _TELLS, strict=False):
-        if any(tell in lower for tell in tells):
+    forms = _FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else _FORMS
+    for (form, mask), signs in zip(forms, tells, strict=False):
+        if any(sign in lower for sign in signs):
             text = form.sub(_masked if mask == "" else mask, text)
     return text
 

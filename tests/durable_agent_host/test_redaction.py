@@ -1,5 +1,6 @@
 """What is taken out of the texts of errors and log lines, and what stays."""
 
+import json
 import logging
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from durable_agent_host.errors import ProviderError, error_details
 from durable_agent_host.log_records import keep_secrets_out_of_logs
 from durable_agent_host.redaction import MASK, learn_secrets, secrets_of_settings, without_secrets
+from tests.durable_agent_host.test_scenarios_secrets import FORMS, NEEDLES
 
 
 @pytest.mark.parametrize(
@@ -25,12 +27,31 @@ from durable_agent_host.redaction import MASK, learn_secrets, secrets_of_setting
         ("AKIAIOSFODNN7EXAMPLE", MASK),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", MASK),
         ("GET /api/x?code=Zm9v&b=1", f"GET /api/x?code={MASK}&b=1"),
+        ("x?a=b&amp;code=Zm9v1&amp;z", f"x?a=b&amp;code={MASK}&amp;z"),
+        (r"x?a=b\u0026code=Zm9v1\u0026z", rf"x?a=b\u0026code={MASK}\u0026z"),
+        ("to=https%3A%2F%2Fx%2Fy%3Fcode%3DZm9v1", f"to=https%3A%2F%2Fx%2Fy%3Fcode%3D{MASK}"),
+        ("[('api-key', 'abc1'), (b'x-api-key', b'd2')]", f"[('api-key', '{MASK}'), (b'x-api-key', b'{MASK}')]"),
+        ("{b'x-functions-key': b'abc'}", f"{{b'x-functions-key': b'{MASK}'}}"),
+        ("api_key: abc1\npassword: def2\nmodel: x", f"api_key: {MASK}\npassword: {MASK}\nmodel: x"),
+        ("AccountKey=\n  abcdef==\nx", f"AccountKey=\n  {MASK}\nx"),
+        ("api-key:\n abcdef1\nx", f"api-key:\n {MASK}\nx"),
+        ("InstrumentationKey=0-1-2;IngestionEndpoint=x", f"InstrumentationKey={MASK};IngestionEndpoint=x"),
+        ("Cookie: session=abc; other=1\nhost: x", f"Cookie: {MASK}\nhost: x"),
+        ("Login(token='abcdef123')", f"Login(token='{MASK}')"),
         ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", MASK),
     ],
 )
 def test_secrets_of_known_forms_are_taken_out(text, clean):
     """The rest of the text stays, so that a reader knows what it is about."""
     assert without_secrets(text) == clean
+
+
+def test_secrets_are_found_in_literals_of_texts():
+    """A line break that is written as in a program, or twice so, ends no name and begins no word."""
+    text = "\n".join(FORMS.values())
+    for quoted in (text, repr(text), json.dumps(text), json.dumps(json.dumps({"a": text})), f"{FORMS}"):
+        clean = without_secrets(quoted)
+        assert [needle for needle in (*NEEDLES, "canary") if needle in clean] == [], clean
 
 
 @pytest.mark.parametrize(
@@ -43,6 +64,10 @@ def test_secrets_of_known_forms_are_taken_out(text, clean):
         "Previous response with id 'resp_0123456789abcdef' not found.",
         "Expected container_id: cntr_0123456789abcdef",
         "the token = is wrong at line 1 column 2",
+        "the fields ['password', 'email'] are missing",
+        "a cookie: chocolate, 2 pieces",
+        "max_token='12345678', model=x",
+        "the key, 'name1', is missing; code=404; code: 404",
         "see https://example.com/users/someone@example.com",
     ],
 )
