@@ -1,0 +1,119 @@
+"""An app that encrypts, redacts, counts and knows owners, all at once: its operator's commands, and a lost key."""
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.durable_agent_host.crash.features import CANARY, OWNER, STRANGER
+from tests.durable_agent_host.crash.site import APP
+from tests.durable_agent_host.stored import stored
+from tests.kit import AgentHost, PracticeModel, hosted
+
+KEYS = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
+LARGE = "More than an entity holds. " * 1500
+
+
+def settings(folder: Path, *, key: int = 1) -> dict[str, str]:
+    """Give the settings of an app with everything on."""
+    told = {"EFFECTS": str(folder / "effects.jsonl"), "FEATURES": "redaction,budgets,owners", "CANARY": CANARY}
+    return told | {KEYS: f"k{key}={base64.b64encode(bytes([key]) * 32).decode()}"}
+
+
+def sessions(host: AgentHost, *arguments: str, caller: dict[str, str] = OWNER) -> subprocess.CompletedProcess[str]:
+    """Run a command on a host's sessions, as a caller."""
+    (header,) = caller.items()
+    command = [str(Path(sys.executable).parent / "durable-agent-host"), "sessions", *arguments, "--url", host.url]
+    command += ["--header", ": ".join(header)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def done(host: AgentHost, *arguments: str) -> str:
+    """Run a command that does what it says, and tells nothing that is redacted."""
+    ended = sessions(host, *arguments)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert CANARY.strip() not in ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def read(host: AgentHost, session: str) -> dict[str, Any]:
+    """Read a session as its owner."""
+    answer = requests.get(f"{host.url}/api/agents/Worker/sessions/{session}", headers=OWNER, timeout=60)
+    assert answer.ok, answer.text
+    return answer.json()
+
+
+def say(host: AgentHost, model: PracticeModel, session: str, text: str) -> None:
+    """Run a turn with a tool and a long answer."""
+    model.forget()
+    model.plan({"calls": [{"name": "note", "arguments": {"line": text, "secret": CANARY}}]}, {"text": LARGE + CANARY})
+    answer = host.run("Worker", {"message": text + CANARY, "session_id": session}, headers=OWNER)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model: PracticeModel) -> Path:
+    """The data of a host with a session of two turns."""
+    with hosted(tmp_path / "data", model, app=APP, **settings(tmp_path)) as host:
+        for text in ("first", "second"):
+            say(host, model, "a", text)
+    return tmp_path
+
+
+def test_commands_on_sessions_with_everything_on(folder: Path, model: PracticeModel):
+    """All of them work for the owner and tell nothing that is redacted; for others there is no session."""
+    with hosted(folder / "data", model, app=APP, **settings(folder)) as host:
+        before = read(host, "a")
+        assert before["spent"]["model_calls"] == 4
+        assert "a" in done(host, "list")
+        assert "[redacted]" in done(host, "show", "Worker", "a")
+        done(host, "verify", "Worker", "a")
+        done(host, "repair", "Worker", "a")
+        document = folder / "document.json"
+        done(host, "export", "Worker", "a", "--output", str(document))
+        assert CANARY.strip() not in document.read_text()
+        done(host, "import", "Worker", "b", str(document))
+        done(host, "fork", "Worker", "a", "--as", "c")
+        for copy in ("b", "c"):
+            assert read(host, copy)["messages"] == before["messages"]
+            assert read(host, copy)["spent"] == before["spent"]
+            say(host, model, copy, "third")
+            sent = json.dumps(model.requests()[0]["body"])
+            assert sent.count(CANARY.strip()) == 1, "what was said now"
+            assert read(host, copy)["spent"]["model_calls"] == 6
+        for arguments in (("show",), ("verify",), ("export",), ("fork",), ("delete",)):
+            refused = sessions(host, arguments[0], "Worker", "a", caller=STRANGER)
+            assert refused.returncode != 0
+            assert "has no session" in refused.stderr + refused.stdout
+        assert read(host, "a") == before
+        done(host, "delete", "Worker", "a")
+        assert sessions(host, "show", "Worker", "a").returncode == 2
+        assert read(host, "c")["message_count"] == 6
+        output = "".join(host.output)
+    assert CANARY.strip() not in output
+    assert CANARY.strip().encode() not in stored(folder / "data")
+
+
+def test_a_lost_key_with_everything_on(folder: Path, model: PracticeModel):
+    """Every command says which key is missing and changes nothing; with the key, all is as it was."""
+    with hosted(folder / "data", model, app=APP, **settings(folder)) as host:
+        before = read(host, "a")
+        document = folder / "document.json"
+        done(host, "export", "Worker", "a", "--output", str(document))
+    with hosted(folder / "data", model, app=APP, **settings(folder, key=2)) as host:
+        for command in ("list", "show", "verify", "repair", "export", "fork", "delete"):
+            ended = sessions(host, command, *(() if command == "list" else ("Worker", "a")))
+            assert ended.returncode == 2, (command, ended.stdout)
+            assert "k1" in ended.stderr, (command, ended.stderr)
+        assert "k1" in sessions(host, "import", "Worker", "b", str(document)).stderr
+        refused = host.run("Worker", {"message": "again", "session_id": "a"}, headers=OWNER)
+        assert (refused.status_code, "k1" in refused.json()["detail"]) == (503, True)
+    with hosted(folder / "data", model, app=APP, **settings(folder)) as host:
+        assert read(host, "a") == before
+        say(host, model, "a", "third")
+        assert read(host, "a")["spent"]["model_calls"] == 6
