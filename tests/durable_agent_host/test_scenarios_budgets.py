@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ import requests
 
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_journal import Doomed
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
 from tests.processes import wait_until
 
 BUDGETS = Path(__file__).parent / "apps" / "budgets"
@@ -249,6 +250,81 @@ def test_a_kill_when_the_service_refuses_a_call(tmp_path: Path, model: PracticeM
         assert (len(model.requests()), turn["spent"]["model_calls"]) == (2, counted)
     finally:
         doomed.stop()
+
+
+def test_a_budget_that_is_changed_holds_from_then_on(tmp_path: Path, model: PracticeModel):
+    """A session goes on counting where it was when the app comes back with another limit, a larger or a smaller one."""
+    model.plan({"text": "Done.", "usage": USAGE}, times=None)
+    made = 0
+    for limit, more in (("2", 2), ("3", 1), ("1", 0)):
+        env = {"LEDGER": str(tmp_path / "ledger.txt"), "LIMIT": limit}
+        host = start_host(tmp_path / "data", model, app=BUDGETS, **env)
+        try:
+            for _ in range(more):
+                assert host.run("Changed", {"message": "go", "session_id": "s"}).status_code == 200
+            made += more
+            detail = told(host.run("Changed", {"message": "go", "session_id": "s"}))
+            assert f"session's budget of {limit} model calls" in detail
+            assert f"{made} used" in detail
+        finally:
+            host.kill()
+    assert len(model.requests()) == made
+
+
+def allowed_again(turn):
+    """Read a turn when it has ended; a call that the kill cut off counts, so it may ask once more."""
+    for call in requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []:
+        approve(turn, yes(call))
+    return ended_turn(turn)
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_a_person_is_asked_over_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
+    """A turn that waits at its limit waits in a new process, too, and goes on from where it was, or fails."""
+    model.plan(*[NEVER_ENDS] * 3, {"text": "Done."}, by_round=True)
+    lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
+    try:
+        turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
+        path = turn["turn_url"].partition("/api")[2]
+        host = lives.crash()
+        there = turn | {"turn_url": f"{host.url}/api{path}"}
+        (call,) = wait_until(lambda: host.get(path).json().get("pending_approvals"))
+        assert call == turn["pending_approvals"][0]
+        assert approve(there, yes(call) if is_allowed else no(call, "enough")).status_code == 200
+        host = lives.crash()
+        there |= {"turn_url": f"{host.url}/api{path}"}
+        ended = wait_until(lambda: allowed_again(there) if is_allowed else ended_turn(there))
+        figures = host.session("AskCalls", "s")["spent"]
+        if is_allowed:
+            assert (ended["status"], ended["response"]) == ("completed", "Done.")
+            assert 3 <= figures["tool_calls"] <= 4  # the kill may have found one that had begun
+        else:
+            assert ended["error"]["type"] == "BudgetExceededError"
+            assert "enough" in ended["error"]["message"]
+        made = len(model.requests())
+        assert 4 <= made <= 5 if is_allowed else made == 2
+        assert made <= figures["model_calls"] <= made + is_allowed  # or one that was about to be made
+    finally:
+        lives.host.stop()
+
+
+def test_many_turns_at_once_count_each_call_once(budgets: AgentHost, model: PracticeModel, bought):
+    """Fifty turns of many sessions, with parallel tools and calls that are refused at first: all sums are right."""
+    model.plan({"error": {"status": 429, "message": "slow down"}}, times=5)
+    calls = [{"name": "buy", "arguments": {"what": "one"}}, {"name": "buy", "arguments": {"what": "two"}}]
+    model.plan({"calls": calls, "usage": USAGE}, times=None)
+    names = [f"{uuid4().hex}-{number % 25}" for number in range(25)] * 2
+
+    def run(session: str) -> int:
+        return budgets.run("Calls", {"message": "go", "session_id": session}).status_code
+
+    with ThreadPoolExecutor(50) as pool:
+        assert set(pool.map(run, names)) == {402}
+    for session in set(names):
+        figures = spent(budgets, "Calls", session)
+        assert (figures["model_calls"], figures["tool_calls"], figures["tokens"]) == (6, 12, 2400)
+    assert len(model.requests()) == 50 * 3 + 5
+    assert len(bought()) == 50 * 6
 
 
 def test_summaries_count_and_are_not_made_beyond_the_budget(budgets: AgentHost, model: PracticeModel):

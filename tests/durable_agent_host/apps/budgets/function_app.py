@@ -43,4 +43,5 @@ app.add_agent(
     budgets=Budgets(session=Budget(tokens=1200)),
     compaction=SummarizationStrategy(client=client, target_count=1, threshold=1),
 )
+app.add_agent(agent("Changed"), budgets=Budgets(session=Budget(model_calls=int(os.environ.get("LIMIT", "3")))))
 app.add_agent(agent("Free"))
