@@ -11,6 +11,7 @@ import requests
 from tests.browser import CHROMIUM, Page, opened
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_approvals import pays
+from tests.durable_agent_host.test_scenarios_sessions import broken
 from tests.kit import AgentHost, PracticeModel, start_host
 
 WORDS = "It rains, größer 😀 than ever, and nobody minds. " * 8
@@ -138,3 +139,34 @@ def test_the_page_is_given_no_data(place: Place):
     assert policy.startswith("default-src 'none'")
     assert [one for one in ("unsafe", "http", "*") if one in policy] == []
     assert [one for one in ("innerHTML", "outerHTML", "insertAdjacentHTML", 'src="http') if one in answer.text] == []
+
+
+async def test_a_repair_is_seen_before_it_is_done(place: Place, tmp_path: Path):
+    """Verify shows what comes and goes, line by line, and Repair then does just that."""
+    answer = place.host.post("/agents/Rester/sessions/broken/import", json.dumps(broken()).encode())
+    assert answer.status_code == 201, answer.text
+    async with opened(place.url("Rester", "broken"), tmp_path / "browser") as page:
+        await page.until("title", lambda title: title and "broken" in title)
+        await page.evaluate("document.querySelector('[data-act=verify]').click()")
+        await page.until("dialog", lambda text: "call call_lost has no result" in text)
+        come = await page.evaluate(
+            "[...document.querySelectorAll('.diff .come')].map((one) => one.textContent).join('')"
+        )
+        gone = await page.evaluate(
+            "[...document.querySelectorAll('.diff .gone')].map((one) => one.textContent).join('')"
+        )
+        assert '"callId": "call_lost"' in come
+        assert "functionResult" in come
+        assert "call_lost" not in gone
+        stored = place.host.session("Rester", "broken")
+        assert not [
+            one
+            for message in stored["messages"]
+            for one in message["contents"]
+            if one.get("callId") == "call_lost" and one["$type"] == "functionResult"
+        ]
+        await page.evaluate(
+            "[...document.querySelectorAll('#dialog button')].find((one) => one.textContent === 'Repair').click()"
+        )
+        await page.until("dialog", lambda text: "The original is kept as" in text)
+    assert place.host.get("/agents/Rester/sessions/broken/verify").json()["problems"] == []

@@ -84,8 +84,18 @@ def test_a_broken_session_is_repaired_and_goes_on(lab: AgentHost, model: Practic
     status, out, _ = command(lab, capsys, "verify", session)
     assert status == 1
     assert "call call_lost has no result" in out
+    status, out, _ = command(lab, capsys, "verify", session, "--diff")
+    assert status == 1
+    come = [line for line in out.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    assert any('"callId": "call_lost"' in line for line in come), out
+    assert not [line for line in out.splitlines() if line.startswith("-") and "call_lost" in line], out
+    (difference,) = lab.get(f"/agents/Ledger/sessions/{session}/verify?view=diff").json()["differences"]
+    assert lab.get(f"/agents/Ledger/sessions/{session}/verify?view=all").status_code == 400
     status, out, _ = command(lab, capsys, "repair", session)
     assert status == 0
+    after = lab.state("Ledger", session)["data"]["conversationHistory"]
+    assert difference["before"] in before["data"]["conversationHistory"]
+    assert difference["after"] in after
     assert "call call_lost has no result. Added a result" in out
     kept = out.partition("the original is session ")[2].split()[0]
     assert lab.get(f"/agents/Ledger/sessions/{kept}/export").json() == before

@@ -1,10 +1,11 @@
 """The commands ``durable-agent-host sessions …``: look after the stored sessions of a running host, over its routes."""
 
 import argparse
+import difflib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -67,6 +68,7 @@ def add_session_commands(commands: Any) -> None:
     )
     actions.choices["fork"].add_argument("--as", dest="new_id", help="the new session's id (default: one is made up)")
     actions.choices["show"].add_argument("--context", action="store_true", help="what the model gets of it now")
+    actions.choices["verify"].add_argument("--diff", action="store_true", help="show what repair would change")
     actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")
     actions.choices["export"].add_argument("--output", type=Path, help="the file to write")
     actions.choices["import"].add_argument("file", type=Path, help="what 'export' wrote")
@@ -171,18 +173,33 @@ def _verify(host: HostRoutes, arguments: argparse.Namespace) -> int:
     worst = OK
     for name in names:
         try:
-            problems = host.ask(host.session_path(arguments.agent, name, "verify"))["problems"]
+            query = "?view=diff" if arguments.diff else ""
+            report = host.ask(host.session_path(arguments.agent, name, "verify") + query)
         except CommandError as error:
             if one:
                 raise
             print(f"{name}: {error}")
             worst = COULD_NOT
             continue
+        problems = report["problems"]
         print(f"{name}: {_count(problems, 'problem')}")
         for problem in problems:
             print(f"  {problem['place']}: {problem['problem']}. Repair: {problem['repair']}")
+        for line in _diff(report):
+            print(printable(line))
         worst = max(worst, PROBLEMS_FOUND if problems else OK)
     return worst
+
+
+def _diff(report: dict[str, Any]) -> Iterator[str]:
+    for one in report.get("differences", ()):
+        before, after = (
+            [] if entry is None else json.dumps(entry, indent=1, ensure_ascii=False).splitlines()
+            for entry in (one["before"], one["after"])
+        )
+        yield from difflib.unified_diff(before, after, "stored", "repaired", lineterm="")
+    if left_out := report.get("differences_left_out"):
+        yield f"… {left_out} more entries would change"
 
 
 def _repair(host: HostRoutes, arguments: argparse.Namespace) -> int:

@@ -25,8 +25,10 @@ from durable_agent_host.segments.forks import keep_original
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.pages import Page, read_page
 from durable_agent_host.segments.record import Record
+from durable_agent_host.session.at_work import is_erasing, refuse_busy
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.session.repair import Change, mend_head, repair_document
+from durable_agent_host.session.repair_differences import Note, note_nothing
 from durable_agent_host.turn_log.crash_points import reach
 
 PUT_OPERATION: Final = "put_document"
@@ -61,14 +63,14 @@ class SessionDocuments:
         Returns:
             All of them, newest first; those of the request's own principal where it has one.
         """
-        found: list[Listed] = []
+        found: set[Listed] = set()
         if self.access is None:
             async for page in entity_pages(self._client, entity_name(agent)):
-                found += page
-        else:
-            async for page in entity_state_pages(self._client, entity_name(agent)):
-                found += [one for one, state in page if owner_of_document(state) == self.access.owner]
-        return sorted(set(found), reverse=True)
+                found.update(page)
+            return sorted(found, reverse=True)
+        async for page in entity_state_pages(self._client, entity_name(agent)):
+            found.update(one for one, state in page if owner_of_document(state) == self.access.owner)
+        return sorted(found, reverse=True)
 
     async def owner_to_be(self, agent: str, session_id: str) -> Owner | None:
         """Tell whose a session is, or is going to be when the request begins it.
@@ -106,14 +108,14 @@ class SessionDocuments:
 
     async def is_taken(self, agent: str, session_id: str) -> bool:
         """Tell whether a new session cannot have this id, whosever the one is that has it."""
-        state = await held_by(self._client, agent, session_id)
-        return state not in (None, {}) and not is_erasing(state)
+        return (state := await held_by(self._client, agent, session_id)) not in (None, {}) and not is_erasing(state)
 
     async def _sees(self, agent: str, session_id: str, state: Any) -> bool:
         """Tell whether there is a session for the request; see `Access`."""
-        if self.access is None:
-            return state is not None
-        return await self.access.sees(agent, session_id, owner_of_document(state), exists=state is not None)
+        exists, access = state is not None, self.access
+        return (
+            exists if access is None else await access.sees(agent, session_id, owner_of_document(state), exists=exists)
+        )
 
     async def read(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, readable or not.
@@ -125,8 +127,7 @@ class SessionDocuments:
         Returns:
             JSON, or None when there is nothing, or what there is is being erased.
         """
-        state = await self.held(agent, session_id)
-        return None if is_erasing(state) else state
+        return None if is_erasing(state := await self.held(agent, session_id)) else state
 
     async def held(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, also while it is being erased.
@@ -154,8 +155,7 @@ class SessionDocuments:
         Raises:
             StateError: it cannot be read.
         """
-        state = await self.held(agent, session_id)
-        return None if state is None else decode_session(state)
+        return None if (state := await self.held(agent, session_id)) is None else decode_session(state)
 
     async def clear_elsewhere(self, agent: str, session_id: str) -> None:
         """Delete what history providers keep of a session, before the session itself is erased.
@@ -187,8 +187,8 @@ class SessionDocuments:
             TurnRejectedError: it holds something else, or a turn runs.
             TurnTimedOutError: the entity has not done it in 30 s.
         """
-        payload = {"document": document, "instead_of": document_digest(instead_of)}
-        await self._client.signal_entity(EntityId(entity_name(agent), session_id), PUT_OPERATION, payload)
+        entity, change = EntityId(entity_name(agent), session_id), {"document": document}
+        await self._client.signal_entity(entity, PUT_OPERATION, change | {"instead_of": document_digest(instead_of)})
         deadline, pause = time.monotonic() + PUT_SECONDS, 0.01
         while time.monotonic() < deadline:
             now = await held_by(self._client, agent, session_id)
@@ -200,13 +200,16 @@ class SessionDocuments:
             pause = min(pause * 1.5, 0.5)
         raise TurnTimedOutError(f"session {session_id!r} was not written in {PUT_SECONDS:g} s: look again later")
 
-    async def verify(self, agent: str, session_id: str, *, rules: RepairRules) -> tuple[Any, list[Change]]:
+    async def verify(
+        self, agent: str, session_id: str, *, rules: RepairRules, note: Note = note_nothing
+    ) -> tuple[Any, list[Change]]:
         """Find what cannot be read of a session, and what a model's service would reject.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
             rules: of the service that receives the conversation.
+            note: told what repair would make of the entries.
 
         Returns:
             What the entity holds (None for nothing), and the problems with what repair would do.
@@ -215,13 +218,12 @@ class SessionDocuments:
             StateError: it cannot be read, and nobody here knows what would be right.
             LogError: the piece store does not answer.
         """
-        state = await self.read(agent, session_id)
-        if state is None:
+        if (state := await self.read(agent, session_id)) is None:
             return None, []
         if self.elsewhere.has_owner(agent) or not has_pieces(state):
-            return state, repair_document(await self.with_messages(agent, session_id, state), rules)[1]
-        document, changes = mend_head(state)
-        return state, changes + await find_problems(whole_record(self.keeper, document), rules)
+            return state, repair_document(await self.with_messages(agent, session_id, state), rules, note)[1]
+        head, changes = mend_head(state)
+        return state, changes + await find_problems(whole_record(self.keeper, head), rules, note)
 
     async def with_messages(self, agent: str, session_id: str, state: Any) -> Any:
         """Put the messages that a history provider keeps into what an entity holds, if it can be read."""
@@ -365,36 +367,3 @@ def whole_record(keeper: Keeper, document: Any) -> Record:
         StateError: it cannot be read.
     """
     return Record(keeper.open_store, decode_session(document), cache=PieceCache(0))
-
-
-def is_erasing(state: Any) -> bool:
-    """Tell whether a session is being erased. Guarantee: pure.
-
-    Args:
-        state: what the entity holds, readable or not.
-    """
-    try:
-        return bool(decode_session(state).erasing)
-    except StateError:
-        return False
-
-
-def refuse_busy(state: Any) -> None:
-    """Refuse to overwrite a session in which a turn runs or waits.
-
-    Guarantee: pure.
-
-    Args:
-        state: what the entity holds, readable or not.
-
-    Raises:
-        TurnRejectedError: a turn runs or waits.
-    """
-    try:
-        session = decode_session(state)
-    except StateError:
-        return  # no turn can be admitted to a session that cannot be read
-    if holder := session.running or next(iter(session.queue), None):
-        raise TurnRejectedError(
-            f"turn {holder} of the session is running or waits: ask again when it has ended", running_turn_id=holder
-        )

@@ -19,7 +19,7 @@ from azure.durable_functions import DurableOrchestrationClient, DurableOrchestra
 
 from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session
-from durable_agent_host.durable.documents import SessionDocuments, refuse_busy
+from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.holders import ENDED, Holders
 from durable_agent_host.errors import (
@@ -38,6 +38,7 @@ from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.sweeping import Sweeper, Swept, turns_of
 from durable_agent_host.segments.uploads import upload_homes
+from durable_agent_host.session.at_work import refuse_busy
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog

@@ -25,6 +25,7 @@ from durable_agent_host.http.stream import DocumentStream
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
 from durable_agent_host.session.ownership import unknown_session
+from durable_agent_host.session.repair_differences import Difference
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
@@ -121,11 +122,23 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
 async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would not accept, and what mends it."""
     agent, session_id = named_session(host, call)
-    state, changes = await client.documents.verify(agent, session_id, rules=host.repair_rules_of(agent))
+    if (chosen := call.query.get("view")) not in {None, "diff"}:
+        raise RequestError(f"'view' is {chosen!r}: leave it out, or say view=diff for what repair would change")
+    differences: list[Difference] = []
+    rules = host.repair_rules_of(agent)
+    state, changes = await client.documents.verify(agent, session_id, rules=rules, note=differences.append)
     if state is None:
         raise unknown_session(agent, session_id)
     problems = [asdict(change) for change in changes]
-    return json_answer(HTTPStatus.OK, {"agent": agent, "session_id": session_id, "problems": problems}, {})
+    answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "problems": problems}
+    if chosen:
+        answer["differences"] = [asdict(one) for one in differences[:SHOWN_DIFFERENCES]]
+        answer["differences_left_out"] = max(len(differences) - SHOWN_DIFFERENCES, 0)
+    return json_answer(HTTPStatus.OK, answer, {})
+
+
+SHOWN_DIFFERENCES: Final = 100
+"""How many entries ``?view=diff`` shows before and after a repair."""
 
 
 async def repair_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:

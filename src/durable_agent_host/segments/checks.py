@@ -26,6 +26,7 @@ from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.forks import Fork
 from durable_agent_host.segments.record import Chunk, Record
 from durable_agent_host.session.repair import Change, loose_ends, repair_part
+from durable_agent_host.session.repair_differences import Note, note_nothing
 from durable_agent_host.session.repair_items import Seen
 from durable_agent_host.session.sealing import HEAD_BYTES, add_refs, divide_turns, segment_piece
 
@@ -47,12 +48,13 @@ class _Part:
         return self.chunks[-1].name is None
 
 
-async def find_problems(record: Record, rules: RepairRules) -> list[Change]:
+async def find_problems(record: Record, rules: RepairRules, note: Note = note_nothing) -> list[Change]:
     """Find what cannot be read of a conversation, and what a model's service would not accept.
 
     Args:
         record: of the session.
         rules: of the service that receives the conversation.
+        note: told what repair would make of the entries; from another thread.
 
     Returns:
         The problems, oldest first, with what repair would do.
@@ -60,7 +62,7 @@ async def find_problems(record: Record, rules: RepairRules) -> list[Change]:
     Raises:
         LogError: the store does not answer.
     """
-    checks = _Checks(record, rules)
+    checks = _Checks(record, rules, note)
     found = [change async for part in checks.parts() for change in part.changes]
     return [*found, *await checks.lost_agent_session()]
 
@@ -114,9 +116,10 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
 class _Checks:
     """Goes over a conversation once."""
 
-    def __init__(self, record: Record, rules: RepairRules) -> None:
+    def __init__(self, record: Record, rules: RepairRules, note: Note = note_nothing) -> None:
         self._record = record
         self._rules = rules
+        self._note = note
         self._seen = Seen()
 
     async def parts(self) -> AsyncIterator[_Part]:
@@ -212,7 +215,8 @@ class _Checks:
         """Tell what the rules say of a part; from another thread."""
         entries = [stand_in(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
         self._seen.mark()
-        return repair_part(entries, self._rules, first=part.chunks[0].first, seen=self._seen)[1]
+        first = part.chunks[0].first
+        return repair_part(entries, self._rules, first=first, seen=self._seen, note=self._note)[1]
 
     async def _whole(self, entry: Mapping[str, Any], home: str) -> tuple[Mapping[str, Any], bool]:
         """Give an entry with its large texts; a sentence is in place of those that are lost."""

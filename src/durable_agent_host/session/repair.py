@@ -32,6 +32,7 @@ from durable_agent_host.session.repair_calls import (
     name_calls,
     rename_calls,
 )
+from durable_agent_host.session.repair_differences import Note, note_differences, note_nothing
 from durable_agent_host.session.repair_items import Seen, Tell, forget_item_id, item_id_of, mend_items, stamp_of
 from durable_agent_host.session.repair_shape import mend_shape
 from durable_agent_host.session.stored_contents import Json, extension_of, stored_contents
@@ -108,7 +109,7 @@ def _ignore(_place: str, _problem: str, _repair: str) -> None:
 
 
 def repair_part(
-    entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int, seen: Seen
+    entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int, seen: Seen, note: Note = note_nothing
 ) -> tuple[Sequence[Mapping[str, Any]], list[Change]]:
     """Make a part of a conversation readable and acceptable in which every call has its result.
 
@@ -119,6 +120,7 @@ def repair_part(
         rules: of the service that receives the conversation.
         first: place of the first entry in the conversation, from 0.
         seen: of the parts before; is changed.
+        note: told what becomes of the entries.
 
     Returns:
         The entries, those without a problem as they were unless one has no shape, and the changes.
@@ -129,10 +131,12 @@ def repair_part(
     document: Json = {"schemaVersion": Session.schema_version, "data": {"conversationHistory": list(entries)}}
     document, told = mend_shape(document, first=first)
     mended, changes = repair_entries(document["data"]["conversationHistory"], rules, first=first, seen=seen)
+    if told or changes:
+        note_differences(entries, mended, note)
     return mended, [Change(place, problem, "left out") for place, problem in told] + changes
 
 
-def repair_document(state: Any, rules: RepairRules) -> tuple[Json, list[Change]]:
+def repair_document(state: Any, rules: RepairRules, note: Note = note_nothing) -> tuple[Json, list[Change]]:
     """Make the stored state of a session readable, and its conversation acceptable.
 
     Guarantee: pure; the argument is not changed.
@@ -140,6 +144,7 @@ def repair_document(state: Any, rules: RepairRules) -> tuple[Json, list[Change]]
     Args:
         state: what the entity holds.
         rules: of the service that receives the conversation.
+        note: told what becomes of the entries.
 
     Returns:
         The state as it should be, the same in all that had no problem, and the changes.
@@ -152,6 +157,8 @@ def repair_document(state: Any, rules: RepairRules) -> tuple[Json, list[Change]]
     entries, more = repair_entries(document["data"]["conversationHistory"], rules)
     document |= {"data": document["data"] | {"conversationHistory": list(entries)}}
     changes += more
+    if changes and isinstance(before := state["data"].get("conversationHistory"), list):
+        note_differences(cast("list[Any]", before), entries, note)
     session = decode_session(document)
     if changes and (session.overlay or session.sealed.overlay):  # it names places in the conversation as that was
         document = encode_session(without_overlay(session))

@@ -23,6 +23,7 @@ from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.record_writer import RecordWriter
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
 from durable_agent_host.segments.sweeping import Keeps, Sweeper
+from durable_agent_host.session.repair_differences import Difference
 
 HEAD_BYTES = 32 * 1024
 RULES = RepairRules()
@@ -193,12 +194,14 @@ def test_calls_are_paired_over_segments(store):
     entries[900]["messages"].insert(0, {"role": "tool", "contents": [{"$type": "functionResult", "callId": "far"}]})
     entries[1101]["messages"][0]["contents"].append(lost)
     session = stored(store, entries)
-    problems = asyncio.run(find_problems(record_of(store, session), RULES))
+    differences: list[Difference] = []
+    problems = asyncio.run(find_problems(record_of(store, session), RULES, differences.append))
     assert [(one.place, one.problem) for one in problems] == [
         ("turn t550, message 1, content 2", "call lost has no result")
     ]
     repaired, names = repair(store, session)
     mended = whole(store, repaired)
+    assert [(one.before, one.after) for one in differences] == [(entries[1101], mended[1101])]
     assert [n for n, (a, b) in enumerate(zip(mended, entries, strict=True)) if a != b] == [1101]
     assert asyncio.run(find_problems(record_of(store, repaired), RULES)) == []
     assert head_bytes(repaired) <= HEAD_BYTES

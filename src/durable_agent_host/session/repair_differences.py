@@ -1,0 +1,64 @@
+"""What a repair has changed, entry by entry. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from durable_agent_host.codec.compact_entry import unpack_entry
+from durable_agent_host.errors import CorruptStateError
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What repair makes of an entry.
+
+    Attributes:
+        before: the entry in full, with something short in place of large texts; of any shape.
+        after: the same, mended; None when it is left out.
+    """
+
+    before: Any
+    after: Mapping[str, Any] | None
+
+
+Note = Callable[[Difference], None]
+
+
+def note_nothing(_: Difference) -> None:
+    """Note nothing."""
+
+
+def note_differences(before: Sequence[Any], after: Sequence[Any], note: Note) -> None:
+    """Note what a repair has changed, entry by entry.
+
+    Guarantee: pure but for ``note``.
+
+    Args:
+        before: the entries as they were.
+        after: what repair made of them, in the same order; some may be left out.
+        note: called for each entry that is not as it was.
+    """
+    place = 0
+    for number, entry in enumerate(before):
+        now = after[place] if place < len(after) else None
+        if now is not None and (now is entry or now == entry):
+            place += 1
+        elif now is not None and (_names(now) == _names(entry) or len(before) - number <= len(after) - place):
+            note(Difference(_in_full(entry), _in_full(now)))
+            place += 1
+        else:
+            note(Difference(_in_full(entry), None))
+
+
+def _names(entry: Any) -> tuple[Any, Any] | None:
+    if not isinstance(entry, dict):
+        return None
+    found = cast("dict[str, Any]", entry)
+    return found.get("$type"), found.get("correlationId")
+
+
+def _in_full(entry: Any) -> Any:
+    try:
+        return unpack_entry(entry)
+    except (CorruptStateError, AttributeError, KeyError, TypeError, IndexError):
+        return entry
