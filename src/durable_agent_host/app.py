@@ -320,6 +320,7 @@ class DurableAgentApp(AgentFunctionApp):
             hosted=partial(hosted_agents, self._agent_metadata),
             repair_rules_of=lambda name: self._runners[name].repair_rules,
             made_by_of=lambda name: self._runners[name].made_by,
+            prices_of=lambda name: self._budgets.of_agent(name).prices,
             histories=self._histories,
             gate=self._gate,
             allowed_options=self._allowed_options,

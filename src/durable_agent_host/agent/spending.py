@@ -8,6 +8,7 @@ estimate of its last call missed.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from agent_framework import Message
@@ -71,7 +72,7 @@ class Spending:
         self._open: dict[tuple[int, int | None], Reservation] = {}
         self._last_tokens = 0
         self._last_model: str | None = None
-        self._settled = NOTHING_SPENT
+        self._settled = Spent(cost=0.0 if budgets.prices else None)
         self._asked: set[str] = set()
         self._recall(journal.recorded)
 
@@ -81,7 +82,7 @@ class Spending:
         spent = self._settled.plus(Spent(seconds=self._worked_seconds))
         for reservation in self._open.values():
             spent = spent.plus(spent_on_reservation(reservation))
-        return spent
+        return replace(spent, seconds=round(spent.seconds, 3))
 
     @property
     def seconds_left(self) -> float:

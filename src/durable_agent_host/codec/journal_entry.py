@@ -55,7 +55,8 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
             return LogEntry(SIDE_CALL_FINISHED, wire)
         case CallReserved():
             spends = {"tokens": step.reservation.tokens, "cost": step.reservation.cost, "seconds": step.seconds}
-            return LogEntry(CALL_RESERVED, _encode_call(step) | spends)
+            known = {name: figure for name, figure in spends.items() if figure is not None}
+            return LogEntry(CALL_RESERVED, _encode_call(step) | known)
         case CallReleased():
             return LogEntry(CALL_RELEASED, _encode_call(step))
 
@@ -81,7 +82,7 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
     if entry.kind == SIDE_CALL_FINISHED:
         return SideCallFinished(wire["position"], wire["number"], wire["response"])
     if entry.kind == CALL_RESERVED:
-        reservation = Reservation(wire["tokens"], wire["cost"])
+        reservation = Reservation(wire["tokens"], wire.get("cost"))
         return CallReserved(wire["position"], wire.get("number"), reservation, wire["seconds"])
     if entry.kind == CALL_RELEASED:
         return CallReleased(wire["position"], wire.get("number"))

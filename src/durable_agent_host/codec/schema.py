@@ -142,7 +142,8 @@ _STATS: Final = Shape((list, dict, _NONE), each=_NUMBER)
 _ERROR: Final = Shape((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_OR_NULL})
 _RECEIPT: Final = Shape(
     (dict,),
-    {"turnId": _TEXT, "status": _TEXT, "endedAt": _TEXT, "requestHash": _TEXT, "error": _ERROR, "stats": _STATS},
+    {"turnId": _TEXT, "status": _TEXT, "endedAt": _TEXT, "requestHash": _TEXT, "error": _ERROR, "stats": _STATS}
+    | {"spent": Shape((list, _NONE), each=Shape((int, float, _NONE)))},
     ("turnId",),
 )
 _REQUEST: Final = Shape(

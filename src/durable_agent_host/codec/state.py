@@ -19,6 +19,7 @@ from durable_agent_host.model.turn import TurnStats
 
 EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
+_SPENT_FIELDS: Final = tuple(field.name for field in fields(Spent))
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
 _STATS_LATER: Final = frozenset({"calls_refused"})
 """Stats added after the first release: written only when not zero, so that earlier documents stay the same."""
@@ -187,6 +188,7 @@ def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
         "requestHash": receipt.request_hash,
         "error": receipt.error,
         "stats": list(encode_stats(receipt.stats).values()) if receipt.stats else None,
+        "spent": [getattr(receipt.spent, name) for name in _SPENT_FIELDS] if receipt.spent else None,
     }
     return {name: value for name, value in wire.items() if value or name == "turnId"}
 
@@ -196,6 +198,7 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
     stats: Any = wire.get("stats")
     if isinstance(stats, list):  # in the order of the fields, to which later versions only add
         stats = dict(zip(_STATS_FIELDS, cast("list[float]", stats), strict=False))
+    spent: Any = wire.get("spent")
     return Receipt(
         turn_id=wire["turnId"],
         status=wire.get("status", _USUAL_STATUS),
@@ -203,12 +206,13 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         request_hash=wire.get("requestHash", ""),
         error=wire.get("error"),
         stats=decode_stats(stats) if stats else None,
+        spent=Spent(*cast("list[Any]", spent)[: len(_SPENT_FIELDS)]) if isinstance(spent, list) else None,
     )
 
 
 def encode_spent(spent: Spent) -> dict[str, float]:
-    """Write what was spent, by the names of `Spent`. Guarantee: pure."""
-    return asdict(spent)
+    """Write what was spent, by the names of `Spent`, without a cost that is not known. Guarantee: pure."""
+    return {name: figure for name, figure in asdict(spent).items() if figure is not None}
 
 
 def decode_spent(wire: Any) -> Spent | None:

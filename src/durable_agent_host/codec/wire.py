@@ -56,7 +56,8 @@ EntryWire = TypedDict(
 class ReceiptWire(TypedDict):
     """How a turn ended; without a status, it was completed.
 
-    ``stats`` are the numbers in the order of `TurnStats`, or, as the first writers had it, an object by their names.
+    ``stats`` are the numbers in the order of `TurnStats`, or, as the first writers had it, an object by their names;
+    ``spent`` are those of `Spent`.
     """
 
     turnId: str
@@ -65,6 +66,7 @@ class ReceiptWire(TypedDict):
     requestHash: NotRequired[str]
     error: NotRequired[dict[str, Any]]
     stats: NotRequired[dict[str, Any] | list[float]]
+    spent: NotRequired[list[float | None]]
 
 
 class SessionExtensionWire(TypedDict, total=False):

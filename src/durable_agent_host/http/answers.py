@@ -15,6 +15,7 @@ from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import encode_spent, encode_stats
 from durable_agent_host.http.problems import problem_body
+from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.pages import Page
@@ -177,11 +178,15 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         }
         if turn.outcome.redacted:
             view["redacted"] = True
-        if turn.outcome.spent is not None:
-            view["spent"] = encode_spent(turn.outcome.spent)
+        view |= spent_view(turn.outcome.spent)
         if turn.outcome.status == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
+
+
+def spent_view(spent: Spent | None) -> dict[str, Any]:
+    """Say what a turn or a session has spent; empty when nothing counts it. Guarantee: pure."""
+    return {} if spent is None else {"spent": encode_spent(spent)}
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -220,12 +225,12 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
                 "error": receipt.error,
                 "response_id": response_ids.get(receipt.turn_id),
                 "stats": encode_stats(receipt.stats) if receipt.stats else None,
+                **spent_view(receipt.spent),
             }
             for receipt in page.receipts
         ],
     }
-    if session.spent is not None:
-        view["spent"] = encode_spent(session.spent)
+    view |= spent_view(session.spent)
     if page.left_out:
         view["left_out"] = [{**asdict(one), "path": place_of(tuple(one.path))} for one in page.left_out]
     if page.problems:

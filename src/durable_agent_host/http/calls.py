@@ -21,6 +21,7 @@ from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for
 from durable_agent_host.http.parse import RunCall, parse_run
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.rates import RequestRates, StreamReaders
+from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import check_session_id
@@ -53,6 +54,7 @@ class Host:
         hosted: lists all agents with how they are reached, as upstream's health route does.
         repair_rules_of: an agent's name → what the service of its chat client requires of a stored conversation.
         made_by_of: an agent's name → which overlays hold for its sessions; None when it compacts nothing.
+        prices_of: an agent's name → what its models cost; empty when the app does not say it.
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
         allowed_options: what clients may set for an agent, by name; a live view.
@@ -66,6 +68,7 @@ class Host:
     hosted: Callable[[], list[dict[str, Any]]] = list
     repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
     made_by_of: Callable[[str], str | None] = lambda _: None
+    prices_of: Callable[[str], Mapping[str, Price]] = lambda _: {}
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError
+from durable_agent_host.http.answers import spent_view
 from durable_agent_host.http.parse import page_of
 from durable_agent_host.model.session import Session
 
@@ -152,6 +153,7 @@ async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, 
         "message_count": session.message_count,
         "running_turn_id": session.running,
         "queued_turns": len(session.queue),
+        **spent_view(session.spent),
     }
 
 

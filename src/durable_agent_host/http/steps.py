@@ -22,7 +22,7 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     limit, first = parse_limit(call.query.get("limit"), default=_STEPS), _parse_place(call.query.get("cursor"))
     turn = await named_turn(host, call, client)
     request = turn.request
-    reader, log = StepReader(turn), host.open_log()
+    reader, log = StepReader(turn, host.prices_of(request.agent)), host.open_log()
     offset, more = 0, True
     while more:
         page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)

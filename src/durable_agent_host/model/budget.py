@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 Kind = Literal["tokens", "cost", "model_calls", "tool_calls", "seconds"]
 """What a `Budget` limits."""
@@ -77,17 +77,21 @@ class Budgets:
 
 @dataclass(frozen=True)
 class Spent:
-    """What has been spent, in the units of `Budget`."""
+    """What has been spent, in the units of `Budget`; the cost is None where the app gave no prices."""
 
     tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = None
     model_calls: int = 0
     tool_calls: int = 0
     seconds: float = 0.0
 
     def plus(self, other: Self) -> "Spent":
         """Add up. Guarantee: pure."""
-        return Spent(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Spent)))
+        return Spent(**{one.name: _sum(getattr(self, one.name), getattr(other, one.name)) for one in fields(Spent)})
+
+
+def _sum(one: float | None, other: float | None) -> Any:
+    return other if one is None else one if other is None else one + other
 
 
 NOTHING_SPENT = Spent()
@@ -99,8 +103,8 @@ class Reservation:
 
     Attributes:
         tokens: estimated before the call.
-        cost: of these tokens.
+        cost: of these tokens; None without prices.
     """
 
     tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = None

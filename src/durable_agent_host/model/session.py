@@ -49,6 +49,7 @@ class Receipt:
         request_hash: of what was asked; empty for callers that gave none.
         error: ``type`` and ``message`` of a turn without an answer.
         stats: what the turn weighed; None for turns that did not run.
+        spent: what the turn has spent; None when nothing counted it.
     """
 
     turn_id: str
@@ -57,6 +58,7 @@ class Receipt:
     request_hash: str = ""
     error: Mapping[str, Any] | None = None
     stats: TurnStats | None = None
+    spent: Spent | None = None
 
 
 class Receipts(Sequence[Receipt]):

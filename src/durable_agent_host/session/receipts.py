@@ -74,6 +74,7 @@ def ended_turn(
         error=receipt.error,
         message_count=max(entries, default=message_count),
         stats=receipt.stats or TurnStats(),
+        spent=receipt.spent,
         request_hash=receipt.request_hash,
         ended_at=receipt.ended_at,
         redacted=any(extension_of(entry).get("redacted") is True for entry in entries.values()),

@@ -212,6 +212,7 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
         request_hash=kept_hash(outcome.request_hash),
         error=outcome.error,
         stats=outcome.stats,
+        spent=outcome.spent,
     )
 
 

@@ -74,9 +74,9 @@ def find_crossings(
         limit = getattr(budget, kind)
         if limit is None:
             continue
-        allowed = max(limit, getattr(before, kind)) if grants.get(kind) else limit
+        allowed = max(limit, getattr(before, kind) or 0) if grants.get(kind) else limit
         allowed += limit * grants.get(kind, 0)
-        taken, more = getattr(used, kind), getattr(needed, kind)
+        taken, more = getattr(used, kind) or 0, getattr(needed, kind) or 0
         is_full = taken >= allowed if kind == "seconds" else taken + more > allowed
         if is_full:
             yield Crossing(scope, kind, limit, taken, more, budget.exceeded)
@@ -121,7 +121,7 @@ def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: 
         read += cached + written_to_cache
         total = read + written
     price = price_of(prices, model)
-    cost = 0.0
+    cost = None
     if price is not None:
         cached = min(read, cached)
         cheap = price.input if price.cached_input is None else price.cached_input
@@ -142,7 +142,7 @@ def reserve(characters: int, max_output_tokens: int, model: str | None, prices: 
     """
     read = max(-(-characters // _CHARACTERS_PER_TOKEN), 1)
     price = price_of(prices, model)
-    cost = (read * price.input + max_output_tokens * price.output) / _MILLION if price is not None else 0.0
+    cost = (read * price.input + max_output_tokens * price.output) / _MILLION if price is not None else None
     return Reservation(read + max_output_tokens, cost)
 
 

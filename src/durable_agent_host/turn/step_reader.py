@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
+from durable_agent_host.codec.state import encode_spent
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.budget import Price
 from durable_agent_host.model.journal_entry import (
     JournalStep,
     ModelBegun,
@@ -34,6 +36,7 @@ from durable_agent_host.model.log_entry import (
 )
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn import event_names
+from durable_agent_host.turn.budgeting import spent_on_answer
 
 MAX_TEXT_CHARACTERS: Final = 4000
 """A longer result is cut; the conversation has it whole."""
@@ -49,10 +52,12 @@ class StepReader:
 
     Args:
         turn: as it is now; what its log does not say is taken from here.
+        prices: of the app, by which model calls have a cost; as for `price_of`.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, prices: Mapping[str, Price]) -> None:
         self._turn = turn
+        self._prices = prices
         self._steps: list[Step] = []
         self._attempt: Step | None = None
         self._model: Step | None = None
@@ -191,7 +196,7 @@ class StepReader:
                 self._end_tool(step, at)
             case SideCallFinished():
                 known = {"position": step.position, "attempt": self._number, "at": at}
-                self._add("strategy_call", **known, **_served(step.response))
+                self._add("strategy_call", **known, **self._served(step.response))
             case ModelBegun():
                 self._open_model_call()["background"] = step.continuation is not None
             case _:
@@ -200,7 +205,7 @@ class StepReader:
     def _finish_model_call(self, step: ModelFinished, at: str | None) -> None:
         call = self._open_model_call()
         self._model = None
-        call |= {"position": step.position, "outcome": "completed", "ended_at": at, **_served(step.response)}
+        call |= {"position": step.position, "outcome": "completed", "ended_at": at, **self._served(step.response)}
         self._asked |= _calls_in(step.response)
         self._finished["model_calls"] += 1
 
@@ -274,6 +279,21 @@ class StepReader:
         ]
         self._wait = self._add("wait", reason="person", calls=calls, began_at=at, ended_at=None)
 
+    def _served(self, response: Mapping[str, Any]) -> dict[str, Any]:
+        """Tell by what a model call was served, and what it took."""
+        try:
+            decoded = decode_model_response(response)
+        except (CorruptStateError, KeyError):
+            return {"model": response.get("model"), "usage": None, "finish_reason": None}
+        usage = cast("Mapping[str, Any] | None", decoded.usage_details)
+        cost = spent_on_answer(usage, decoded.model, self._prices).cost if usage else None
+        return {
+            "model": decoded.model,
+            "usage": dict(usage) if usage else None,
+            "finish_reason": decoded.finish_reason,
+            **({} if cost is None else {"cost": cost}),
+        }
+
 
 def turn_summary(turn: Turn) -> dict[str, Any]:
     """Say in a few members what the steps belong to. Guarantee: pure."""
@@ -287,6 +307,7 @@ def turn_summary(turn: Turn) -> dict[str, Any]:
         "created_at": turn.request.created_at or None,
         "ended_at": (outcome.ended_at or None) if outcome else None,
         "usage": outcome.usage if outcome else None,
+        **({"spent": encode_spent(outcome.spent)} if outcome and outcome.spent else {}),
     }
 
 
@@ -294,16 +315,6 @@ def _time(milliseconds: Any) -> str | None:
     if not isinstance(milliseconds, int):
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _served(response: Mapping[str, Any]) -> dict[str, Any]:
-    """Tell by what a model call was served, and what it took."""
-    try:
-        decoded = decode_model_response(response)
-    except (CorruptStateError, KeyError):
-        return {"model": response.get("model"), "usage": None, "finish_reason": None}
-    usage = cast("Mapping[str, Any] | None", decoded.usage_details)
-    return {"model": decoded.model, "usage": dict(usage) if usage else None, "finish_reason": decoded.finish_reason}
 
 
 def _calls_in(response: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
