@@ -9,7 +9,9 @@ from uuid import uuid4
 import pytest
 import requests
 
+from durable_agent_host.cli.main import main
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_journal import Doomed
 from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
 from tests.processes import wait_until
@@ -190,6 +192,89 @@ def test_prices_alone_count_the_cost(budgets: AgentHost, model: PracticeModel):
     shown = budgets.turn(answer)
     assert shown["spent"]["cost"] == pytest.approx(COST_OF_USAGE)
     assert (shown["spent"]["tokens"], shown["spent"]["model_calls"]) == (400, 1)
+
+
+def test_each_turn_and_each_model_call_has_its_cost(budgets: AgentHost, model: PracticeModel):
+    """Turn, steps, session and list say it, and still do when the turn's orchestration was purged."""
+    session, usage = uuid4().hex, {"usage": USAGE}
+    model.plan(NEVER_ENDS | usage, {"text": "Done."} | usage, {"text": "Done."} | usage)
+    first = budgets.turn(budgets.run("Free", {"message": "one", "session_id": session}))
+    budgets.run("Free", {"message": "two", "session_id": session})
+    path = f"/agents/Free/sessions/{session}"
+    steps = budgets.get(f"{path}/turns/{first['turn_id']}/steps").json()
+    costs = [step["cost"] for step in steps["steps"] if "cost" in step]
+    assert costs == [pytest.approx(COST_OF_USAGE)] * 2
+    assert steps["spent"] == first["spent"]
+    assert first["spent"]["cost"] == pytest.approx(2 * COST_OF_USAGE)
+    shown = budgets.session("Free", session)
+    assert [turn["spent"]["model_calls"] for turn in shown["turns"]] == [2, 1]
+    assert shown["spent"]["cost"] == pytest.approx(sum(turn["spent"]["cost"] for turn in shown["turns"]))
+    (listed,) = budgets.get(f"/agents/Free/sessions?details=true&search={session}").json()["sessions"]
+    assert listed["spent"] == shown["spent"]
+    purge(budgets, first["turn_id"])
+    assert budgets.get(f"{path}/turns/{first['turn_id']}").json()["spent"] == first["spent"]
+
+
+def test_without_prices_nothing_has_a_cost(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel, capsys):
+    """A budget counts tokens, and no route gives a cost that nobody set; the command shows the tokens."""
+    (app := tmp_path / "app").mkdir()
+    (app / "function_app.py").write_text(UNPRICED)
+    (app / "host.json").write_text((BUDGETS / "host.json").read_text())
+    model.plan({"text": "Done.", "usage": USAGE}, times=2)
+    with hosted(tmp_path / "data", practice_model, app=app) as host:
+        for agent in ("Counted", "Plain"):
+            turn = host.turn(host.run(agent, {"message": "one", "session_id": "s"}))
+            steps = host.get(f"/agents/{agent}/sessions/s/turns/{turn['turn_id']}/steps").json()
+            assert [step for step in steps["steps"] if "cost" in step] == []
+            (listed,) = host.get(f"/agents/{agent}/sessions?details=true").json()["sessions"]
+            shown = host.session(agent, "s")
+            for one in (turn, steps, listed, shown, *shown["turns"]):
+                assert set(one.get("spent", {})) == (
+                    {"tokens", "model_calls", "tool_calls", "seconds"} if agent == "Counted" else set()
+                )
+        lines = listed_by_command(host, capsys)
+    assert [line.split()[1:] for line in lines] == [
+        ["Counted", "s", "completed", "400", "tokens"],
+        ["Plain", "s", "completed"],
+    ]
+
+
+UNPRICED = """
+from agent_framework import Agent
+from durable_agent_host import Budget, Budgets, DurableAgentApp
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+client = chat_client_from_environment()
+app = DurableAgentApp(agents=[Agent(client, "Talk.", name="Plain")])
+app.add_agent(Agent(client, "Talk.", name="Counted"), budgets=Budgets(turn=Budget(tokens=10_000)))
+"""
+
+
+def listed_by_command(host: AgentHost, capsys, *arguments: str) -> list[str]:
+    """Give the lines of ``sessions list``."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", "list", "--url", host.url, *arguments])
+    assert ended.value.code == 0
+    return sorted(capsys.readouterr().out.splitlines(), key=lambda line: line.split()[1:])
+
+
+def test_the_command_lists_status_and_cost(budgets: AgentHost, model: PracticeModel, capsys):
+    """Sessions that completed, failed and wait, each with its cost; found by status and by a part of the id."""
+    mark = uuid4().hex[:8]
+    model.plan({"text": "Done.", "usage": USAGE}, {"error": {"status": 400, "message": "no"}})
+    assert budgets.run("Free", {"message": "one", "session_id": f"{mark}-good"}).ok
+    assert not budgets.run("Free", {"message": "two", "session_id": f"{mark}-bad"}).ok
+    lines = listed_by_command(budgets, capsys, "Free", "--search", mark)
+    assert [line.split()[1:] for line in lines] == [
+        ["Free", f"{mark}-bad", "failed", "cost", "0.00"],
+        ["Free", f"{mark}-good", "completed", "cost", "0.0121"],
+    ]
+    (line,) = listed_by_command(budgets, capsys, "--search", mark, "--status", "failed,cancelled")
+    assert f"{mark}-bad" in line
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", "list", "--url", budgets.url, "Free", "--status", "odd"])
+    assert (ended.value.code, "'status' has odd" in capsys.readouterr().err) == (2, True)
 
 
 def test_a_document_brings_what_was_spent(budgets: AgentHost, model: PracticeModel):

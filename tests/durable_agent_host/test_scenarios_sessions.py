@@ -227,7 +227,9 @@ def test_commands_say_what_is_wrong(lab: AgentHost, capsys):
     assert "--nonsense" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("change", [{"status": [[]]}, {"status": 5}, {"error": [1]}, {"stats": "x"}, {"endedAt": {}}])
+@pytest.mark.parametrize(
+    "change", [{"status": [[]]}, {"status": 5}, {"error": [1]}, {"stats": "x"}, {"spent": ["x"]}, {"endedAt": {}}]
+)
 def test_a_receipt_without_shape_breaks_no_route(lab: AgentHost, change):
     """What others stored as the end of a turn is reported, and the turn is shown without it or not there."""
     session, turn = f"odd-{uuid4().hex[:8]}", uuid4().hex

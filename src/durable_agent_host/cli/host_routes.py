@@ -223,12 +223,18 @@ class HostRoutes:
             raise CommandError(f"session {session_id!r} has no turn that is still known")
         return ended[-1]["turn_id"]
 
-    def sessions(self, agent: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        """List an agent's sessions, newest first, page by page."""
+    def sessions(self, agent: str, limit: int | None = None, **search: str) -> Iterator[dict[str, Any]]:
+        """List an agent's sessions, newest first, page by page.
+
+        Args:
+            agent: its name.
+            limit: how many; all when left out.
+            search: further parameters of the route.
+        """
         cursor: str | None = None
         left = limit
         while left is None or left > 0:
-            query = {"limit": str(min(PAGE, left or PAGE))} | ({"cursor": cursor} if cursor else {})
+            query = search | {"limit": str(min(PAGE, left or PAGE))} | ({"cursor": cursor} if cursor else {})
             page = self.ask(f"/agents/{quote(agent, safe='')}/sessions?{urlencode(query)}")
             yield from page["sessions"]
             left = None if left is None else left - len(page["sessions"])

@@ -20,7 +20,7 @@ from durable_agent_host.cli.host_routes import (
     add_host_arguments,
     carry_out,
 )
-from durable_agent_host.cli.shown import printable, shown_content
+from durable_agent_host.cli.shown import printable, shown_content, shown_spent
 
 _SHOWN_MESSAGES: Final = 200
 _SHOWN_CHARACTERS: Final = 300
@@ -39,7 +39,13 @@ def add_session_commands(commands: Any) -> None:
         epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
     )
     actions = sessions.add_subparsers(dest="action", required=True)
-    _add(actions, "list", _list, "list an agent's sessions, newest first; without an agent, of all agents", agent="?")
+    _add(
+        actions,
+        "list",
+        _list,
+        "list an agent's sessions with status and cost, newest first; or of all agents",
+        agent="?",
+    )
     _add(actions, "show", _show, "print a conversation", session=True)
     _add(
         actions, "verify", _verify, "say what a model's service would not accept; all sessions without one", session="?"
@@ -70,6 +76,10 @@ def add_session_commands(commands: Any) -> None:
     actions.choices["show"].add_argument("--context", action="store_true", help="what the model gets of it now")
     actions.choices["verify"].add_argument("--diff", action="store_true", help="show what repair would change")
     actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")
+    actions.choices["list"].add_argument(
+        "--status", help="only those in one of these states, such as failed,waiting_for_approval"
+    )
+    actions.choices["list"].add_argument("--search", metavar="TEXT", help="only those whose id has this text in it")
     actions.choices["export"].add_argument("--output", type=Path, help="the file to write")
     actions.choices["import"].add_argument("file", type=Path, help="what 'export' wrote")
 
@@ -99,10 +109,17 @@ def run_session_command(arguments: argparse.Namespace) -> int:
 
 def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
     agents = [arguments.agent] if arguments.agent else host.agents()
+    said = {"status": arguments.status, "search": arguments.search}
+    wanted = {name: text for name, text in said.items() if text}
     for agent in agents:
-        for session in host.sessions(agent, arguments.limit):
-            print(f"{session['last_used_at']}  {agent}  {session['session_id']}")
+        for session in host.sessions(agent, arguments.limit, details="true", **wanted):
+            print(_listed(agent, session))
     return OK
+
+
+def _listed(agent: str, session: dict[str, Any]) -> str:
+    name, spent = session["session_id"], shown_spent(session.get("spent"))
+    return f"{session['last_used_at']}  {agent}  {name:<32}  {session.get('status') or '':<9}  {spent}".rstrip()
 
 
 def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:

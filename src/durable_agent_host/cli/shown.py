@@ -42,6 +42,30 @@ def printable(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_PICTURES)
 
 
+def shown_spent(spent: Mapping[str, Any] | None) -> str:
+    """Say what a turn or a session has cost, or, without prices, how many tokens it took.
+
+    Guarantee: pure.
+
+    Args:
+        spent: as the routes give it; None where nothing counted it.
+    """
+    if not spent:
+        return ""
+    if (cost := spent.get("cost")) is None:
+        return f"{spent.get('tokens', 0):,} tokens"
+    return f"cost {shown_cost(cost)}"
+
+
+def shown_cost(cost: float) -> str:
+    """Write a cost in full, to a millionth. Guarantee: pure."""
+    if 0 < cost < _LEAST_COST:
+        return f"<{_LEAST_COST:f}"
+    whole, _, part = f"{cost:,.6f}".partition(".")
+    return f"{whole}.{part.rstrip('0').ljust(2, '0')}"
+
+
+_LEAST_COST: Final = 0.000001
 _PICTURES: Final = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: 0x2421,

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from durable_agent_host.cli.chat import INTERRUPTED
 from durable_agent_host.cli.host_routes import OK, PAGE, PROBLEMS_FOUND, HostRoutes, add_host_arguments, carry_out
 from durable_agent_host.cli.rendering import Screen, TurnView, named_call
+from durable_agent_host.cli.shown import shown_cost
 from durable_agent_host.cli.turn_events import TurnEvents
 from durable_agent_host.turn import event_names
 
@@ -113,8 +114,8 @@ def _summary(turn: Mapping[str, Any]) -> Iterator[str]:
     if usage := turn.get("usage"):
         counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in usage.items() if count)
         yield f"  {counts}"
-    if cost := turn.get("cost"):
-        yield f"  cost {cost}"
+    if (cost := turn.get("spent", {}).get("cost")) is not None:
+        yield f"  cost {shown_cost(cost)}"
     if error := turn.get("error"):
         yield f"  {error.get('type')}: {error.get('message')}"
     for call in turn.get("pending_approvals") or ():
@@ -161,7 +162,7 @@ def _model_call(step: Step) -> str:
     tokens = f", {usage.get('input_token_count', 0)} tokens in, {usage.get('output_token_count', 0)} out"
     return (
         f"  model call {step['position']} {step.get('model') or ''}: {step.get('outcome') or 'streams'}"
-        f"{tokens if usage else ''}"
+        f"{tokens if usage else ''}{f', cost {shown_cost(step["cost"])}' if 'cost' in step else ''}"
     )
 
 
