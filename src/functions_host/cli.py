@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program, given = given[1], given[2:]
     parser = Arguments(prog=program, description="A local host for Python function apps.")
     commands = parser.add_subparsers(dest="command", required=True)
-    start = commands.add_parser("start", help="run the app of a folder")
+    start = commands.add_parser(
+        "start", help="run the app of a folder", description="Run the function app of a folder."
+    )
     add_start_arguments(start)
     options, unknown = parser.parse_known_args(given)
     if unknown:

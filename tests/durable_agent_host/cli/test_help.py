@@ -1,0 +1,71 @@
+"""What ``--help`` says of each command, and how costs are written."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from durable_agent_host.cli.main import main
+from durable_agent_host.cli.shown import shown_spent
+
+PROGRAM = "import sys; from durable_agent_host.cli.main import main; main(sys.argv[1:])"
+
+
+def helped(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    """Ask a command for its help."""
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def commands_in(text: str) -> list[str]:
+    """Name the commands that a help lists."""
+    found = re.search(r"^  \{([\w,-]+)\}", text, re.MULTILINE)
+    return found[1].split(",") if found else []
+
+
+def test_every_command_names_itself(capsys: pytest.CaptureFixture[str]):
+    """The usage of each command begins with the program and the command, and each option has its meaning."""
+    asked = [(name,) for name in commands_in(helped(capsys)) if name != "start"]
+    seen = []
+    while asked:
+        command = asked.pop()
+        text = helped(capsys, *command)
+        seen.append(" ".join(command))
+        assert text.startswith(f"usage: durable-agent-host {' '.join(command)} "), text
+        assert "\n\n" in text
+        assert re.findall(r"^  (--?[\w-]+)(?: [A-Z_,]+)?\n  \S", text, re.MULTILINE) == [], "an option says nothing"
+        asked += [(*command, name) for name in commands_in(text)]
+    for name in ("chat", "sessions list", "sessions delete", "turns tail", "import-threads"):
+        assert name in seen
+
+
+def test_start_names_the_program():
+    """The embedded host, which takes the command's place, shows the name by which it was called."""
+    run = subprocess.run([sys.executable, "-c", PROGRAM, "start", "--help"], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("usage: durable-agent-host start ")
+    assert "functions_host" not in run.stdout
+    wrong = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "start", "--prot", "1"], capture_output=True, text=True, check=False
+    )
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "did you mean --port?" in wrong.stderr
+    assert "see durable-agent-host start --help" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("spent", "shown"),
+    [
+        (None, ""),
+        ({"tokens": 1234}, "1,234 tokens"),
+        ({"tokens": 1, "cost": 0.0}, "cost 0.00"),
+        ({"tokens": 1, "cost": 0.0121}, "cost 0.0121"),
+        ({"tokens": 1, "cost": 1234.5}, "cost 1,234.50"),
+        ({"tokens": 1, "cost": 1e-9}, "cost <0.000001"),
+    ],
+)
+def test_costs_are_written_in_full(spent: dict[str, float] | None, shown: str):
+    """Tokens where there are no prices; never an exponent, never nothing for a little."""
+    assert shown_spent(spent) == shown
