@@ -85,9 +85,13 @@ class Receiver:
             return ExportMetricsServiceResponse().SerializeToString()
         return b""
 
+    def all_spans(self) -> list[SentSpan]:
+        """All spans, in the order in which they came; one that was sent twice is there twice."""
+        return list(self._spans)
+
     def spans(self, turn_id: str) -> list[SentSpan]:
-        """The spans of the trace that a turn belongs to, in the order of their begin."""
-        found = list(self._spans)
+        """The spans of the trace that a turn belongs to, in the order of their begin; each once."""
+        found = list({(one.trace, one.id): one for one in self._spans}.values())
         traces = {one.trace for one in found if one.attributes.get("durable_agent_host.turn.id") == turn_id}
         return sorted((one for one in found if one.trace in traces), key=lambda one: one.began)
 

@@ -68,7 +68,7 @@ from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.settings import Settings
 from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
-from durable_agent_host.telemetry.watchers import tell_end, turn_observers
+from durable_agent_host.telemetry.watchers import tell_end, tell_left, turn_observers
 from durable_agent_host.turn.redactor import Redact
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.requests import valid_traceparent
@@ -283,6 +283,7 @@ class DurableAgentApp(AgentFunctionApp):
         adapt_http_functions(functions, gate=self._gate)
         runners = [runner for runner in self._runners.values() if not is_factory(runner.agent)]
         warm_up_in_background([runner.provider for runner in runners], self._open_log)
+        tell_left()
         return functions
 
     def validate_function_names(self, functions: list["Function"]) -> None:

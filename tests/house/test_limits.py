@@ -25,6 +25,7 @@ FIXED = {
     "bytes of a page of messages": "segments.pages.PAGE_BYTES",
     "page of a stream of events": "http.stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.bounds.MOST_LINES",
+    "ended turns that wait for a collector of telemetry that is away": "telemetry.delivery.MOST_TURNS",
     "pauses of a model in one answer": "agent.model_calls._MOST_PAUSES",
 }
 """A limit without a setting → the constant that holds it."""

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from opentelemetry import metrics
 
-PREFIX: Final = "durable_agent_host."
+SCOPE: Final = "durable_agent_host"
+PREFIX: Final = SCOPE + "."
 SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """The upper bounds of histograms of durations."""
 
-_METER: Final = metrics.get_meter("durable_agent_host")
+_METER: Final = metrics.get_meter(SCOPE)
 Labels = tuple[tuple[str, str], ...]
 
 

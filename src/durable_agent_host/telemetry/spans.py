@@ -20,10 +20,10 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 
+from durable_agent_host.telemetry.instruments import SCOPE
 from durable_agent_host.telemetry.redacted_spans import redact_span
 from durable_agent_host.turn.trace_ids import TurnTrace
 
-SCOPE: Final = "durable_agent_host"
 _ATTRIBUTES_OF_TURN: Final = otel_context.create_key("durable-agent-host-turn")
 _IDS: ContextVar[tuple[TurnTrace, int] | None] = ContextVar("durable_agent_host_span_ids", default=None)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

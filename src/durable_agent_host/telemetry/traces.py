@@ -107,15 +107,20 @@ def _write_moment(
     write_span(tracer, found, context, Span(name, span_id, now, now + timedelta(seconds=seconds), attributes))
 
 
-def write_turn(timeline: Timeline) -> None:
-    """Write the spans of a turn that has ended.
+def write_turn(timeline: Timeline) -> bool:
+    """Write the spans of a turn that has ended; that of the turn itself comes last.
+
+    Guarantee: the spans have the same ids each time.
 
     Args:
         timeline: of the turn.
+
+    Returns:
+        Whether they are going to be sent: the app has configured a provider, and the turn is sampled.
     """
     tracer = current_tracer()
     if tracer is None:
-        return
+        return False
     request, found = timeline.request, trace_of(timeline.request)
     turn = Span(
         f"agent_turn {request.agent}",
@@ -128,6 +133,7 @@ def write_turn(timeline: Timeline) -> None:
     with written_span(tracer, found, caller_context(found), turn) as context:
         for index, phase in enumerate(timeline.phases):
             write_span(tracer, found, context, _span_of(phase, found.span_id("phase", str(index)), request, found))
+        return trace.get_current_span(context).get_span_context().trace_flags.sampled
 
 
 def _span_of(phase: Phase, span_id: int, request: TurnRequest, found: TurnTrace) -> Span:

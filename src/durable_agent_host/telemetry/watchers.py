@@ -1,12 +1,18 @@
 """Who watches turns for those who run the app: the observers of attempts, and what is told of a turn at its end."""
 
+import hashlib
 import logging
-from collections.abc import Callable
-from datetime import datetime
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from opentelemetry import metrics, trace
+
 from durable_agent_host.agent.observer import TurnObserver
+from durable_agent_host.telemetry.delivery import Delivery, key_of
 from durable_agent_host.telemetry.log_lines import TurnLines, log_end
 from durable_agent_host.telemetry.traces import TurnSpans, write_turn
 from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
@@ -14,31 +20,46 @@ from durable_agent_host.turn.timeline import Timeline
 
 _LOGGER = logging.getLogger(__name__)
 _MEASUREMENTS: Final = TurnMeasurements()
-_AT_THE_END: Final[tuple[Callable[[Timeline], None], ...]] = (write_turn, count_turn, log_end)
 
 
-class _Latest:
-    """The latest ends that were told."""
+class _Ends:
+    """The ends of turns: which were told lately, and the delivery to the exporters, once the app has some."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._ends: dict[tuple[str, str, str, datetime], None] = {}
+        self._keys: dict[str, None] = {}
         self._lock = Lock()
+        self._delivery: Delivery | None = None
+        self._has_failed = False
 
-    def add(self, timeline: Timeline) -> bool:
+    def add(self, key: str) -> bool:
         """Add an end; returns whether it is new."""
-        request = timeline.request
-        end = (request.agent, request.session_id, request.turn_id, timeline.ended_at)
         with self._lock:
-            if end in self._ends:
+            if key in self._keys:
                 return False
-            self._ends[end] = None
-            if len(self._ends) > self._capacity:
-                del self._ends[next(iter(self._ends))]
+            self._keys[key] = None
+            if len(self._keys) > self._capacity:
+                del self._keys[next(iter(self._keys))]
         return True
 
+    def delivery(self) -> Delivery | None:
+        """Return the delivery; None while the app has configured no exporter, or nothing can be written."""
+        if self._delivery is not None or self._has_failed or not _has_providers():
+            return self._delivery
+        with self._lock:
+            if self._delivery is None:
+                try:
+                    self._delivery = Delivery(_folder(os.environ))
+                except Exception as error:  # noqa: BLE001 - telemetry is not part of the turn
+                    self._has_failed = True
+                    _LOGGER.warning(
+                        "what telemetry has not sent is lost when the process is killed: %s: %s",
+                        *(type(error).__name__, error),
+                    )
+        return self._delivery
 
-_LATEST: Final = _Latest(1000)
+
+_ENDS: Final = _Ends(1000)
 
 
 def turn_observers() -> list[TurnObserver]:
@@ -46,18 +67,24 @@ def turn_observers() -> list[TurnObserver]:
     return [TurnSpans(), _MEASUREMENTS, TurnLines()]
 
 
+def tell_left() -> None:
+    """Tell what processes before this one were killed with, if the app has configured exporters. Does not raise."""
+    _ENDS.delivery()
+
+
 def tell_end(timeline: Timeline) -> None:
     """Tell all who watch of the end of a turn; what one of them raises is logged and touches nothing.
 
-    Guarantee: idempotent in one process for as long as it is among the latest ends: an engine may replay an
-    orchestration to its end more than once.
+    Guarantee: idempotent by the turn for as long as it is among the latest: an engine may replay an orchestration to
+    its end more than once.
 
     Args:
         timeline: of the turn.
     """
-    if not _LATEST.add(timeline):
+    if not _ENDS.add(key_of(timeline)):
         return
-    for tell in _AT_THE_END:
+    delivery = _ENDS.delivery()
+    for tell in (delivery.tell, log_end) if delivery is not None else (write_turn, count_turn, log_end):
         try:
             tell(timeline)
         except Exception as error:  # noqa: BLE001 - telemetry is not part of the turn
@@ -65,3 +92,17 @@ def tell_end(timeline: Timeline) -> None:
                 "turn %s: %s of its end failed: %s: %s",
                 *(timeline.request.turn_id, tell.__name__, type(error).__name__, error),
             )
+
+
+def _has_providers() -> bool:
+    tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
+    return hasattr(tracers, "_active_span_processor") or hasattr(meters, "_metric_readers")
+
+
+def _folder(environment: Mapping[str, str]) -> Path:
+    """Where processes of this app on this machine leave what they have to tell."""
+    if data := environment.get("FUNCTIONS_HOST_DATA"):
+        return Path(data, "telemetry")
+    app = environment.get("AzureWebJobsScriptRoot") or str(Path.cwd())
+    name = hashlib.sha256(f"{environment.get('WEBSITE_SITE_NAME')} {app}".encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"durable-agent-host-{os.getuid() if hasattr(os, 'getuid') else ''}-{name}")

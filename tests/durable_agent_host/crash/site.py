@@ -66,6 +66,7 @@ class Site:
         features: of the app, see its ``FEATURES``.
         canary: what users, model and tools say beside all that they say; empty for nothing.
         headers: of every request, by which the app knows who asks.
+        app: its folder.
     """
 
     folder: Path
@@ -75,6 +76,7 @@ class Site:
     features: frozenset[str] = frozenset()
     canary: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    app: Path = APP
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +105,7 @@ class Site:
         return told | self.env
 
     def _start(self, more: dict[str, str]) -> AgentHost:
-        host = start_host(self.data, self.model, app=APP, port=self._port, **self._env, **more)
+        host = start_host(self.data, self.model, app=self.app, port=self._port, **self._env, **more)
         self.up.set()
         return host
 
@@ -131,7 +133,7 @@ class Site:
     def _start_and_kill(self, seconds: float) -> None:
         """Begin a life that ends before the host is ready, or soon after."""
         env = clean_environment() | model_environment(self.model, **self._env)
-        with Process(sys.executable, *host_arguments(self.data, APP, self._port), env=env):
+        with Process(sys.executable, *host_arguments(self.data, self.app, self._port), env=env):
             time.sleep(seconds)
         self.kills.append(time.time())
 
