@@ -13,6 +13,9 @@ MASK: Final = "[redacted]"
 _KNOWN: set[str] = set()
 """The app's own secrets, see `learn_secrets`."""
 
+_BY_LENGTH: list[str] = []
+"""The same, longest first."""
+
 _OWN: list[Callable[[str], str]] = []
 """What the app itself redacts, see `learn_redaction`."""
 
@@ -85,7 +88,7 @@ def _field_forms(word: str, name: str, space: str) -> _Forms:
         (
             re.compile(
                 rf"(?P<keep>(?:[?&;]|\\u0026|%(?:25)?(?:3F|26))(?:key|code|token|{_ASSIGNED})(?:=|%(?:25)?3D))"
-                r"[^\s&\"'#<>\\%]+",
+                r"[^\s&;\"'#<>\\%]+",
                 re.IGNORECASE,
             ),
             "",
@@ -135,32 +138,39 @@ _FORMS: Final = _forms(r"\b", r"(?<![a-z])", r"\s")
 _FORMS_OF_LITERALS: Final = _forms(r"(?:\b|(?<=\\[nrt]))", r"(?:(?<![a-z])|(?<=\\[nrt]))", r"(?:\s|\\+[nrt])")
 """For texts in which line breaks are written as in a program: there a letter stands before what follows."""
 
-_TELLS: Final[tuple[tuple[str, ...], ...]] = (
-    ("-----begin",),
-    ("://",),
-    ("://",),
-    ("authorization",),
-    ("bearer", "basic"),
-    ("=",),
-    ("'", '"'),
-    ("-key:",),
-    (":",),
-    ("=",),
-    ("u0026", "%3f", "%253f", "%26", "%2526"),
-    ("cookie",),
-    ("token",),
-    ("eyj",),
-    ("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),
+_WORDS: Final = ("key", "sig", "secret", "token", "pass", "pwd", "credential", "assertion")
+"""Each of `_ASSIGNED` has one of them."""
+
+_TELLS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
+    (("-----begin",),),
+    (("://",), ("@",)),
+    (("://",), ("@",)),
+    (("authorization",),),
+    (("bearer", "basic"),),
+    (("=",), _WORDS),
+    (("'", '"'), _WORDS),
+    (("-key:",),),
+    ((":",), _WORDS),
+    (("?", "&", ";"), ("key=", "code=", "token=", "sv_sig=")),
+    (("?", "&", ";", "\\u0026", "%3f", "%253f", "%26", "%2526"), ("=", "%3d", "%253d"), ("code", *_WORDS)),
+    (("cookie",),),
+    (("token",), ("=",)),
+    (("eyj",),),
+    (("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),),
     (
-        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "npm_", "xox", "ya29.", "pypi-"),
-        *("dop_v1_", "aiza"),
+        (
+            *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "npm_", "xox", "ya29.", "pypi-"),
+            *("dop_v1_", "aiza"),
+        ),
     ),
-    ("akia", "asia", "abia", "acca"),
-    ("jqqj99",),
-    ("",),
+    (("akia", "asia", "abia", "acca"),),
+    (("jqqj99",),),
+    (("=",),),
 )
-"""What a text has that has a form, by the forms' order, in lower case; the last form has nothing that tells, and is for
-errors and lines of the log alone."""
+"""What a text has that has a form, by the forms' order, in lower case: one of each group."""
+
+_LIKE_ASCII: Final = str.maketrans("\u0130\u0131\u017f\u212a", "iisk")
+"""The letters that `re.IGNORECASE` takes for those of ASCII."""
 
 
 def without_secrets(text: str) -> str:
@@ -175,9 +185,9 @@ def without_secrets(text: str) -> str:
         The text with `MASK` in the place of every known form of key, token and password, and of the app's own
         (`learn_secrets`).
     """
-    for secret in sorted(_KNOWN, key=len, reverse=True):
+    for secret in _BY_LENGTH:
         text = text.replace(secret, MASK)
-    text = _without_forms(text, _TELLS)
+    text = _without_forms(text, len(_TELLS))
     for redact in _OWN:
         text = redact(text)
     return text
@@ -191,14 +201,15 @@ def without_keys(text: str) -> str:
     Args:
         text: of a conversation, in which a number or a hash is none.
     """
-    return _without_forms(text, _TELLS[:-1])
+    return _without_forms(text, len(_TELLS) - 1)
 
 
-def _without_forms(text: str, tells: tuple[tuple[str, ...], ...]) -> str:
-    lower = text.lower()
+def _without_forms(text: str, count: int) -> str:
+    """Mask what has one of the first forms; the last one is for errors and lines of the log alone."""
+    lower = (text if text.isascii() else text.translate(_LIKE_ASCII)).lower()
     forms = _FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else _FORMS
-    for (form, mask), signs in zip(forms, tells, strict=False):
-        if any(sign in lower for sign in signs):
+    for (form, mask), tells in zip(forms[:count], _TELLS[:count], strict=True):
+        if all(any(tell in lower for tell in group) for group in tells):  # a search takes much longer
             text = form.sub(_masked if mask == "" else mask, text)
     return text
 
@@ -228,6 +239,7 @@ def learn_secrets(values: Iterable[str]) -> None:
     for value in map(str.strip, values):
         if _is_telling(value):
             _KNOWN.update({value, _percent_encoded(value), value.replace("\\", "\\\\").replace('"', '\\"')})
+    _BY_LENGTH[:] = sorted(_KNOWN, key=len, reverse=True)
 
 
 def secrets_of_settings(settings: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,10 @@ import json
 import logging
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from durable_agent_host import redaction
 from durable_agent_host.errors import ProviderError, error_details
 from durable_agent_host.log_records import keep_secrets_out_of_logs
 from durable_agent_host.redaction import MASK, learn_secrets, secrets_of_settings, without_secrets
@@ -124,3 +127,23 @@ def test_log_lines_carry_no_secret(caplog: pytest.LogCaptureFixture):
     assert f"redis://:{MASK}@h" in caplog.text
     assert "ValueError" in caplog.text
     assert caplog.records[-1].args == ("e", 1)
+
+
+_PARTS = (
+    *("https://", "redis://:", "user:", "@host/", "Authorization", "bearer ", "Basic ", "x-functions-key: ", "?code="),
+    *("passWord", "client_secret", "Token", "credential", "pwd: ", "key: 1", "=", ":", "-----BEGIN PRIVATE KEY-----"),
+    *("eyJabcdefgh.abcdefg", "sk-abcdefgh", "PK_abcdefghi", "ghp_0123456789abcdef", "AIza", "AKIA0123456789ABCDEF"),
+    *("a" * 43, "A" * 52, "JQQJ99", "a" * 20, "0123456789", "'", '"', "\\", " ", "\n", ", ", "{", "}", "\u00df"),
+    *("\\u0026", "%3F", "%253f", "code%3D", "key%3d", "Cookie: ", "client_assertion", "token='", "\\n", ";", ", b'"),
+    *("ap\u0131-key", "\u017fig", "&\u017fv_sig=", "bas\u0130c ", "\u212aey: 1", "api-\u212aey="),
+)
+
+
+@given(st.lists(st.one_of(st.sampled_from(_PARTS), st.text(max_size=3))).map("".join))
+def test_a_text_is_searched_for_what_tells_of_a_form_alone(text):
+    """What is searched for before a form is searched for leaves no secret out."""
+    every = text
+    is_literal = any(one in text for one in ("\\n", "\\r", "\\t"))
+    for form, mask in redaction._FORMS_OF_LITERALS if is_literal else redaction._FORMS:
+        every = form.sub(redaction._masked if mask == "" else mask, every)
+    assert redaction._without_forms(text, len(redaction._FORMS)) == every

@@ -1,0 +1,157 @@
+"""Measure what features add to a turn: `.venv/bin/python benchmarks/features.py [--turns N] [FEATURE …]`.
+
+Each feature's app runs beside one without any, both on the embedded host with the agents of `agents.py` and the same
+practice model, and their turns alternate, so both meet the same neighbours. CPU is the host's own process, by its
+clock; p50 and p99 are request to answer as a client sees them, over connections that stay open. ``none`` shows what
+two equal apps differ by. Telemetry goes to a receiver in a process of its own, by the OpenTelemetry SDK's settings.
+Each turn begins a session; ``instant`` has no model, ``echo`` two model calls and a tool. Nothing is asserted.
+"""
+
+import argparse
+import base64
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from agents import MILLISECONDS_FILE  # noqa: E402
+from beside_bare import percentile  # noqa: E402
+from turn_overhead import WARM_UP_TURNS, connected, model_settings, print_table, running, send  # noqa: E402
+
+from demo.processes import Process  # noqa: E402
+
+FEATURES = ("none", "telemetry", "encryption", "redaction", "budgets", "owners", "rates")
+WORKLOADS = {"instant": ("Instant", "Question number {}"), "echo": ("BugRepro", "Please echo 'hello number {}'")}
+SETTINGS = {
+    "encryption": {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"bench={base64.b64encode(bytes(32)).decode()}"},
+    "rates": {"DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "1000000"},
+}
+NAMES = ("workload", "feature", "", "turns", "CPU ms", "added", "p50 ms", "added", "p99 ms", "added")
+_TICK = os.sysconf("SC_CLK_TCK")
+_RECEIVER = """
+import time
+from tests.otlp import Receiver
+with Receiver() as receiver:
+    print(receiver.url, flush=True)
+    time.sleep(1e6)
+"""
+
+
+@dataclass
+class Measured:
+    """A host, and what its turns took."""
+
+    process: Process
+    connection: HTTPConnection
+    milliseconds: list[float] = field(default_factory=list[float])
+    cpu_milliseconds: list[float] = field(default_factory=list[float])
+
+    def hold(self, agent: str, messages: Sequence[str]) -> None:
+        """Hold turns, each of a new session."""
+        began = self._cpu()
+        for message in messages:
+            path = f"/api/agents/{agent}/run?thread_id={uuid.uuid4().hex}"
+            status, body, milliseconds = send(self.connection, "POST", path, message)
+            if status != 200:
+                sys.exit(f"{path} was answered with {status}: {body.decode(errors='replace')}")
+            self.milliseconds.append(milliseconds)
+        self.cpu_milliseconds.append((self._cpu() - began) / len(messages))
+
+    def forget(self) -> None:
+        """Forget what was measured so far."""
+        self.milliseconds.clear()
+        self.cpu_milliseconds.clear()
+
+    def _cpu(self) -> float:
+        text = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(text[11]) + int(text[12])) * 1000 / _TICK
+
+
+def start(stack: ExitStack, feature: str, model: Process, folder: Path, more: dict[str, str]) -> Measured:
+    """Start the app with a feature."""
+    milliseconds = folder / f"{uuid.uuid4().hex}.milliseconds"
+    milliseconds.touch()
+    settings = model_settings(model) | {MILLISECONDS_FILE: str(milliseconds), "FEATURE": feature} | more
+    data = folder / uuid.uuid4().hex
+    arguments = ["start", "--app", str(HERE / "apps/features"), "--port", "0", "--data", str(data)]
+    process = running(stack, Process.start("functions_host", arguments, settings, without=("AZURE_OPENAI_ENDPOINT",)))
+    return Measured(process, stack.enter_context(connected(process.url)))
+
+
+def receiver(stack: ExitStack) -> dict[str, str]:
+    """Start a receiver of telemetry; gives the settings that name it."""
+    process = subprocess.Popen([sys.executable, "-c", _RECEIVER], stdout=subprocess.PIPE, text=True, cwd=HERE.parent)
+    stack.callback(process.kill)
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    return {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+
+
+def measure(feature: str, model: Process, folder: Path, rounds: int) -> list[tuple[str, ...]]:
+    """Measure a feature beside none; gives its rows of the table."""
+    rows: list[tuple[str, ...]] = []
+    with ExitStack() as stack:
+        sends = receiver(stack) if feature == "telemetry" else {}
+        plain = start(stack, "none", model, folder, {})
+        host = start(stack, feature, model, folder, sends | SETTINGS.get(feature, {}))
+        for workload, (agent, text) in WORKLOADS.items():
+            for number in range(-1, rounds):
+                for one in (plain, host) if number % 2 else (host, plain):
+                    one.hold(agent, [text.format(n) for n in range(ROUND if number >= 0 else WARM_UP_TURNS * 5)])
+                if number < 0:
+                    plain.forget()
+                    host.forget()
+            rows.append(row(workload, feature, host, plain))
+            plain.forget()
+            host.forget()
+            with connected(model.url) as connection:
+                send(connection, "DELETE", "/practice/requests")
+    return rows
+
+
+ROUND = 20
+"""Turns of one app before the other's turn comes: the CPU's clock has ticks of 10 ms."""
+
+
+def row(workload: str, feature: str, host: Measured, plain: Measured) -> tuple[str, ...]:
+    """Give a row of the table: the feature's app, and what it has on top of the other one."""
+    cpu, base = (sum(one.cpu_milliseconds) / len(one.cpu_milliseconds) for one in (host, plain))
+    shown = [f"{cpu:.2f}", f"{cpu - base:+.2f}"]
+    for of in (median, lambda values: percentile(values, 99)):
+        shown += [f"{of(host.milliseconds):.1f}", f"{of(host.milliseconds) - of(plain.milliseconds):+.1f}"]
+    return (workload, feature, "", str(len(host.milliseconds)), *shown)
+
+
+def main() -> int:
+    """Measure and print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(description="What features add to a turn.")
+    parser.add_argument("features", nargs="*", metavar="FEATURE", help=f"of {', '.join(FEATURES)}; all by default")
+    parser.add_argument("--turns", type=int, default=200, help="per workload and app (default: %(default)s)")
+    options = parser.parse_args()
+    if unknown := set(options.features) - set(FEATURES):
+        parser.error(f"there is no feature {min(unknown)!r}")
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="features-") as folder, ExitStack() as stack:
+        model = running(stack, Process.start("practice_model", ["--port", "0"]))
+        lines: list[tuple[str, ...]] = []
+        for feature in options.features or FEATURES:
+            lines += measure(feature, model, Path(folder), max(options.turns // ROUND, 1))
+    print_table(NAMES, lines)
+    took = time.perf_counter() - began
+    print(f"\nLoad of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; took {took:.0f} s.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
