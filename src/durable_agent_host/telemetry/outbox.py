@@ -100,7 +100,7 @@ class Outbox:
     @property
     def is_long(self) -> bool:
         """Whether it is time for `rewrite`."""
-        return self._size > _REWRITE_BYTES
+        return self._size > _REWRITE_BYTES + 2 * self._kept
 
     def rewrite(self, lines: Iterable[list[Any]]) -> None:
         """Replace all lines; a crash in between leaves both files, which together say the same."""
@@ -126,7 +126,7 @@ class Outbox:
         self._file = _open_locked(self.path, os.O_CREAT | os.O_EXCL)
         text = b"".join(_line(line) for line in lines)
         os.write(self._file, text)
-        self._size = len(text)
+        self._size = self._kept = len(text)
 
 
 class Leftovers:
