@@ -109,3 +109,21 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     for wrong in ("status=odd", "details=2", "used_from=soon"):
         assert people.get(f"/agents/Talker/sessions?{wrong}").status_code == 400
     assert requests.post(f"{waiting['turn_url']}/cancel", timeout=30).ok
+
+
+def test_a_model_call_that_is_not_made_again_is_a_step(people: AgentHost, model: PracticeModel):
+    """It says why; after a retry the call has both steps."""
+    model.plan(
+        {"error": {"status": 429, "message": "slow", "retry_after": 0.1}},
+        {"error": {"status": 400, "message": "no"}},
+        user_text="refuse this",
+    )
+    answer = people.run("Talker", {"message": "refuse this"})
+    assert answer.status_code == 502
+    session, turn = answer.headers["x-ms-session-id"], answer.headers["x-ms-turn-id"]
+    steps = steps_of(f"{people.url}/api/agents/Talker/sessions/{session}/turns/{turn}")
+    assert kinds(steps) == ["wait:queue", "attempt", "retry", "model_call", "end"]
+    call, end = steps[3:]
+    assert (call["outcome"], call["position"], call["attempt"], end["status"]) == ("failed", 0, 1, "failed")
+    assert "refused the call with 400" in call["reason"]
+    assert call["ended_at"] is not None

@@ -29,6 +29,7 @@ from durable_agent_host.model.log_entry import (
     ATTEMPT,
     ATTEMPT_BEGUN,
     EVENT,
+    MODEL_FAILED,
     OUTCOME,
     RETRIED,
     SUSPENDED,
@@ -84,6 +85,8 @@ class StepReader:
             self._begun(at)
         elif kind == RETRIED:
             self._note_retry(data, at)
+        elif kind == MODEL_FAILED:
+            self._fail_model_call(data, at)
         elif kind == SUSPENDED:
             self._suspend(data, at)
         elif kind == OUTCOME:
@@ -208,6 +211,11 @@ class StepReader:
         call |= {"position": step.position, "outcome": "completed", "ended_at": at, **self._served(step.response)}
         self._asked |= _calls_in(step.response)
         self._finished["model_calls"] += 1
+
+    def _fail_model_call(self, data: Mapping[str, Any], at: str | None) -> None:
+        call = self._open_model_call()
+        self._model = None
+        call |= {"position": data["position"], "outcome": "failed", "reason": data["reason"], "ended_at": at}
 
     def _tool(self, call_id: str, name: str, arguments: Any, at: str | None, *, is_hosted: bool) -> Step:
         return self._add(
