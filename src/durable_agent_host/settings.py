@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 
 from durable_agent_host.errors import SettingError
-from durable_agent_host.model.turn_bounds import ModelBounds
+from durable_agent_host.model.turn_bounds import KeptBounds, ModelBounds
 
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
@@ -56,6 +56,9 @@ class Settings:
             ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
         turn_log_retention_hours: how long the log of a turn is kept after its last entry; clients that come later get
             the answer alone. Hours, default 168 (7 days).
+        kept_call_bytes: how much is kept, in the turn's log, of one request to a model's service and of one answer, as
+            far as it differs from the one before it. Bytes, default 256 KiB; 0 keeps nothing.
+        kept_turn_bytes: how much is kept of all of them in one attempt of a turn. Bytes, default 1 MiB.
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
             account). Empty, the default: a file beside the embedded host's own, else ``blob``.
         encryption_keys: what is stored is encrypted with data keys, and those with the first of these keys: ``ID=KEY``,
@@ -96,6 +99,8 @@ class Settings:
     model_retry_most_seconds: float = 30.0
     turn_log: str = ""
     turn_log_retention_hours: float = 168.0
+    kept_call_bytes: int = KeptBounds.call_bytes
+    kept_turn_bytes: int = KeptBounds.turn_bytes
     segments: str = ""
     encryption_keys: str = field(default="", repr=False)
     turn_retention_hours: float = 24.0
@@ -114,6 +119,11 @@ class Settings:
     max_tool_result_bytes: int = ModelBounds.tool_result_bytes
     max_stream_readers: int = 100
     requests_per_second: float = 0.0
+
+    @property
+    def kept_bounds(self) -> KeptBounds:
+        """How much is kept of model calls."""
+        return KeptBounds(self.kept_call_bytes, self.kept_turn_bytes, self.turn_log_retention_hours * 3600)
 
     @property
     def model_bounds(self) -> ModelBounds:
@@ -168,6 +178,8 @@ class Settings:
             model_retry_most_seconds=_number(environment, "MODEL_RETRY_MOST_SECONDS", cls.model_retry_most_seconds),
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
             turn_log_retention_hours=retention_hours,
+            kept_call_bytes=int(_number(environment, "KEPT_CALL_BYTES", cls.kept_call_bytes, least=0.0)),
+            kept_turn_bytes=_count(environment, "KEPT_TURN_BYTES", cls.kept_turn_bytes),
             segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
             encryption_keys=environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip(),
             turn_retention_hours=_number(environment, "TURN_RETENTION_HOURS", cls.turn_retention_hours),

@@ -96,7 +96,7 @@ DOORS: dict[tuple[str, str], set[str]] = {
     ("http", "segments"): {"pages"},
     ("protocols", "durable"): {"turn_client"},
     ("protocols", "http"): {"gate"},
-    ("providers", "agent"): {"bounds", "provider", "model_errors", "overriding"},
+    ("providers", "agent"): {"bounds", "exchanges", "provider", "model_errors", "overriding"},
     ("stream", "turn"): {"event_names"},
     ("telemetry", "agent"): {"observer"},
     ("turn_log", "turn"): {"event_names"},

@@ -26,6 +26,9 @@ FIXED = {
     "page of a stream of events": "http.stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.bounds.MOST_LINES",
     "ended turns that wait for a collector of telemetry that is away": "telemetry.delivery.MOST_TURNS",
+    "requests kept of one model call": "agent.kept_calls.MOST_EXCHANGES",
+    "body of a kept model call that is compared with the one before": "agent.kept_calls.MOST_COMPARED",
+    "body of a kept model call in a JSON answer": "http.sent_calls.INLINE_CHARACTERS",
     "pauses of a model in one answer": "agent.model_calls._MOST_PAUSES",
 }
 """A limit without a setting → the constant that holds it."""

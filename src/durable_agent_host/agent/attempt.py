@@ -8,10 +8,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Self
 
 from durable_agent_host.agent.ending import Ending
 from durable_agent_host.agent.event_writer import EventWriter
+from durable_agent_host.agent.kept_calls import KeptCalls
 from durable_agent_host.agent.observer import (
     AttemptBegan,
     AttemptEnded,
@@ -24,7 +26,10 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.agent.work import Work
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.model.turn_bounds import KeptBounds
+from durable_agent_host.session.sealing import has_ended
 from durable_agent_host.stream.live_events import HostedCallReader
 from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.trace_ids import trace_of
@@ -71,6 +76,7 @@ class Attempt:
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
+        self._redactor = redactor
         self._work = Work(self.number)
         self.audience = Audience(turn, self._events, (self._work, *observers))
         self._turn = turn
@@ -120,12 +126,31 @@ class Attempt:
         """How an earlier attempt ended the turn, or None."""
         return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
 
+    def keep_calls(self, bounds: KeptBounds, session: Session) -> KeptCalls:
+        """Keep the attempt's model calls in its log; see `KeptCalls`.
+
+        Args:
+            bounds: of what is kept.
+            session: as it was when the turn was granted.
+        """
+        request = self._turn.request
+        return KeptCalls(
+            self._writer,
+            bounds,
+            turn_id=request.turn_id,
+            attempt=self.number,
+            session=(request.agent.casefold(), request.session_id),
+            has_turn=None if self._redactor is not None else partial(has_ended, session),
+        )
+
     def log_resumed(self, *, is_expected: bool) -> None:
-        """Write a line about an attempt that goes on from another.
+        """Write a line about an attempt that goes on from another; none about the first one.
 
         Args:
             is_expected: a person has answered; else the process has died.
         """
+        if self.number == 1:
+            return
         finished = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
         _LOGGER.log(
             logging.INFO if is_expected else logging.WARNING,

@@ -221,6 +221,7 @@ class _Call:
         try:
             response = encode_model_response(folded)
             await run.journal.model_finished(self._position, response, run.session_state.changes())
+            run.kept.settle()
         except (LogError, CorruptStateError) as error:
             raise RunStoppedError(stop_of(error)) from error
         if run.spending is not None:
@@ -237,10 +238,17 @@ class _Call:
         return folded
 
     async def _attempt(self) -> AsyncGenerator[ChatResponseUpdate]:
+        run = self._run
         self._updates = []
         self._continue_background()
-        if self._run.spending is not None and self._wanted is not None:
-            await self._run.spending.reserve(self._position, None, self._wanted)
+        if run.spending is not None and self._wanted is not None:
+            await run.spending.reserve(self._position, None, self._wanted)
+        with run.kept.call(self._position, None, run.provider.whole_answer):
+            async for update in self._made():
+                yield update
+
+    async def _made(self) -> AsyncGenerator[ChatResponseUpdate]:
+        """Make the call once."""
         await self._call_next()
         result: Any = self._context.result
         if isinstance(result, ResponseStream):

@@ -58,6 +58,19 @@ class ModelProvider(ItemReader, Protocol):
         """Tell whether the stream of one model call has ended without the provider's word that it is whole."""
         ...
 
+    def whole_answer(self, event: Any, /) -> Any:
+        """Give the whole answer, when an event of a stream has it.
+
+        Guarantee: pure.
+
+        Args:
+            event: the data of one event, as the service sent it.
+
+        Returns:
+            The answer as the service gives it without a stream; None when the event is another.
+        """
+        ...
+
     def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Tell whether the model has paused in its answer, and how to let it go on.
 

@@ -18,8 +18,10 @@ from durable_agent_host.agent.attempt import Attempt
 from durable_agent_host.agent.bounds import RECEIVED, Received
 from durable_agent_host.agent.budgets import NO_BUDGETS
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError
+from durable_agent_host.agent.exchanges import EXCHANGES
 from durable_agent_host.agent.history import DurableSession
 from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.agent.kept_calls import KeptCalls
 from durable_agent_host.agent.observer import RunRepeats, UpdateCame
 from durable_agent_host.agent.produced import Produced
 from durable_agent_host.agent.provider import ModelProvider
@@ -66,6 +68,7 @@ class AgentRuns:
         with_files: puts the bytes of files into a request that names them.
         request: what was asked.
         answers: what persons have decided, by the id under which they were asked.
+        kept: keeps what goes over the wire in model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is gathered.
         agent_session: the framework's session of the current run.
         hosted: the agent of the current run.
@@ -91,6 +94,7 @@ class AgentRuns:
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     answers: Mapping[str, Mapping[str, Any]]
+    kept: KeptCalls
     was_cancelled: bool = False
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted: HostedAgent = field(init=False)
@@ -118,6 +122,7 @@ class AgentRuns:
             Exception: what the agent, the model or a tool raised, when another run would not help.
         """
         RECEIVED.set(Received(self.bounds))  # in the context of this task, which ends with the attempt
+        EXCHANGES.set(self.kept)
         self.request = await self.with_files(self.request)
         breaks: dict[int, int] = {}
         while True:
@@ -199,6 +204,7 @@ class AgentRuns:
             replay_only=self.was_cancelled,
             drop_continuations=bool(self.losses),
             choose_messages=self._choose_messages,
+            kept=self.kept,
             prepare_messages=self._without_losses,
             spending=self._spending(journal),
         )

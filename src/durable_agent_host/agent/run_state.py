@@ -11,6 +11,7 @@ from typing import Any, Final
 from agent_framework import ChatContext, ChatResponse, Message
 
 from durable_agent_host.agent.ending import Cancelled, Failed, RunStoppedError, Stop, Waiting
+from durable_agent_host.agent.kept_calls import KeptCalls
 from durable_agent_host.agent.observer import ApprovalAwaited, Audience
 from durable_agent_host.agent.produced import Produced
 from durable_agent_host.agent.provider import ModelProvider
@@ -104,6 +105,7 @@ class AgentRun:
         replay_only: the turn was cancelled before this run: what is not in the journal is not done.
         drop_continuations: replayed responses leave their conversation ids out, because the service has lost them.
         choose_messages: gives the messages of a model call, by its context, its position, and whether it is replayed.
+        kept: keeps what goes over the wire in model calls.
         prepare_messages: leaves out of a request what the service can no longer use.
         spending: counts what the turn spends, and keeps it to its budgets; None without any.
         gave_up: set when nobody wants the run's results any more; tools can look at it from their threads.
@@ -124,6 +126,7 @@ class AgentRun:
     replay_only: bool
     drop_continuations: bool
     choose_messages: "ChooseMessages"
+    kept: KeptCalls
     prepare_messages: Callable[[Sequence[Message]], Sequence[Message]]
     spending: Spending | None = None
     gave_up: threading.Event = field(default_factory=threading.Event)

@@ -48,7 +48,7 @@ from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.model.turn_bounds import ModelBounds
+from durable_agent_host.model.turn_bounds import KeptBounds, ModelBounds
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
@@ -77,11 +77,13 @@ class RunLimits:
         turn_seconds: how long the agent may work on a turn, from the start of an attempt.
         retry_policy: for model calls.
         bounds: of what the model's service and the tools may send.
+        kept: how much is kept of model calls.
     """
 
     turn_seconds: float = 1800.0
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     bounds: ModelBounds = field(default_factory=ModelBounds)
+    kept: KeptBounds = field(default_factory=KeptBounds)
 
 
 class AgentRunner:
@@ -186,8 +188,7 @@ class AgentRunner:
         attempt = await Attempt.open(self._open_log(), request, self._observers, self._redactor)
         if (known := attempt.outcome) is not None:
             return known
-        if attempt.number > 1:
-            attempt.log_resumed(is_expected=bool(answers) or was_cancelled)
+        attempt.log_resumed(is_expected=bool(answers) or was_cancelled)
         record = self.keeper.record(session)
         runs = AgentRuns(
             host=self._host,
@@ -204,6 +205,7 @@ class AgentRunner:
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
+            kept=attempt.keep_calls(self._limits.kept, session),
         )
         ending = await self._run_to_end(runs)
         try:

@@ -78,7 +78,8 @@ class SideCalls:
             try:
                 if spending is not None:
                     await spending.reserve(self._position, number, wanted)
-                return await call()
+                with run.kept.call(self._position, number, run.provider.whole_answer):
+                    return await call()
             except Exception as error:
                 if spending is not None:
                     await spending.release(self._position, number)

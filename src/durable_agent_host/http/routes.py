@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.http import agents, approvals, files, sessions, steps, turns
+from durable_agent_host.http import agents, approvals, files, sent_calls, sessions, steps, turns
 from durable_agent_host.http.bodies import MAX_UPLOAD, BodyLimit
 from durable_agent_host.http.calls import Answer, Handler, Host, serve
 from durable_agent_host.http.gate import Action
@@ -96,6 +96,9 @@ ROUTES: Final = (
     Route("http-file-head", "HEAD", _FILE, "files.read", files.read_file),
     Route("http-turn", "GET", _TURN, "turn.read", turns.read_turn),
     Route("http-steps", "GET", _TURN + "/steps", "turn.read", steps.read_steps),
+    Route("http-calls", "GET", _TURN + "/calls", "turn.read", sent_calls.list_calls),
+    Route("http-call", "GET", _TURN + "/calls/{call}", "turn.read", sent_calls.read_call),
+    Route("http-call-body", "GET", _TURN + "/calls/{call}/{body}", "turn.read", sent_calls.read_body),
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turns.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turns.cancel_turn),
     Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approvals.answer_approvals),

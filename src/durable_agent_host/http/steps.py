@@ -19,7 +19,7 @@ _STEPS: Final = 200
 
 async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
-    limit, first = parse_limit(call.query.get("limit"), default=_STEPS), _parse_place(call.query.get("cursor"))
+    limit, first = parse_limit(call.query.get("limit"), default=_STEPS), parse_place(call.query.get("cursor"))
     turn = await named_turn(host, call, client)
     request = turn.request
     reader, log = StepReader(turn, host.prices_of(request.agent)), host.open_log()
@@ -34,7 +34,14 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     return json_answer(HTTPStatus.OK, view, turn_headers(request))
 
 
-def _parse_place(text: str | None) -> int:
+def parse_place(text: str | None) -> int:
+    """Read a cursor of this route, or of another one that counts.
+
+    Guarantee: pure.
+
+    Raises:
+        RequestError: it is none.
+    """
     if text is None:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - no turn has a billion steps

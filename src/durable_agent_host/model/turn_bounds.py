@@ -27,3 +27,18 @@ class ModelBounds:
     calls_at_once: int = 128
     argument_bytes: int = 4 * 1024 * 1024
     tool_result_bytes: int = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class KeptBounds:
+    """How much is kept of what is sent to a model's service and comes back; all but the last are settings.
+
+    Attributes:
+        call_bytes: of one request or one answer, as far as it differs from the one before it; 0 keeps nothing.
+        turn_bytes: of all of one attempt of a turn.
+        retention_seconds: how long logs of turns are kept, at least.
+    """
+
+    call_bytes: int = 256 * 1024
+    turn_bytes: int = 1024 * 1024
+    retention_seconds: float = 168 * 3600.0

@@ -2,9 +2,11 @@
 
 # ruff: noqa: SLF001 - aiohttp has no public way to change an answer
 
+import json
 from typing import Any, Final
 
 from durable_agent_host.agent.bounds import AnswerMeter
+from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.errors import ProviderError
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -30,13 +32,20 @@ class BoundedSession:
         """Make a request; its answer raises `ProviderError` when it is too large."""
         from multidict import CIMultiDict  # noqa: PLC0415 - loaded with aiohttp
 
+        method, url = (
+            kwargs.get(name, args[at] if at < len(args) else "") for at, name in enumerate(("method", "url"))
+        )
+        body = kwargs.get("data")
+        exchange = sent(method, url, json.dumps(kwargs["json"]) if kwargs.get("json") is not None else body)
         response = await self._session.request(*args, **kwargs)
         answer = getattr(response, "_response", response)  # google-auth wraps it
         kind = str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
         # aiohttp has unpacked it, or will; azure.core would unpack it again.
         kept = [(name, value) for name, value in answer.headers.items() if name.lower() != "content-encoding"]
         answer._headers = type(answer.headers)(CIMultiDict(kept))
-        answer.content = BoundedContent(answer.content, is_stream=kind == EVENT_STREAM)
+        if exchange is not None:
+            exchange.answered(answer.status, is_stream=kind == EVENT_STREAM)
+        answer.content = BoundedContent(answer.content, is_stream=kind == EVENT_STREAM, exchange=exchange)
         return response
 
 
@@ -46,10 +55,12 @@ class BoundedContent:
     Args:
         content: aiohttp's reader.
         is_stream: whether it is a stream of events.
+        exchange: is told of what comes; or None.
     """
 
-    def __init__(self, content: Any, *, is_stream: bool) -> None:
+    def __init__(self, content: Any, *, is_stream: bool, exchange: Exchange | None = None) -> None:
         self._content = content
+        self._exchange = exchange
         self._meter = AnswerMeter(is_stream=is_stream)
         self._ready = b""
         self._at = 0
@@ -74,8 +85,13 @@ class BoundedContent:
             return ready
         while raw := await self._content.readany():
             if ready := self._meter.take(raw):
-                return ready
-        return self._meter.rest()
+                return self._told(ready)
+        return self._told(self._meter.rest())
+
+    def _told(self, piece: bytes) -> bytes:
+        if self._exchange is not None and piece:
+            self._exchange.take(piece)
+        return piece
 
     async def readline(self, **_: Any) -> bytes:
         """Read a line with its end, however long the SDK wants it to be at most; empty at the end."""

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.bounds import AnswerMeter
+from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
@@ -73,7 +74,7 @@ def _guarded(http: Any) -> Any:
     copied = copy_with(http, _KeepsConnections)
     hooks = http.event_hooks
     copied.event_hooks = {
-        "request": [*hooks.get("request", ()), _ask_for_gzip],
+        "request": [*hooks.get("request", ()), _ask_for_gzip, _tell],
         "response": [*hooks.get("response", ()), _refuse_detours, _bound],
     }
     return copied
@@ -81,6 +82,17 @@ def _guarded(http: Any) -> Any:
 
 async def _ask_for_gzip(request: Any) -> None:
     request.headers["accept-encoding"] = "gzip"
+
+
+_EXCHANGE: Final = "durable_agent_host.exchange"
+"""Extension of a request of httpx: what takes its answer."""
+
+
+async def _tell(request: Any) -> None:
+    """Tell what is sent; a body that is a form or a stream has no content before it is read."""
+    if request.headers.get("content-type", "application/json").startswith("application/json"):
+        body = getattr(request, "_content", b"")
+        request.extensions = {**request.extensions, _EXCHANGE: sent(request.method, request.url, body)}
 
 
 async def _refuse_detours(response: Any) -> None:
@@ -115,15 +127,20 @@ async def _bound(response: Any) -> None:
     base = next((kind for kind in type(response.stream).__mro__ if kind.__name__ == "AsyncByteStream"), object)
     is_stream = response.headers.get("content-type", "").partition(";")[0].strip().lower() == EVENT_STREAM
     meter = AnswerMeter(is_stream=is_stream)
-    response.stream = overridden_class(base, _Bounded)(response.stream, meter, is_packed=encoding.endswith("gzip"))
+    exchange: Exchange | None = response.request.extensions.get(_EXCHANGE)
+    if exchange is not None:
+        exchange.answered(response.status_code, is_stream=is_stream)
+    bounded = overridden_class(base, _Bounded)
+    response.stream = bounded(response.stream, meter, exchange, is_packed=encoding.endswith("gzip"))
 
 
 class _Bounded:
     """The body of an answer, decompressed step by step."""
 
-    def __init__(self, stream: Any, meter: AnswerMeter, *, is_packed: bool) -> None:
+    def __init__(self, stream: Any, meter: AnswerMeter, exchange: Exchange | None, *, is_packed: bool) -> None:
         self._stream = stream
         self._meter = meter
+        self._exchange = exchange
         self._unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_packed else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -132,9 +149,14 @@ class _Bounded:
             while rest:
                 piece, rest = self._unpacked(rest)
                 if whole := self._meter.take(piece):
-                    yield whole
+                    yield self._told(whole)
         if last := self._meter.rest():
-            yield last
+            yield self._told(last)
+
+    def _told(self, piece: bytes) -> bytes:
+        if self._exchange is not None:
+            self._exchange.take(piece)
+        return piece
 
     def _unpacked(self, raw: bytes) -> tuple[bytes, bytes]:
         if self._unpacker is None:

@@ -46,6 +46,10 @@ class NeutralProvider:
         """Guard the SDK's clients that are known by their shape; see `connections.sdk_clients`."""
         return connections.sdk_clients(client)
 
+    def whole_answer(self, event: Any, /) -> Any:
+        """Return None: no event is known to have the whole answer."""
+        del event
+
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Return None: no service is known to compact."""
         del options

@@ -146,6 +146,10 @@ class Keeper:
         clean = redactor.value
         return [replace(one, entry=replace(one.entry, data=clean(one.entry.data))) for one in records]
 
+    def redactor_of(self, agent: str) -> Redactor | None:
+        """Return what redacts an agent's turns, or None."""
+        return self._redactors.get(agent)
+
     def shown(self, request: TurnRequest) -> TurnRequest:
         """Give a request as clients see it, and as it is kept.
 

@@ -86,17 +86,25 @@ class TurnLogWriter:
             await self._written.wait()
         self._check()
 
-    def note(self, entry: LogEntry) -> None:
+    def note(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
         """Append what recovery does not need: durable soon, and before anything committed later.
 
         Args:
-            entry: of a kind that clients are not told of, and small.
+            entry: of a kind that clients are not told of.
+            size_bytes: of it, roughly.
+            within_seconds: how long it may wait for something else to be written with it.
 
         Raises:
             FencedError: a later attempt has begun; this one has to stop.
             LogError: an earlier write failed finally.
         """
-        self._add(self._stamped(entry), _ENTRY_BYTES)
+        if not within_seconds:
+            self._add(self._stamped(entry), size_bytes)
+            return
+        self._check()
+        self._waiting.append((self._stamped(entry), None))
+        self._bytes += size_bytes
+        self._loop.call_later(within_seconds, self._wake)
 
     async def commit(self, *entries: LogEntry) -> int:
         """Append entries; they, and everything put before, are durable when this returns.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import Message
 
@@ -80,6 +80,11 @@ class ResponsesProvider(OpenAIProvider):
         """Read a short answer that comes from no server."""
         await warm_up()
 
+    def whole_answer(self, event: Any, /) -> Any:
+        """Give the response of the last event, which repeats all that the stream has said."""
+        fields = cast("dict[str, Any]", event) if isinstance(event, dict) else {}
+        return fields.get("response") if fields.get("type") in _ENDS else None
+
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Know the compaction items that the option ``context_management`` makes the service emit."""
         return has_compaction if options.get("context_management") else None
@@ -88,6 +93,8 @@ class ResponsesProvider(OpenAIProvider):
         """Give every call its item id; carriers of items stay."""
         return self._whole(messages, session_id)
 
+
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 OPENAI: Final = OpenAIProvider()
 RESPONSES: Final = ResponsesProvider()

@@ -1,0 +1,59 @@
+"""What goes over the wire in a model call: the seam between the guards of the SDKs' connections and who keeps it.
+
+The guards (`durable_agent_host.providers.connections`, `bounded_sessions`) tell of each request with a JSON body that
+they let out, and of what comes back, decompressed. Headers are never told.
+"""
+
+from contextvars import ContextVar
+from typing import Any, Final, Protocol
+
+
+class Exchange(Protocol):
+    """One request and its answer."""
+
+    def answered(self, status: int, *, is_stream: bool) -> None:
+        """Note the status."""
+        ...
+
+    def take(self, piece: bytes) -> None:
+        """Note a piece of the answer's body."""
+        ...
+
+
+class Exchanges(Protocol):
+    """Takes what is sent in one attempt of a turn."""
+
+    def sent(self, method: str, url: str, body: bytes) -> Exchange | None:
+        """Note a request.
+
+        Args:
+            method: HTTP method.
+            url: with its query, which may hold a key.
+            body: JSON; empty for none.
+
+        Returns:
+            What takes the answer; None when nobody wants it.
+        """
+        ...
+
+
+EXCHANGES: Final[ContextVar[Exchanges | None]] = ContextVar("durable_agent_exchanges", default=None)
+"""Of the attempt that runs; None when nothing is kept."""
+
+
+def sent(method: Any, url: Any, body: Any) -> Exchange | None:
+    """Tell of a request, if anybody wants to know.
+
+    Args:
+        method: HTTP method.
+        url: as the SDK has it.
+        body: bytes or text; of other kinds, which are forms and streams, nothing is told.
+    """
+    exchanges = EXCHANGES.get()
+    if exchanges is None:
+        return None
+    if isinstance(body, str):
+        body = body.encode()
+    if body is not None and not isinstance(body, bytes):
+        return None
+    return exchanges.sent(str(method).upper(), str(url), body or b"")

@@ -1,0 +1,305 @@
+"""Keeps what goes over the wire in the model calls of a turn, in the turn's log.
+
+Theory of operation. A request of a conversation repeats the one before it, so a body is written as what differs from
+the latest one of its session that this process has seen (`durable_agent_host.turn.body_delta`), and names it. Readers
+go back to the log of that turn. A body is written whole when nothing was seen, and, if the bounds allow it, when the
+differences since the last whole one are as large as it is, or when that one is so old that its log may go soon. So a
+conversation writes twice what its turns add, amortised, and a call can be read back whole for half of the time that
+logs are kept. Texts beyond the bounds are left out, and say how long they were.
+
+A request is written with whatever is written next, or after a second, so that a call that never ends is seen; an
+answer before the journal's entry of its call, in one write with it.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from threading import Lock
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from durable_agent_host.codec.log_entry import encode_compact
+from durable_agent_host.errors import LogError, log_reason
+from durable_agent_host.model.log_entry import MODEL_ANSWERED, MODEL_SENT, LogEntry
+from durable_agent_host.model.turn_bounds import KeptBounds
+from durable_agent_host.redaction import without_credentials
+from durable_agent_host.stream.event_folding import FoldedEvents, events_in
+from durable_agent_host.turn.body_delta import Part, bounded, delta_of, encode_parts, written_characters
+
+MOST_COMPARED: Final = 8 * 1024 * 1024
+"""Bytes of a body that is compared with the one before it; of a larger one, beginning and end are kept."""
+MOST_EXCHANGES: Final = 40
+"""Requests of one model call that are kept."""
+
+_MOST_REMEMBERED: Final = 32 * 1024 * 1024
+_FOLD_BYTES: Final = 256 * 1024
+_LAZY_SECONDS: Final = 1.0
+_LAST_EVENTS: Final = 3
+
+WholeAnswer = Callable[[Any], Any]
+"""Returns the whole answer, if an event of a stream has it; else None."""
+
+
+class PutsNotes(Protocol):
+    """What is needed of the turn log's writer."""
+
+    def note(self, entry: LogEntry, *, size_bytes: int = ..., within_seconds: float = ...) -> None:
+        """Append what recovery does not need."""
+        ...
+
+
+@dataclass(frozen=True)
+class Base:
+    """A body that later ones are compared with.
+
+    Attributes:
+        turn_id: in whose log it is.
+        name: of the body there.
+        text: of it.
+        whole_at: when the body was written that it goes back to, in seconds since 1970.
+        since_whole: characters of the differences since then.
+    """
+
+    turn_id: str
+    name: str
+    text: str
+    whole_at: float
+    since_whole: int
+
+
+class Bases:
+    """The latest bodies of sessions, by a name; those that were not used for long are forgotten."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, ...], Base] = OrderedDict()
+        self._characters = 0
+        self._lock = Lock()
+
+    def get(self, key: tuple[str, ...]) -> Base | None:
+        """Return a body."""
+        with self._lock:
+            if (known := self._known.get(key)) is not None:
+                self._known.move_to_end(key)
+            return known
+
+    def put(self, key: tuple[str, ...], base: Base) -> None:
+        """Remember a body in the place of another."""
+        with self._lock:
+            if (before := self._known.pop(key, None)) is not None:
+                self._characters -= len(before.text)
+            self._known[key] = base
+            self._characters += len(base.text)
+            while self._characters > _MOST_REMEMBERED:
+                _, oldest = self._known.popitem(last=False)
+                self._characters -= len(oldest.text)
+
+
+_BASES: Final = Bases()
+"""Of the process."""
+
+
+@dataclass
+class _Exchange:
+    """One request, and its answer while it comes in. Implements `durable_agent_host.agent.exchanges.Exchange`."""
+
+    name: str
+    key: tuple[str, ...]
+    most_bytes: int
+    status: int | None = None
+    is_stream: bool = False
+    size: int = 0
+    pieces: list[bytes] = field(default_factory=list[bytes])
+    folded: FoldedEvents | None = None
+    _open_bytes: int = 0
+
+    def answered(self, status: int, *, is_stream: bool) -> None:
+        """Note the status."""
+        self.status, self.is_stream = status, is_stream
+
+    def take(self, piece: bytes) -> None:
+        """Note a piece of the answer's body."""
+        self.size += len(piece)
+        if not self.is_stream and self.size > MOST_COMPARED:
+            return
+        self.pieces.append(piece)
+        self._open_bytes += len(piece)
+        if self.is_stream and self._open_bytes > _FOLD_BYTES:
+            self._fold(is_end=False)
+
+    def _fold(self, *, is_end: bool) -> FoldedEvents:
+        raw = b"".join(self.pieces)
+        end = len(raw) if is_end else max(raw.rfind(b"\n\n"), raw.rfind(b"\r\n\r\n")) + 1
+        self.pieces, self._open_bytes = [raw[end:]], len(raw) - end
+        self.folded = self.folded or FoldedEvents(MOST_COMPARED)
+        self.folded.feed(events_in(raw[:end].decode("utf-8", "replace")))
+        return self.folded
+
+    def body(self, whole_answer: WholeAnswer) -> tuple[str, dict[str, Any]]:
+        """Return the answer's body, and what is to be said of it."""
+        if not self.is_stream:
+            cut = {"cut_bytes": self.size - MOST_COMPARED} if self.size > MOST_COMPARED else {}
+            return b"".join(self.pieces).decode("utf-8", "replace"), cut
+        if self.folded is None:
+            ending = b"".join(self.pieces)[-_FOLD_BYTES:].decode("utf-8", "replace")
+            blocks = [one for one in ending.replace("\r\n", "\n").split("\n\n") if one][-_LAST_EVENTS:]
+            last = FoldedEvents(MOST_COMPARED)
+            last.feed(events_in("\n\n".join(blocks)))
+            if (whole := _whole(last.events, whole_answer)) is not None:
+                return encode_json(whole), {"form": "answer"}
+        folded = self._fold(is_end=True)
+        if (whole := _whole(folded.events[-_LAST_EVENTS:], whole_answer)) is not None:
+            return encode_json(whole), {"form": "answer"}
+        left_out = {"left_out_events": folded.left_out} if folded.left_out else {}
+        return encode_json(folded.events), {"form": "events"} | left_out
+
+
+def encode_json(value: Any) -> str:
+    """Write JSON compactly. Guarantee: pure."""
+    return encode_compact({"": value})[4:-1]
+
+
+def _whole_body(text: str) -> list[Part]:
+    return [text]
+
+
+def _whole(events: Sequence[Mapping[str, Any]], whole_answer: WholeAnswer) -> Any:
+    return next((found for event in reversed(events) if (found := whole_answer(event["data"])) is not None), None)
+
+
+class KeptCalls:
+    """Keeps the model calls of one attempt. Implements `durable_agent_host.agent.exchanges.Exchanges`.
+
+    Args:
+        writer: of the attempt.
+        bounds: of what is kept.
+        turn_id: whose attempt it is.
+        attempt: its number, from 1.
+        session: names the session, across processes and agents.
+        has_turn: tells whether the session, as it was when the turn was granted, has had a turn; a session that was
+            deleted and begun again has not. None when no other turn's log will be there.
+        clock: gives the seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        writer: PutsNotes,
+        bounds: KeptBounds,
+        *,
+        turn_id: str,
+        attempt: int,
+        session: tuple[str, str],
+        has_turn: Callable[[str], bool] | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._writer = writer
+        self._bounds = bounds
+        self._turn_id = turn_id
+        self._attempt = attempt
+        self._session = session
+        self._has_turn = has_turn
+        self._clock = clock
+        self._left = bounds.turn_bytes
+        self._count = 0
+        self._call: Mapping[str, Any] | None = None
+        self._open: list[_Exchange] = []
+        self._bases: dict[tuple[str, ...], Base] = {}
+        self._tries: dict[tuple[int, int | None], int] = {}
+
+    @contextmanager
+    def call(self, position: int, number: int | None, whole_answer: WholeAnswer) -> Generator[None]:
+        """Keep what is sent in this context, as one try of a model call.
+
+        Args:
+            position: of the call, or of the one before which a strategy makes this one.
+            number: of the strategy's call, or None.
+            whole_answer: of the provider.
+        """
+        before, opened = self._call, self._open
+        tried = self._tries[position, number] = self._tries.get((position, number), 0) + 1
+        self._call = {"position": position, "try": tried} | ({} if number is None else {"number": number})
+        self._open = []
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            with suppress(LogError):  # whatever is written next says so
+                for exchange in self._open:
+                    self._answered(exchange, whole_answer, error)
+            self._call, self._open = before, opened
+
+    def sent(self, method: str, url: str, body: bytes) -> _Exchange | None:
+        """Keep a request of the call that is made; what is sent besides calls is not kept."""
+        if self._call is None or not self._bounds.call_bytes or len(self._open) >= MOST_EXCHANGES:
+            return None
+        place = urlsplit(url)
+        address = f"{place.scheme}://{place.hostname or ''}{f':{place.port}' if place.port else ''}{place.path}"
+        name, self._count = f"{self._attempt}.{self._count}", self._count + 1
+        exchange = _Exchange(name, (*self._session, str(len(self._open))), self._bounds.call_bytes)
+        self._open.append(exchange)
+        data = {**self._call, "name": name, "method": method, "url": address}
+        if body:
+            data |= self._written((*exchange.key, "request"), name, body)
+        size = len(encode_json(data.get("parts", ()))) + 256
+        with suppress(LogError):
+            self._writer.note(LogEntry(MODEL_SENT, data), size_bytes=size, within_seconds=_LAZY_SECONDS)
+        return exchange
+
+    def settle(self) -> None:
+        """Note that all that was kept so far is durable: later bodies may refer to it."""
+        for key, base in self._bases.items():
+            _BASES.put(key, base)
+        self._bases.clear()
+
+    def _answered(self, exchange: _Exchange, whole_answer: WholeAnswer, error: BaseException | None) -> None:
+        data: dict[str, Any] = {"name": exchange.name, "status": exchange.status, "received_bytes": exchange.size}
+        if error is not None:
+            data["error"] = log_reason(error) if isinstance(error, Exception) else "it was cut off"
+        if exchange.size:
+            text, said = exchange.body(whole_answer)
+            data |= said | self._written((*exchange.key, "answer"), exchange.name, text.encode("utf-8", "replace"))
+        self._writer.note(LogEntry(MODEL_ANSWERED, data), size_bytes=64, within_seconds=_LAZY_SECONDS)
+
+    def _written(self, key: tuple[str, ...], name: str, body: bytes) -> dict[str, Any]:
+        """Write a body as what differs from the one before it."""
+        most = max(min(self._bounds.call_bytes, self._left), 0)
+        if len(body) > MOST_COMPARED:
+            return self._written_ends(body, most)
+        text = without_credentials(body.decode("utf-8", "replace"))
+        base = self._base(key)
+        parts = _whole_body(text) if base is None else delta_of(base.text, text)
+        new = written_characters(parts)
+        now = self._clock()
+        is_far = base is not None and base.since_whole + new >= len(text)
+        is_old = base is not None and now - base.whole_at > self._bounds.retention_seconds / 2
+        if (is_far or is_old) and len(text) <= most:
+            base, parts = None, _whole_body(text)
+        kept = bounded(parts, most)
+        self._left -= written_characters(kept)
+        since = 0 if base is None else base.since_whole + new
+        whole_at = now if base is None else base.whole_at
+        self._bases[key] = Base(self._turn_id, name, text, whole_at, since)
+        said: dict[str, Any] = {"sha256": sha256(text.encode()).hexdigest(), "length": len(text), "bytes": len(body)}
+        if base is not None:
+            said["base"] = {"turn_id": base.turn_id, "name": base.name}
+        return said | {"parts": encode_parts(kept)}
+
+    def _written_ends(self, body: bytes, most: int) -> dict[str, Any]:
+        half = most // 2
+        head, tail = (one.decode("utf-8", "replace") for one in (body[:half], body[len(body) - half :]))
+        parts: list[Part] = [
+            part for part in (without_credentials(head), len(body) - 2 * half, without_credentials(tail)) if part
+        ]
+        self._left -= 2 * half
+        return {"length": len(body), "bytes": len(body), "parts": encode_parts(parts)}
+
+    def _base(self, key: tuple[str, ...]) -> Base | None:
+        own = self._bases.get(key) or _BASES.get(key)
+        if own is None or own.turn_id == self._turn_id:
+            return own
+        return own if self._has_turn is not None and self._has_turn(own.turn_id) else None

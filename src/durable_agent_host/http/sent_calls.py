@@ -1,0 +1,172 @@
+"""The routes by which people see what was sent to the model in a turn, and what came back."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.http.answers import json_answer, turn_headers
+from durable_agent_host.http.calls import Answer, Call, Host
+from durable_agent_host.http.parse import parse_limit
+from durable_agent_host.http.steps import parse_place
+from durable_agent_host.http.turns import named_turn
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.turn import Turn, TurnRequest
+from durable_agent_host.turn.body_delta import Piece, whole_text
+from durable_agent_host.turn.call_reader import CallReader, Side, put_together
+from durable_agent_host.turn.redactor import Redactor
+
+INLINE_CHARACTERS: Final = 512 * 1024
+"""Of a body that is part of the JSON answer; a larger one is there to download."""
+
+_MOST_LOGS: Final = 1000
+"""Logs of earlier turns that are read for one body."""
+
+_CALLS: Final = 100
+
+
+async def list_calls(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/calls``: the model calls of a turn without their bodies; ``limit`` from ``cursor``."""
+    limit, first = parse_limit(call.query.get("limit"), default=_CALLS), parse_place(call.query.get("cursor"))
+    turn = await named_turn(host, call, client)
+    request, redactor = turn.request, client.keeper.redactor_of(turn.request.agent)
+    calls = [_shown(one, redactor) for one in (await _Bodies(host, turn).reader()).calls()]
+    following = str(first + limit) if first + limit < len(calls) else None
+    return json_answer(
+        HTTPStatus.OK, {"calls": calls[first : first + limit], "cursor": following}, turn_headers(request)
+    )
+
+
+async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/calls/{call}``: one call with both bodies, as far as they are kept."""
+    turn = await named_turn(host, call, client)
+    redactor, bodies = client.keeper.redactor_of(turn.request.agent), _Bodies(host, turn)
+    view, name = await _named_call(call, bodies, turn)
+    url = f"{_turn_url(call, turn.request)}/calls/{quote(name, safe='')}"
+    view = _shown(view, redactor)
+    for side in ("request", "answer"):
+        if (known := await bodies.pieces(name, side)) is not None:
+            said = cast("Mapping[str, Any]", view[side] or {})
+            view[side] = {**said, **_body_view(*known, redactor), "url": f"{url}/{side}"}
+    return json_answer(HTTPStatus.OK, view, turn_headers(turn.request))
+
+
+async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``GET …/turns/{turn}/calls/{call}/{body}``: ``request`` or ``answer`` to download; what is not kept is named."""
+    turn = await named_turn(host, call, client)
+    redactor, bodies = client.keeper.redactor_of(turn.request.agent), _Bodies(host, turn)
+    _, name = await _named_call(call, bodies, turn)
+    asked = call.path_part("body")
+    known = await bodies.pieces(name, asked) if asked in ("request", "answer") else None
+    if known is None:
+        raise NotFoundError(f"call {name!r} has no body {asked[:40]!r}: ask for 'request' or 'answer'")
+    text, is_whole = _text(known[0], redactor)
+    headers = {
+        "content-type": "application/json; charset=utf-8" if is_whole else "text/plain; charset=utf-8",
+        "content-disposition": f'attachment; filename="{name}-{asked}.{"json" if is_whole else "txt"}"',
+        "x-content-type-options": "nosniff",
+        "cache-control": "private, no-store",
+    }
+    return Response(text.encode("utf-8", "replace"), headers=headers | turn_headers(turn.request))
+
+
+async def _named_call(call: Call, bodies: "_Bodies", turn: Turn) -> tuple[dict[str, Any], str]:
+    name = call.path_part("call")
+    reader = await bodies.reader()
+    for one in reader.calls():
+        if one["name"] == name and not one["replayed"]:
+            return one, name
+    raise NotFoundError(f"turn {turn.request.turn_id!r} has no model call {name[:40]!r}, or it was not kept")
+
+
+class _Bodies:
+    """Reads bodies from the logs of a session's turns.
+
+    Args:
+        host: opens the log.
+        turn: whose calls are asked for.
+    """
+
+    def __init__(self, host: Host, turn: Turn) -> None:
+        self._log = host.open_log()
+        self._turn = turn
+        self._readers: dict[str, CallReader] = {}
+
+    async def reader(self, turn_id: str = "") -> CallReader:
+        """Read the log of a turn, once."""
+        request = self._turn.request
+        turn_id = turn_id or request.turn_id
+        if (known := self._readers.get(turn_id)) is not None:
+            return known
+        is_own = turn_id == request.turn_id
+        reader = CallReader(turn_id, has_ended=not is_own or self._turn.outcome is not None)
+        offset, more = 0, True
+        while more:
+            page = await self._log.read(turn_log_id(request.agent, request.session_id, turn_id), offset)
+            reader.read(page.records)
+            offset, more = page.next_offset, page.has_more
+        self._readers[turn_id] = reader
+        return reader
+
+    async def pieces(self, name: str, side: Side) -> tuple[list[Piece], str | None] | None:
+        """Put a body together; None when nothing was kept of it. With the SHA-256 of the whole."""
+        chain: list[Mapping[str, Any]] = []
+        reader = await self.reader()
+        if (body := reader.body(name, side)) is None:
+            return None
+        digest = body.get("sha256")
+        while body is not None and len(self._readers) <= _MOST_LOGS:
+            chain.append(body)
+            if (place := reader.base(name, side)) is None:
+                break
+            reader, name = await self.reader(place.turn_id), place.name
+            body = reader.body(name, side)
+        return put_together(chain[::-1]), digest if isinstance(digest, str) else None
+
+
+def _shown(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]:
+    shown = dict(call)
+    if redactor is not None:
+        shown["redacted"] = True
+        if shown.get("error"):
+            shown["error"] = redactor.text(shown["error"])
+    return shown
+
+
+def _body_view(pieces: list[Piece], digest: str | None, redactor: Redactor | None) -> dict[str, Any]:
+    """Show a body: as JSON when it is known as a whole, else what is known of it."""
+    text = whole_text(pieces)
+    is_complete = text is not None and sha256(text.encode("utf-8", "replace")).hexdigest() == digest
+    missing = sum(piece for piece in pieces if isinstance(piece, int))
+    said: dict[str, Any] = {"complete": is_complete} | ({"missing_characters": missing} if missing else {})
+    shown, is_whole = _text(pieces, redactor)
+    if len(shown) > INLINE_CHARACTERS:
+        return said | {"body": None, "too_large": True}
+    if is_whole:
+        return said | {"body": json.loads(shown)}
+    return said | {"body": None, "text": shown}
+
+
+def _text(pieces: list[Piece], redactor: Redactor | None) -> tuple[str, bool]:
+    """Write a body as people may see it, and tell whether it is JSON as a whole."""
+    text = whole_text(pieces)
+    if text is not None:
+        try:
+            value: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            return (text if redactor is None else redactor.text(text)), False
+        return (text if redactor is None else json.dumps(redactor.value(value), ensure_ascii=False)), True
+    told = "".join(one if isinstance(one, str) else f"\n[… {one} characters that are not kept …]\n" for one in pieces)
+    return (told if redactor is None else redactor.text(told)), False
+
+
+def _turn_url(call: Call, request: TurnRequest) -> str:
+    session = f"{call.base_url}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
+    return f"{session}/turns/{quote(request.turn_id, safe='')}"

@@ -1,0 +1,117 @@
+"""What went to the model's service and came back is kept with the turn, and shown as it was."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import requests
+
+from tests.durable_agent_host.conftest import PEOPLE
+from tests.durable_agent_host.test_scenarios_steps import WORDS, steps_of
+from tests.kit import AgentHost, Lives, PracticeModel, hosted
+from tests.processes import wait_until
+
+REST = {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}
+CANARY = "canary-of-calls-4711"
+
+
+def calls_of(url: str) -> list[dict]:
+    """List a turn's calls."""
+    answer = requests.get(f"{url}/calls", timeout=30)
+    assert answer.ok, answer.text
+    return answer.json()["calls"]
+
+
+def call_of(url: str, name: str) -> dict:
+    """Read a call."""
+    answer = requests.get(f"{url}/calls/{name}", timeout=30)
+    assert answer.ok, answer.text
+    return answer.json()
+
+
+def turn_url(host: AgentHost, answer: requests.Response) -> str:
+    """Where the turn of an answer is."""
+    assert answer.ok, answer.text
+    agent, headers = answer.request.path_url.split("/")[3], answer.headers
+    return f"{host.url}/api/agents/{agent}/sessions/{headers['x-ms-session-id']}/turns/{headers['x-ms-turn-id']}"
+
+
+def test_requests_and_answers_are_what_went_over_the_wire(people: AgentHost, model: PracticeModel):
+    """Over turns, tools, a refused try: bodies equal those that the service got and gave; downloads too."""
+    refused = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
+    model.plan(REST, refused, {"text": "Rested 😀."}, {"text": "Again."})
+    first = turn_url(people, people.run("Rester", {"message": "größer", "session_id": "wire"}))
+    second = turn_url(people, people.run("Rester", {"message": "again", "session_id": "wire"}))
+    seen = model.requests()
+    calls = [(url, one) for url in (first, second) for one in calls_of(url)]
+    assert [(one["position"], one["try"], one["outcome"], one["status"]) for _, one in calls] == [
+        (0, 1, "completed", 200),
+        (1, 1, "failed", 429),
+        (1, 2, "completed", 200),
+        (0, 1, "completed", 200),
+    ]
+    for (url, one), told in zip(calls, seen, strict=True):
+        call = call_of(url, one["name"])
+        assert (call["request"]["complete"], call["answer"]["complete"]) == (True, True)
+        assert call["request"]["body"] == told["body"]
+        assert requests.get(call["request"]["url"], timeout=30).json() == told["body"]
+        if told["status"] == 200:
+            assert (call["answer"]["form"], call["answer"]["body"]["output"]) == ("answer", told["output"])
+        else:
+            assert call["answer"]["body"]["error"]["code"] == "rate_limit"
+    assert requests.get(f"{first}/calls/9.9", timeout=30).status_code == 404
+    assert requests.get(f"{first}/calls/1.0/headers", timeout=30).status_code == 404
+    page = requests.get(f"{first}/calls?limit=2", timeout=30).json()
+    assert (len(page["calls"]), page["cursor"]) == (2, "2")
+
+
+def test_a_crash_leaves_lost_and_replayed_calls(lives: Callable[..., Lives], model: PracticeModel):
+    """A call that was cut off by SIGKILL shows its request; what the journal answered names who made it."""
+    model.plan(REST, {"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60}, {"text": "Rested."})
+    life = lives(PEOPLE)
+    answer = life.host.run("Rester", {"message": "rest"}, headers={"x-ms-wait-for-response": "false"})
+    path = answer.json()["turn_url"].removeprefix(life.host.url)
+    wait_until(lambda: any(one.get("characters", 0) > 20 for one in steps_of(life.host.url + path)), seconds=60)
+    url = life.crash().url + path
+    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "completed", seconds=60)
+    made, lost, replayed, again = calls_of(url)
+    assert [one["outcome"] for one in (made, lost, again)] == ["completed", "lost", "completed"]
+    assert (replayed["replayed"], replayed["made_in_attempt"], replayed["attempt"]) == (True, 1, 2)
+    assert (replayed["name"], replayed["position"], again["attempt"]) == (made["name"], 0, 2)
+    sent = [call_of(url, one["name"])["request"] for one in (lost, again)]
+    assert [one["complete"] for one in sent] == [True, True]
+    assert sent[0]["body"] == sent[1]["body"]
+
+
+def test_calls_go_with_the_session(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel):
+    """After DELETE nothing of them is in any file, and a session of the same name shares nothing with the first."""
+    with hosted(tmp_path / "data", practice_model, app=PEOPLE, LEDGER=str(tmp_path / "ledger.txt")) as host:
+        model.plan({"text": "Yes."}, times=3)
+        said = {"message": f"{CANARY} " * 40, "session_id": "gone"}
+        url = turn_url(host, host.run("Talker", said))
+        assert CANARY in json.dumps(call_of(url, "1.0"))
+        assert requests.delete(url.partition("/turns/")[0], timeout=60).ok
+        wait_until(lambda: CANARY.encode() not in b"".join(one.read_bytes() for one in files(tmp_path)), seconds=60)
+        assert requests.get(f"{url}/calls", timeout=30).status_code == 404
+        url = turn_url(host, host.run("Talker", {"message": "hi", "session_id": "gone"}))
+        assert call_of(url, "1.0")["request"]["complete"]
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of a folder that hold data."""
+    return [one for one in folder.rglob("*") if one.is_file()]
+
+
+def test_how_much_is_kept_is_a_setting(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel):
+    """Beyond the bound the middle is missing, with its length; 0 keeps nothing."""
+    model.plan({"text": "Yes."}, times=2)
+    env = {"LEDGER": str(tmp_path / "ledger.txt"), "DURABLE_AGENT_HOST_KEPT_CALL_BYTES": "1000"}
+    with hosted(tmp_path / "some", practice_model, app=PEOPLE, **env) as host:
+        url = turn_url(host, host.run("Talker", {"message": "x" * 5000}))
+        sent = call_of(url, "1.0")["request"]
+        assert (sent["complete"], sent["body"]) == (False, None)
+        assert sent["text"].replace("x", "").startswith('{"model":')
+        assert f"{sent['missing_characters']} characters" in sent["text"]
+    env["DURABLE_AGENT_HOST_KEPT_CALL_BYTES"] = "0"
+    with hosted(tmp_path / "none", practice_model, app=PEOPLE, **env) as host:
+        assert calls_of(turn_url(host, host.run("Talker", {"message": "x"}))) == []
