@@ -66,6 +66,7 @@ ROWS: Mapping[str, Asked | None] = {
     "http-calls": Asked(),
     "http-call": Asked(),
     "http-call-body": Asked(),
+    "http-turn-test": Asked(),
     "http-events": Asked(),
     "http-cancel": Asked(),
     "http-approvals": Asked(b'{"call_id": "call_1", "approved": true}', {}, _JSON),

@@ -170,3 +170,19 @@ async def test_a_repair_is_seen_before_it_is_done(place: Place, tmp_path: Path):
         )
         await page.until("dialog", lambda text: "The original is kept as" in text)
     assert place.host.get("/agents/Rester/sessions/broken/verify").json()["problems"] == []
+
+
+async def test_model_calls_are_shown_and_copied(place: Place, model: PracticeModel, tmp_path: Path):
+    """A step shows what was sent and what came back when it is opened; a turn is there as a test."""
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}, {"text": "Rested well."})
+    async with opened(place.url("Rester", "calls"), tmp_path / "browser") as page:
+        await say(page, f"rest {HOSTILE}")
+        await page.until("steps", lambda text: "Endcompleted" in text)
+        await page.evaluate("document.querySelectorAll('#steps details.sent')[1].open = true")
+        shown = (await page.until("steps", lambda text: "function_call_output" in text))[-1]
+        assert ("POST · http://" in shown, '"instructions"' in shown, HOSTILE in shown) == (True, True, True)
+        assert "Rested well." in shown
+        buttons = "[...document.querySelectorAll('#summary button')]"
+        await page.evaluate(f"{buttons}.find((one) => one.textContent === 'Copy as pytest').click()")
+        await page.until("dialog", lambda text: "def test_the_turn_is_as_it_was" in text)
+        assert await page.evaluate("typeof hacked") == "undefined"

@@ -1,6 +1,9 @@
 """What went to the model's service and came back is kept with the turn, and shown as it was."""
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_steps import WORDS, steps_of
-from tests.kit import AgentHost, Lives, PracticeModel, hosted
+from tests.kit import AgentHost, Lives, PracticeModel, clean_environment, hosted
 from tests.processes import wait_until
 
 REST = {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}
@@ -115,3 +118,32 @@ def test_how_much_is_kept_is_a_setting(tmp_path: Path, practice_model: PracticeM
     env["DURABLE_AGENT_HOST_KEPT_CALL_BYTES"] = "0"
     with hosted(tmp_path / "none", practice_model, app=PEOPLE, **env) as host:
         assert calls_of(turn_url(host, host.run("Talker", {"message": "x"}))) == []
+
+
+def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp_path: Path):
+    """The text runs as a file against the app's folder, and fails when a tool answers otherwise."""
+    model.plan(REST, {"text": "Rested 😀 'now' \"then\" {so}."})
+    url = turn_url(people, people.run("Rester", {"message": "rest größer"}))
+    text = requests.get(f"{url}/test", timeout=30)
+    assert (text.status_code, text.headers["content-type"]) == (200, "text/x-python; charset=utf-8"), text.text
+    app = tmp_path / "app"
+    shutil.copytree(PEOPLE, app)
+    (app / "test_turn.py").write_text(text.text)
+    passed = run_test(app)
+    assert "1 passed" in passed.stdout, passed.stdout + passed.stderr
+    source = next(file for file in app.rglob("*.py") if '"rested"' in file.read_text())
+    source.write_text(source.read_text().replace('"rested"', '"fidgeted"'))
+    failed = run_test(app)
+    assert ("1 failed" in failed.stdout, "fidgeted" in failed.stdout) == (True, True), failed.stdout
+    model.plan({"error": {"status": 400, "message": "no"}})
+    people.run("Talker", {"message": "hi", "session_id": "untested"})
+    (ended,) = people.session("Talker", "untested")["turns"]
+    refused = people.get(f"/agents/Talker/sessions/untested/turns/{ended['turn_id']}/test")
+    assert (refused.status_code, "completed" in refused.json()["detail"]) == (409, True)
+
+
+def run_test(app: Path) -> subprocess.CompletedProcess[str]:
+    """Run the test of an app's folder as its author does."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_turn.py"]
+    env = clean_environment() | {"LEDGER": str(app / "ledger.txt")}
+    return subprocess.run(command, cwd=app, env=env, capture_output=True, text=True, timeout=120, check=False)

@@ -99,6 +99,7 @@ ROUTES: Final = (
     Route("http-calls", "GET", _TURN + "/calls", "turn.read", sent_calls.list_calls),
     Route("http-call", "GET", _TURN + "/calls/{call}", "turn.read", sent_calls.read_call),
     Route("http-call-body", "GET", _TURN + "/calls/{call}/{body}", "turn.read", sent_calls.read_body),
+    Route("http-turn-test", "GET", _TURN + "/test", "turn.read", sent_calls.read_test),
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turns.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turns.cancel_turn),
     Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approvals.answer_approvals),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
@@ -16,11 +16,12 @@ from durable_agent_host.http.answers import json_answer, turn_headers
 from durable_agent_host.http.calls import Answer, Call, Host
 from durable_agent_host.http.parse import parse_limit
 from durable_agent_host.http.steps import parse_place
-from durable_agent_host.http.turns import named_turn
+from durable_agent_host.http.turns import named_turn, turn_conflict
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import Turn, TurnRequest
 from durable_agent_host.turn.body_delta import Piece, whole_text
 from durable_agent_host.turn.call_reader import CallReader, Side, put_together
+from durable_agent_host.turn.recorded_test import text_of_test, why_no_test
 from durable_agent_host.turn.redactor import Redactor
 
 INLINE_CHARACTERS: Final = 512 * 1024
@@ -75,6 +76,35 @@ async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
         "cache-control": "private, no-store",
     }
     return Response(text.encode("utf-8", "replace"), headers=headers | turn_headers(turn.request))
+
+
+async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/test``: the turn as a test of pytest, with the model's answers as a recording."""
+    turn = await named_turn(host, call, client)
+    redactor, bodies = client.keeper.redactor_of(turn.request.agent), _Bodies(host, turn)
+    if (reason := why_no_test(turn)) is not None:
+        return turn_conflict(turn, reason)
+    made: list[tuple[Any, Any]] = []
+    for one in (await bodies.reader()).calls():
+        if one["replayed"] or one["outcome"] != "completed":
+            continue
+        kept = [await bodies.pieces(one["name"], side) for side in ("request", "answer")]
+        views = [_body_text(known[0], redactor) if known is not None else None for known in kept]
+        if any(view is None for view in views):
+            return turn_conflict(turn, f"call {one['name']} of the turn is not kept as a whole, so it cannot be played")
+        made.append((json.loads(str(views[0])), json.loads(str(views[1]))))
+    path = f"{urlsplit(call.base_url).path}/agents/{quote(turn.request.agent)}/run"
+    text = text_of_test(turn, made, path)
+    if text is None:
+        return turn_conflict(turn, "the turn has no calls that are kept, or they are not of OpenAI's Responses API")
+    named = {"content-disposition": f'attachment; filename="test_turn_{turn.request.turn_id[:12]}.py"'}
+    headers = turn_headers(turn.request) | (named if turn.request.turn_id.isalnum() else {})
+    return func.HttpResponse(text, mimetype="text/x-python", charset="utf-8", headers=headers)
+
+
+def _body_text(pieces: list[Piece], redactor: Redactor | None) -> str | None:
+    text, is_whole = _text(pieces, redactor)
+    return text if is_whole else None
 
 
 async def _named_call(call: Call, bodies: "_Bodies", turn: Turn) -> tuple[dict[str, Any], str]:

@@ -1,0 +1,104 @@
+"""A turn as the text of a test: the app is asked again, and the model answers what it answered then. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from durable_agent_host.model.turn import Turn
+
+_TEXT: Final = '''"""Turn {turn} of agent {agent}, of {created_at}: the app does what it did.
+
+The model's answers are those of then. Run it with pytest in the app's folder, where durable-agent-host is installed.
+"""
+
+import json
+
+from practice_model.testing import playing
+
+pytest_plugins = ["functions_host.testing"]
+
+ANSWERS = json.loads(
+    {answers}
+)
+"""Of the model, one for each call."""
+
+TOOL_RESULTS = json.loads(
+    {results}
+)
+"""Of the app's tools, by call."""
+
+
+def test_the_turn_is_as_it_was(durable_app):
+    """Tools answer what they answered, and so does the agent."""
+    with playing(ANSWERS) as model:
+        app = durable_app(settings=model.settings)
+        answer = app.http("POST", {path}, json.loads({body}))
+        assert answer.status == 200, answer.text
+        assert model.tool_results() == TOOL_RESULTS
+        assert answer.json()["response"] == {response}
+        assert len(model.requests()) == len(ANSWERS)
+'''
+
+
+def why_no_test(turn: Turn) -> str | None:
+    """Say why a turn cannot be copied as a test, or None. Guarantee: pure."""
+    if turn.outcome is None or turn.outcome.status != "completed":
+        return "only a turn that has completed can be copied as a test"
+    if turn.answers:
+        return "a person has answered in the turn: a test would wait for one"
+    if turn.request.contents:
+        return "the turn began with more than a text: a test would not have its files"
+    return None
+
+
+def text_of_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> str | None:
+    """Write the test of a turn.
+
+    Guarantee: pure.
+
+    Args:
+        turn: completed.
+        calls: request and answer of each call that the model has answered, in their order.
+        path: of ``run``, with its prefix.
+
+    Returns:
+        A module of Python in ASCII; None when an answer is not one of the Responses API.
+    """
+    answers: list[Any] = [answer for _, answer in calls]
+    if not answers or not all(map(_is_response, answers)):
+        return None
+    asked = {item.get("call_id") for one in answers for item in _items(one.get("output"))}
+    results = {
+        item["call_id"]: item.get("output")
+        for request, _ in calls
+        for item in _items(cast("Mapping[str, Any]", request).get("input"))
+        if item.get("type") == "function_call_output" and item.get("call_id") in asked
+    }
+    request = turn.request
+    body = {"message": request.message} | ({"options": dict(request.options)} if request.options else {})
+    if request.response_format is not None:
+        body["response_format"] = dict(request.response_format)
+    return _TEXT.format(
+        turn=_plain(request.turn_id),
+        agent=_plain(request.agent),
+        created_at=_plain(request.created_at or "unknown time"),
+        answers=ascii(json.dumps(answers)),
+        results=ascii(json.dumps(results)),
+        path=ascii(path),
+        body=ascii(json.dumps(body)),
+        response=ascii(turn.outcome.text if turn.outcome is not None else ""),
+    )
+
+
+def _is_response(answer: Any) -> bool:
+    return isinstance(answer, Mapping) and cast("Mapping[str, Any]", answer).get("object") == "response"
+
+
+def _items(value: Any) -> list[Mapping[str, Any]]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, Any]", one) for one in items if isinstance(one, Mapping)]
+
+
+def _plain(name: str) -> str:
+    """Write a name into a comment: nothing in it can end that."""
+    return "".join(one if (one.isalnum() and one.isascii()) or one in "-_.:+" else "?" for one in name)
