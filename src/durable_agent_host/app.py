@@ -213,8 +213,7 @@ class DurableAgentApp(AgentFunctionApp):
         """Host one more agent.
 
         Args:
-            agent: of the framework, or anything with its ``run`` and a ``name``; or a function that builds a new one at
-                each call, which is called twice now, and once for every run.
+            agent: of the framework, or anything with its ``run`` and a ``name``; or a function that builds a new one.
             callback: told of every update of this agent.
             enable_http_endpoint: reachable by HTTP; when left out, the app's setting, and not for a workflow's agents.
             enable_mcp_tool_trigger: an MCP tool; the app's setting when left out.
@@ -226,8 +225,7 @@ class DurableAgentApp(AgentFunctionApp):
             redact: what of its turns is not to be kept or shown; the app's when left out.
 
         Raises:
-            RegistrationError: the name is unusable or taken, sessions would share a conversation, the time is none, or
-                what is to be redacted would be kept.
+            RegistrationError: the name is taken or unusable, or the agent cannot be hosted as it is or as it is asked.
         """
         source, agent = agent, build_agent(agent)
         name = usable_name(entity_id or getattr(agent, "name", None))
@@ -281,8 +279,8 @@ class DurableAgentApp(AgentFunctionApp):
         """
         functions: list[Function] = cast("Any", super()).get_functions()
         adapt_http_functions(functions, gate=self._gate)
-        runners = [runner for runner in self._runners.values() if not is_factory(runner.agent)]
-        warm_up_in_background([runner.provider for runner in runners], self._open_log)
+        shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
+        warm_up_in_background([*shared], self._open_log)
         tell_left()
         return functions
 

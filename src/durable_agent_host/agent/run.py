@@ -331,12 +331,11 @@ class AgentRuns:
 
     def _checked(self, entries: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Refuse to go on without messages that a provider keeps which the agent no longer has."""
-        for entry in entries:
-            if (keeper := kept_by(entry)) is not None:
-                raise TurnError(
-                    f"messages of this session are kept by {keeper}, which agent {self.request.agent!r} does not have "
-                    "any more: give it back to the agent, or begin a new session"
-                )
+        for keeper in filter(None, map(kept_by, entries)):
+            raise TurnError(
+                f"messages of this session are kept by {keeper}, which agent {self.request.agent!r} does not have "
+                "any more: give it back to the agent, or begin a new session"
+            )
         return entries
 
     def _new_histories(self) -> RunHistories:

@@ -96,7 +96,7 @@ async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResp
     path = f"{urlsplit(call.base_url).path}/agents/{quote(turn.request.agent)}/run"
     text = text_of_test(turn, made, path)
     if text is None:
-        return turn_conflict(turn, "the turn has no calls that are kept, or they are not of OpenAI's Responses API")
+        return turn_conflict(turn, "the turn has no calls that are kept, or they are not of the Responses API")
     named = {"content-disposition": f'attachment; filename="test_turn_{turn.request.turn_id[:12]}.py"'}
     headers = turn_headers(turn.request) | (named if turn.request.turn_id.isalnum() else {})
     return func.HttpResponse(text, mimetype="text/x-python", charset="utf-8", headers=headers)
