@@ -178,7 +178,7 @@ class Settings:
             model_retry_most_seconds=_number(environment, "MODEL_RETRY_MOST_SECONDS", cls.model_retry_most_seconds),
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
             turn_log_retention_hours=retention_hours,
-            kept_call_bytes=int(_number(environment, "KEPT_CALL_BYTES", cls.kept_call_bytes, least=0.0)),
+            kept_call_bytes=_count(environment, "KEPT_CALL_BYTES", cls.kept_call_bytes, least=0),
             kept_turn_bytes=_count(environment, "KEPT_TURN_BYTES", cls.kept_turn_bytes),
             segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
             encryption_keys=environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip(),
@@ -238,8 +238,8 @@ def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
     return text
 
 
-def _count(environment: Mapping[str, str], field: str, default: int) -> int:
-    value = _number(environment, field, default)
+def _count(environment: Mapping[str, str], field: str, default: int, *, least: float | None = None) -> int:
+    value = _number(environment, field, default, least=least)
     if value != int(value):
         raise SettingError(f"{PREFIX}{field} is {value:g}; set it to a whole number, or leave it out for {default}")
     return int(value)

@@ -82,7 +82,7 @@ def send(
 ) -> requests.Response:
     """Ask a route as somebody, as its row says."""
     row = row or ROWS[route.name] or Asked()
-    path = route.template.format(agent="Echo", **names)
+    path = route.template.format(**{"agent": "Echo", "call": "1.0", "body": "request"} | names)
     query = {name: value.format(**names) for name, value in row.query.items()}
     headers = {**row.headers, **who}
     return requests.request(

@@ -12,7 +12,7 @@ from tests.kit import ROOT
 NAMES = [
     field.name for field in dataclasses.fields(Settings) if isinstance(getattr(Settings(), field.name), int | float)
 ]
-MAY_BE_ZERO = {"session_ttl_seconds", "requests_per_second"}
+MAY_BE_ZERO = {"session_ttl_seconds", "requests_per_second", "kept_call_bytes"}
 
 
 def test_without_settings_the_defaults_hold():
@@ -39,8 +39,8 @@ def test_a_value_without_meaning_is_refused_by_name(name, value):
 
 @pytest.mark.parametrize("field", sorted(MAY_BE_ZERO))
 @pytest.mark.parametrize("value", ["-1", "many", "nan", "inf"])
-def test_a_time_to_live_and_a_rate_may_be_zero(value, field):
-    """Zero is no limit; what is less or no number is refused."""
+def test_what_may_be_zero_is_taken(value, field):
+    """Zero is no limit, or nothing kept; what is less or no number is refused."""
     name = PREFIX + field.upper()
     assert getattr(Settings.from_environment({name: "0"}), field) == 0
     with pytest.raises(SettingError, match=rf"{name} is '{value}'; set it to a number of 0 or more"):

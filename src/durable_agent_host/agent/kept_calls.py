@@ -25,7 +25,7 @@ from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.errors import LogError, log_reason
 from durable_agent_host.model.log_entry import MODEL_ANSWERED, MODEL_SENT, LogEntry
 from durable_agent_host.model.turn_bounds import KeptBounds
-from durable_agent_host.redaction import without_credentials
+from durable_agent_host.redaction import without_credentials, without_secrets
 from durable_agent_host.stream.event_folding import FoldedEvents, events_in
 from durable_agent_host.turn.body_delta import Part, bounded, delta_of, encode_parts, written_characters
 
@@ -34,10 +34,12 @@ MOST_COMPARED: Final = 8 * 1024 * 1024
 MOST_EXCHANGES: Final = 40
 """Requests of one model call that are kept."""
 
-_MOST_REMEMBERED: Final = 32 * 1024 * 1024
+_MOST_REMEMBERED: Final = 16 * 1024 * 1024
 _FOLD_BYTES: Final = 256 * 1024
+_MOST_FOLDED: Final = 1024 * 1024
 _LAZY_SECONDS: Final = 1.0
 _LAST_EVENTS: Final = 3
+_REFUSED: Final = 400
 
 WholeAnswer = Callable[[Any], Any]
 """Returns the whole answer, if an event of a stream has it; else None."""
@@ -133,7 +135,7 @@ class _Exchange:
         raw = b"".join(self.pieces)
         end = len(raw) if is_end else max(raw.rfind(b"\n\n"), raw.rfind(b"\r\n\r\n")) + 1
         self.pieces, self._open_bytes = [raw[end:]], len(raw) - end
-        self.folded = self.folded or FoldedEvents(MOST_COMPARED)
+        self.folded = self.folded or FoldedEvents(_MOST_FOLDED)
         self.folded.feed(events_in(raw[:end].decode("utf-8", "replace")))
         return self.folded
 
@@ -145,7 +147,7 @@ class _Exchange:
         if self.folded is None:
             ending = b"".join(self.pieces)[-_FOLD_BYTES:].decode("utf-8", "replace")
             blocks = [one for one in ending.replace("\r\n", "\n").split("\n\n") if one][-_LAST_EVENTS:]
-            last = FoldedEvents(MOST_COMPARED)
+            last = FoldedEvents(_MOST_FOLDED)
             last.feed(events_in("\n\n".join(blocks)))
             if (whole := _whole(last.events, whole_answer)) is not None:
                 return encode_json(whole), {"form": "answer"}
@@ -262,6 +264,8 @@ class KeptCalls:
             data["error"] = log_reason(error) if isinstance(error, Exception) else "it was cut off"
         if exchange.size:
             text, said = exchange.body(whole_answer)
+            if error is not None or (exchange.status or 0) >= _REFUSED:  # it may quote what it was sent
+                text = without_secrets(text)
             data |= said | self._written((*exchange.key, "answer"), exchange.name, text.encode("utf-8", "replace"))
         self._writer.note(LogEntry(MODEL_ANSWERED, data), size_bytes=64, within_seconds=_LAZY_SECONDS)
 
@@ -283,7 +287,8 @@ class KeptCalls:
         self._left -= written_characters(kept)
         since = 0 if base is None else base.since_whole + new
         whole_at = now if base is None else base.whole_at
-        self._bases[key] = Base(self._turn_id, name, text, whole_at, since)
+        if key[-1] == "request" or len(text) <= most:  # a long answer is rarely repeated, and takes memory
+            self._bases[key] = Base(self._turn_id, name, text, whole_at, since)
         said: dict[str, Any] = {"sha256": sha256(text.encode()).hexdigest(), "length": len(text), "bytes": len(body)}
         if base is not None:
             said["base"] = {"turn_id": base.turn_id, "name": base.name}

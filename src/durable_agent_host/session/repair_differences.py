@@ -60,5 +60,5 @@ def _names(entry: Any) -> tuple[Any, Any] | None:
 def _in_full(entry: Any) -> Any:
     try:
         return unpack_entry(entry)
-    except (CorruptStateError, AttributeError, KeyError, TypeError, IndexError):
+    except (CorruptStateError, AttributeError, LookupError, TypeError, ValueError):
         return entry
