@@ -41,11 +41,16 @@ def broken_sessions(host: AgentHost, agent: str) -> dict[str, str]:
             report = host.get(f"/agents/{agent}/sessions/{quote(name, safe='')}/verify")
             if report.status_code == HTTPStatus.BAD_REQUEST:
                 continue  # an entity that the management API has begun, under a name that no session can have
-            if not report.ok or report.json()["problems"]:
+            if not report.ok or not all(_is_of_the_document(problem) for problem in report.json()["problems"]):
                 broken[name] = report.text
         if not page.get("cursor"):
             return broken
         cursor = f"&cursor={quote(page['cursor'])}"
+
+
+def _is_of_the_document(problem: dict[str, str]) -> bool:
+    """Whether an import brought it: entries of a type that is not known are kept as they are, and told by verify."""
+    return problem["problem"].startswith("its type ") and problem["problem"].endswith(" is not known")
 
 
 @pytest.mark.sweep
