@@ -31,6 +31,7 @@ from durable_agent_host.durable.agent_sessions import OrchestrationAgent
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.durable.health import StoreProbes
 from durable_agent_host.durable.hubs import hub_of
 from durable_agent_host.durable.id_secret import IdSecret
@@ -147,7 +148,7 @@ class DurableAgentApp(AgentFunctionApp):
         _prepare_process()
         self.settings = settings or Settings.from_environment()
         self._entity_class = entity_class
-        self._gate = Gate(identify, authorize, self.settings.adopt_sessions)
+        self._gate = Gate(identify, authorize, self.settings.adopt_sessions, self.settings.session_names)
         self._observers, self._redactors = observers, Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
@@ -335,9 +336,9 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _register_turns(self) -> None:
         """Bind what runs turns, and what deletes sessions and turns whose time is over."""
-        app, runners, wakeups, stopper = cast("DFApp", self), self._runners, self._wakeups, self._stopper
-        times, keeper, hub = plan_times(self.settings), self._keeper, self._hub
-        register_turn_functions(app, runners, wakeups, tell_end, stopper=stopper, times=times, keeper=keeper, hub=hub)
+        app, runners, keeper, hub = cast("DFApp", self), self._runners, self._keeper, self._hub
+        own: dict[str, Any] = {"stopper": self._stopper, "forgetting": Forgetting(self._open_log), "keeper": keeper}
+        register_turn_functions(app, runners, self._wakeups, tell_end, times=plan_times(self.settings), hub=hub, **own)
         eraser = Eraser(self._open_log, keeper, self._elsewhere)
         register_forgetting(app, self._open_log, keeper, hub)
         register_upkeep(app, self.settings, keeper, eraser=eraser, ttls=self._ttls, hub=hub)

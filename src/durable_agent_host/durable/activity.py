@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
@@ -12,6 +12,7 @@ from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import failed, without_log
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.state import decode_session
+from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
@@ -19,14 +20,18 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import RECORD, TRAVELS_BYTES, Keeper, SessionName
 from durable_agent_host.session.receipts import ANSWER_GONE, KEY_REUSED, is_same_request
 from durable_agent_host.session.sealing import has_mark
-from durable_agent_host.turn.plan import ENDED_BEFORE
+from durable_agent_host.turn.plan import ENDED_BEFORE, TO_BE_FORGOTTEN
 from durable_agent_host.turn.wire import decode_turn_request, encode_turn_outcome
 
 _LOGGER = logging.getLogger(__name__)
 
 
 async def run_agent_turn(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, runners: Mapping[str, AgentRunner], keeper: Keeper
+    wire: Mapping[str, Any],
+    client: DurableOrchestrationClient,
+    runners: Mapping[str, AgentRunner],
+    keeper: Keeper,
+    forgetting: Forgetting,
 ) -> dict[str, Any]:
     """Run the agent for a granted turn.
 
@@ -40,6 +45,7 @@ async def run_agent_turn(
         client: reads the entity.
         runners: by agent name.
         keeper: has what of request and conversation does not travel.
+        forgetting: has deleted what the turn leaves, if it is redacted.
 
     Returns:
         The outcome as JSON; what the agent did wrong is in it. Without its log a turn is rejected.
@@ -47,6 +53,26 @@ async def run_agent_turn(
     Raises:
         TurnError: the app no longer has the agent, or the session is held by another turn.
     """
+    outcome = await _run(wire, client, runners, keeper)
+    is_raw = outcome.get("redacts") or wire.get("raw")
+    if is_raw and outcome["status"] not in _NOT_OVER and not outcome.get(ENDED_BEFORE):
+        try:
+            await forgetting.note(client, {name: wire[name] for name in ("agent", "session_id", "turn_id")})
+        except Exception as error:  # noqa: BLE001 - the turn is not lost for it: its orchestration tries again
+            _LOGGER.warning(
+                "turn %s: what it leaves is not noted to be deleted: %s", wire["turn_id"], log_reason(error)
+            )
+        else:
+            outcome[TO_BE_FORGOTTEN] = True
+    return outcome
+
+
+_NOT_OVER: Final = frozenset({"suspended", "rejected"})
+
+
+async def _run(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, runners: Mapping[str, AgentRunner], keeper: Keeper
+) -> dict[str, Any]:
     request = decode_turn_request(wire)
     runner = runners.get(request.agent)
     if runner is None:

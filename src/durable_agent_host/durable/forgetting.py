@@ -2,38 +2,105 @@
 
 The journal, the request and persons' answers are as they were said, so that a turn that a crash cuts off goes on with
 the same bytes. When the turn has ended they are needed by nobody. Clients that read its events get a few seconds to
-read the last ones; who comes later gets the answer alone. It is an orchestration, so that a process that dies meanwhile
-is no end of it.
+read the last ones; who comes later gets the answer alone.
+
+The turns that end in a process within a few seconds are noted in one log, a batch, and one orchestration deletes what
+all of them have left: erasing text from a file costs the same for one turn and for many. It is an orchestration, so
+that a process that dies meanwhile is no end of it.
 """
 
-from collections.abc import Generator, Mapping
+import asyncio
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
+from uuid import uuid4
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext
 
 from durable_agent_host.durable.holders import ENDED
+from durable_agent_host.errors import FencedError
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import ENDED_TURN, LogEntry
 from durable_agent_host.segments.keeper import Keeper, raw_home
+from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog
 
 FORGET_ORCHESTRATION: Final = "forget_turn"
 FORGET_ACTIVITY: Final = "forget_agent_turn"
 READERS_SECONDS: Final = 10.0
-"""How long clients that follow a turn have for its last events."""
+"""How long clients that follow a turn have for its last events, at least."""
+BATCH_SECONDS: Final = 5.0
+"""How long a batch takes turns; what they have left is deleted `READERS_SECONDS` later."""
 
-_PAUSES: Final = (READERS_SECONDS, 10.0, 60.0, *(600.0,) * 144)
+_PAUSES: Final = (BATCH_SECONDS + READERS_SECONDS, 10.0, 60.0, *(600.0,) * 144)
 """Before each attempt: a store that is away for a day holds it up, and does not end it."""
+_ASKED_AT_ONCE: Final = 8
+_DELETED_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A log of ended turns, and until when it takes more of them, by the monotonic clock."""
+
+    log_id: str
+    attempt: int
+    until: float
+
+
+class Forgetting:
+    """Notes the ended turns of this process.
+
+    Args:
+        open_log: returns the turn log of the process.
+    """
+
+    def __init__(self, open_log: Callable[[], TurnLog]) -> None:
+        self._open_log = open_log
+        self._opening = asyncio.Lock()
+        self._batch: _Batch | None = None
+
+    async def note(self, client: DurableOrchestrationClient, turn: Mapping[str, str]) -> None:
+        """Have deleted what an ended turn has left.
+
+        Guarantee: at-least-once; durable when this returns.
+
+        Args:
+            client: starts the orchestration of a new batch.
+            turn: ``agent``, ``session_id``, ``turn_id``.
+
+        Raises:
+            LogError: the turn log does not answer.
+            Exception: the SDK's: the orchestration could not be started.
+        """
+        entry, log = LogEntry(ENDED_TURN, dict(turn)), self._open_log()
+        batch = await self._open(client)
+        try:
+            await log.append(batch.log_id, [entry], attempt=batch.attempt)
+        except FencedError:  # this process stood still, and the batch was carried out meanwhile
+            self._batch = None
+            batch = await self._open(client)
+            await log.append(batch.log_id, [entry], attempt=batch.attempt)
+
+    async def _open(self, client: DurableOrchestrationClient) -> _Batch:
+        async with self._opening:
+            if self._batch is None or self._batch.until < time.monotonic():
+                log_id, until = uuid4().hex, time.monotonic() + BATCH_SECONDS
+                attempt = await self._open_log().open(log_id)
+                await client.start_new(FORGET_ORCHESTRATION, log_id, {"batch": log_id})
+                self._batch = _Batch(log_id, attempt, until)
+            return self._batch
 
 
 def run_forgetting(context: DurableOrchestrationContext) -> Generator[Any, Any, bool]:
-    """Delete what a turn has left, as an orchestration.
+    """Delete what turns have left, as an orchestration.
 
     Guarantee: replay-safe.
 
     Args:
-        context: the SDK's; its input is that of the activity, see `forget_turn`.
+        context: the SDK's; its input is that of the activity, see `forget_turns`.
 
     Returns:
         Whether it is deleted; else it goes with the retention of turn logs.
@@ -50,35 +117,75 @@ def run_forgetting(context: DurableOrchestrationContext) -> Generator[Any, Any, 
     return False
 
 
-async def forget_turn(
+async def forget_turns(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, log: TurnLog, keeper: Keeper
 ) -> bool:
-    """Delete the log of an ended turn, and the pieces with what was said in it.
+    """Delete the logs of ended turns, and the pieces with what was said in them.
 
     Guarantee: activity-only; at-least-once; idempotent.
 
     Args:
-        wire: ``agent``, ``session_id``, ``turn_id``.
-        client: reads whether the turn has ended.
+        wire: ``batch``, the log that names the turns; or one turn by ``agent``, ``session_id`` and ``turn_id``, as an
+            earlier version has it.
+        client: reads whether the turns have ended.
         log: of the process.
         keeper: has the pieces.
 
     Returns:
-        False for a turn that runs, perhaps again.
+        False when one of them runs, perhaps again; what the others have left is deleted.
 
     Raises:
         LogError: a store does not answer.
     """
-    agent, session_id, turn_id = wire["agent"], wire["session_id"], wire["turn_id"]
-    status = await client.get_status(turn_id)
-    if status and status.runtime_status not in (*ENDED, None):
-        return False
-    log_id = turn_log_id(agent, session_id, turn_id)
+    batch = wire.get("batch")
+    turns = await _turns_of(log, batch) if batch is not None else [wire]
+    has_ended = await _have_ended(client, [str(turn["turn_id"]) for turn in turns])
+    ended = [turn for turn, is_over in zip(turns, has_ended, strict=True) if is_over]
+    log_ids = [turn_log_id(turn["agent"], turn["session_id"], turn["turn_id"]) for turn in ended]
     reach("forget.before_delete")
-    await log.delete(log_id)
+    if log_ids:
+        await log.delete(*log_ids)
     reach("forget.between")
-    store, home = keeper.open_store(), raw_home(log_id)
-    if names := [piece.name async for piece in store.pieces(home)]:
-        await store.delete(home, names)
+    await _delete_pieces(keeper.open_store(), [raw_home(log_id) for log_id in log_ids])
     reach("forget.after_delete")
+    if len(ended) < len(turns):
+        return False
+    if batch is not None:
+        await log.delete(batch)
     return True
+
+
+async def _turns_of(log: TurnLog, batch: str) -> list[Mapping[str, Any]]:
+    """Read the turns that a batch names; none when it was carried out before."""
+    turns: dict[str, Mapping[str, Any]] = {}
+    offset, has_more = 0, True
+    while has_more:
+        page = await log.read(batch, offset)
+        for record in page.records:
+            if record.entry.kind == ENDED_TURN:
+                turns[str(record.entry.data["turn_id"])] = record.entry.data
+        offset, has_more = page.next_offset, page.has_more
+    return list(turns.values())
+
+
+async def _delete_pieces(store: SegmentStore, homes: Sequence[str]) -> None:
+    """Delete all pieces of homes; side by side, because deletions at the same time share the cleaning of the file."""
+    room = asyncio.Semaphore(_DELETED_AT_ONCE)
+
+    async def delete(home: str) -> None:
+        async with room:
+            if names := [piece.name async for piece in store.pieces(home)]:
+                await store.delete(home, names)
+
+    await asyncio.gather(*map(delete, homes))
+
+
+async def _have_ended(client: DurableOrchestrationClient, turn_ids: Sequence[str]) -> list[bool]:
+    room = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def has_ended(turn_id: str) -> bool:
+        async with room:
+            status = await client.get_status(turn_id)
+        return not status or status.runtime_status in (*ENDED, None)
+
+    return await asyncio.gather(*map(has_ended, turn_ids))

@@ -9,10 +9,17 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.durable import activity, erasure, forgetting, id_secret, orchestrator, session_turns
+from durable_agent_host.durable import activity, erasure, id_secret, orchestrator, session_turns
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.entity_calls import entity_handle
 from durable_agent_host.durable.erasure import Eraser
+from durable_agent_host.durable.forgetting import (
+    FORGET_ACTIVITY,
+    FORGET_ORCHESTRATION,
+    Forgetting,
+    forget_turns,
+    run_forgetting,
+)
 from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
 from durable_agent_host.durable.session_turns import TurnStopper
@@ -37,6 +44,7 @@ def register_turn_functions(
     tell_end: TellEnd,
     *,
     stopper: TurnStopper,
+    forgetting: Forgetting,
     times: PlanTimes,
     keeper: Keeper,
     hub: Hub,
@@ -49,6 +57,7 @@ def register_turn_functions(
         wakeups: told when a turn is about to end.
         tell_end: told of every turn's end.
         stopper: tells turns to stop.
+        forgetting: has deleted what turns have left that are redacted.
         times: how long turns wait for what.
         keeper: has what of turns does not travel through the orchestration.
         hub: what the task hub keeps.
@@ -65,14 +74,16 @@ def register_turn_functions(
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def run_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        run = partial(activity.run_agent_turn, client=hub.client(client), runners=runners, keeper=keeper)
+        own = {"client": hub.client(client), "forgetting": forgetting}
+        run = partial(activity.run_agent_turn, runners=runners, keeper=keeper, **own)
         return await hub.carry_out(orchestrator.RUN_ACTIVITY, turn, run)
 
     @bind.function_name(orchestrator.TEND_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        tend = partial(session_turns.tend_agent_turn, client=hub.client(client), stopper=stopper)
+        own = {"client": hub.client(client), "forgetting": forgetting}
+        tend = partial(session_turns.tend_agent_turn, stopper=stopper, **own)
         return await hub.carry_out(orchestrator.TEND_ACTIVITY, turn, tend)
 
     _ = (agent_turn, run_agent_turn, tend_agent_turn)
@@ -126,17 +137,17 @@ def register_forgetting(app: df.DFApp, open_log: Callable[[], TurnLog], keeper: 
     """
     bind: Any = app
 
-    @bind.function_name(forgetting.FORGET_ORCHESTRATION)
+    @bind.function_name(FORGET_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def forget_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, bool]:
-        return (yield from hub.orchestrate(context, forgetting.run_forgetting))
+        return (yield from hub.orchestrate(context, run_forgetting))
 
-    @bind.function_name(forgetting.FORGET_ACTIVITY)
+    @bind.function_name(FORGET_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def forget_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        forget = partial(forgetting.forget_turn, client=hub.client(client), log=open_log(), keeper=keeper)
-        return await hub.carry_out(forgetting.FORGET_ACTIVITY, turn, forget)
+        forget = partial(forget_turns, client=hub.client(client), log=open_log(), keeper=keeper)
+        return await hub.carry_out(FORGET_ACTIVITY, turn, forget)
 
     _ = (forget_turn, forget_agent_turn)
 

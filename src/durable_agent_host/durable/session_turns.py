@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
-from uuid import uuid4
 
 from azure.durable_functions import DurableOrchestrationClient
 
@@ -13,7 +12,7 @@ from durable_agent_host.agent.budgets import NO_BUDGETS
 from durable_agent_host.agent.cancellations import CANCELLATIONS
 from durable_agent_host.agent.spending import spent_in
 from durable_agent_host.codec.state import encode_spent
-from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
+from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import Budgets, Spent
@@ -109,7 +108,7 @@ class TurnStopper:
 
 
 async def tend_agent_turn(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, forgetting: Forgetting
 ) -> bool | dict[str, Any]:
     """Wake, check or cancel another turn of the session, or let what an ended one has needed be deleted.
 
@@ -120,6 +119,7 @@ async def tend_agent_turn(
             ``request`` to start the turn if it has no orchestration.
         client: raises events, starts the turn.
         stopper: stops turns.
+        forgetting: has deleted what turns have left.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
@@ -127,11 +127,11 @@ async def tend_agent_turn(
     """
     for pause in (0.1, 0.5, 2.0):  # a turn that nobody wakes would wait for its lease
         try:
-            return await _tend(wire, client, stopper)
+            return await _tend(wire, client, stopper, forgetting)
         except Exception as error:  # noqa: BLE001 - the SDK has no types for what may pass
             _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
             await asyncio.sleep(pause)
-    return await _tend(wire, client, stopper)
+    return await _tend(wire, client, stopper, forgetting)
 
 
 async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id: str) -> None:
@@ -144,12 +144,11 @@ async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id:
 
 
 async def _tend(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, forgetting: Forgetting
 ) -> bool | dict[str, Any]:
     agent, session_id, turn_id = wire["agent"], wire["session_id"], wire["turn_id"]
     if wire["do"] == "forget":
-        named = {"agent": agent, "session_id": session_id, "turn_id": turn_id}
-        await client.start_new(FORGET_ORCHESTRATION, uuid4().hex, named)
+        await forgetting.note(client, {"agent": agent, "session_id": session_id, "turn_id": turn_id})
         return True
     status = await client.get_status(turn_id)
     state = status.runtime_status if status else None

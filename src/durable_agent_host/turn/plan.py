@@ -128,6 +128,9 @@ LOG_UNAVAILABLE: Final = "LogUnavailableError"
 ENDED_BEFORE: Final = "ended_before"
 """Key in the activity's outcome of a turn that had a receipt: nothing is committed."""
 
+TO_BE_FORGOTTEN: Final = "to_be_forgotten"
+"""Key in the activity's outcome of a turn that has been noted to be forgotten, so that no step is needed for it."""
+
 _NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", "work", ENDED_BEFORE})
 
 
@@ -144,7 +147,7 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
         The outcome as JSON, without what the session now holds. A step that failed is an outcome too.
     """
     ended = yield from _carry_out(request, times)
-    if request.raw or ended.get("redacts"):
+    if (request.raw or ended.get("redacts")) and not ended.pop(TO_BE_FORGOTTEN, False):
         with suppress(Exception):  # the turn has ended all the same, and what is left goes with its retention
             yield ForgetTurn()
     return ended
@@ -262,7 +265,7 @@ def _commit(
     request: TurnRequest, outcome: dict[str, Any]
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
-    payload = {name: value for name, value in outcome.items() if name != "work"}
+    payload = {name: value for name, value in outcome.items() if name not in {"work", TO_BE_FORGOTTEN}}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:
