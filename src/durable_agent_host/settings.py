@@ -12,6 +12,8 @@ PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
 ANYBODY = "anybody"
 NOBODY = "nobody"
+SHARED = "shared"
+OWN = "own"
 _ROLE = "role:"
 _FIELDS_OF_A_SCHEDULE = 6
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
@@ -74,6 +76,9 @@ class Settings:
             trigger takes it: six fields, or ``off``. Default every 15 minutes.
         adopt_sessions: who may take over sessions that have no owner, in an app that identifies its callers:
             ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``: as it was before sessions had owners.
+        session_names: in an app that identifies its callers, what a session id is that a client chooses and somebody
+            else has taken: ``shared``, the default, is refused as a session that does not exist; ``own`` begins another
+            session, so that nobody learns that the id is taken.
         stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly
             give up after 30 or 60.
         max_answer_bytes, max_line_bytes, max_turn_bytes, answer_seconds, max_model_calls, max_calls_at_once,
@@ -108,6 +113,7 @@ class Settings:
     piece_grace_seconds: float = 3600.0
     maintenance_schedule: str = "0 */15 * * * *"
     adopt_sessions: str = ANYBODY
+    session_names: str = SHARED
     stream_heartbeat_seconds: float = 15.0
     max_answer_bytes: int = ModelBounds.answer_bytes
     max_line_bytes: int = ModelBounds.line_bytes
@@ -187,6 +193,7 @@ class Settings:
             piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
             maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
             adopt_sessions=_adopters(environment, "ADOPT_SESSIONS", cls.adopt_sessions),
+            session_names=_session_names(environment, "SESSION_NAMES", cls.session_names),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
             answer_seconds=_number(environment, "ANSWER_SECONDS", cls.answer_seconds),
             requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, least=0.0),
@@ -234,6 +241,15 @@ def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
         raise SettingError(
             f"{PREFIX}{field} is {text!r}; set it to {ANYBODY!r}, {NOBODY!r} or '{_ROLE}NAME', or leave it out for "
             f"{default!r}"
+        )
+    return text
+
+
+def _session_names(environment: Mapping[str, str], field: str, default: str) -> str:
+    text = environment.get(PREFIX + field, "").strip() or default
+    if text not in {SHARED, OWN}:
+        raise SettingError(
+            f"{PREFIX}{field} is {text!r}; set it to {SHARED!r} or {OWN!r}, or leave it out for {default!r}"
         )
     return text
 

@@ -13,7 +13,14 @@ class Access(Protocol):
         """To whom what the request begins belongs."""
         ...
 
-    async def sees(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> bool:
+    @property
+    def has_own_names(self) -> bool:
+        """Whether a name that somebody else has chosen is free for the request."""
+        ...
+
+    async def sees(
+        self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
+    ) -> bool:
         """Tell whether there is a session for the request.
 
         Args:
@@ -21,5 +28,6 @@ class Access(Protocol):
             session_id: without the agent's name.
             owner: to whom it belongs, or None.
             exists: whether there is one for anybody.
+            to_read: whether there is one to read, whatever the request does.
         """
         ...

@@ -1,17 +1,18 @@
 """Whose session a turn runs in: said before anything of it is stored, and taken back when somebody else was first."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.codec.owner import encode_owner
-from durable_agent_host.durable.documents import SessionDocuments
+from durable_agent_host.codec.owner import owner_of_document
+from durable_agent_host.durable.documents import SessionDocuments, held_by
 from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.errors import NotFoundError
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.session.ownership import unknown_session
+from durable_agent_host.session.ownership import name_mark, unknown_session
+from durable_agent_host.turn.places import Place
 
 
 class SessionClaims:
@@ -21,30 +22,93 @@ class SessionClaims:
         client: the SDK's.
         documents: the stored sessions, as there are for the request.
         id_secret: of the app.
+
+    Attributes:
+        known_mark: the caller's `mark`, once it was needed; empty until then.
     """
 
     def __init__(self, client: DurableOrchestrationClient, documents: SessionDocuments, id_secret: IdSecret) -> None:
         self._client = client
         self._documents = documents
         self._id_secret = id_secret
+        self.known_mark = ""
 
     async def id_secret(self) -> str:
         """Return what makes ids that derive from a client's key unguessable; see `IdSecret`."""
         return await self._id_secret.read(self._client)
 
-    async def in_its_session(self, request: TurnRequest) -> TurnRequest:
-        """Say in a request whose its session has to be, before anything of it is stored.
+    async def mark(self) -> str:
+        """Return what stands before the name in ids of the caller's sessions whose names are taken; see `name_mark`."""
+        access = self._documents.access
+        if access is not None and access.has_own_names and not self.known_mark:
+            self.known_mark = name_mark(access.owner, await self.id_secret())
+        return self.known_mark
+
+    async def place_of(self, agent: str, name: str) -> Place:
+        """Find the session that the caller means by a name, or is going to begin.
+
+        What is somebody else's takes as many reads as what there is not.
 
         Args:
-            request: of a client.
+            agent: the agent's registered name.
+            name: as the request has it.
+
+        Returns:
+            The session's id, and whose it is or is going to be.
 
         Raises:
-            NotFoundError: the session is somebody else's.
+            NotFoundError: the session is somebody else's, and the name is not free for the caller.
+            LogUnavailableError: the app's secret cannot be read.
         """
-        owner = await self._documents.owner_to_be(request.agent, request.session_id)
-        if owner is None or owner == request.session_owner:
-            return request
-        return replace(request, owner=encode_owner(owner))
+        if (access := self._documents.access) is None:
+            return Place(name, None)
+        exists, owner = await self._standing(agent, name)
+        if owner is not None or not access.has_own_names:
+            return Place(name, owner or access.owner)
+        own = await self.mark() + name
+        has_own, owner = await self._standing(agent, own)
+        return Place(own if exists or has_own else name, owner or access.owner)
+
+    async def _standing(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
+        """Tell whether there is a session for anybody, and to whom it belongs if it is one for the request.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            Whether an entity holds something under the id; and its owner, or the request's principal when it has none;
+            None when the session is not one for the request.
+
+        Raises:
+            NotFoundError: it is somebody else's, and its name is not free for the request: names are shared, or the
+                caller may read the session, and not do what is asked.
+        """
+        state = await held_by(self._client, agent, session_id)
+        exists, owner, access = state is not None, owner_of_document(state), self._documents.access
+        if access is None:
+            return exists, None
+        if not await access.sees(agent, session_id, owner, exists=exists):
+            if access.has_own_names:
+                is_known = await access.sees(agent, session_id, owner, exists=exists, to_read=True) and exists
+            else:
+                is_known = exists
+            if is_known:
+                raise unknown_session(agent, session_id)
+            return exists, None
+        return exists, (owner or access.owner) if exists else None
+
+    async def free_id(self, agent: str, name: str) -> str:
+        """Give the id of a session that the caller wants to begin under a name; it may be taken.
+
+        Raises:
+            NotFoundError: somebody else's session, which the caller may read, has the name.
+            LogUnavailableError: the app's secret cannot be read.
+        """
+        access = self._documents.access
+        if access is None or not access.has_own_names:
+            return name
+        return (await self.place_of(agent, name)).session_id
 
     async def refuse_foreign(self, request: TurnRequest, outcome: TurnOutcome | None) -> None:
         """Give up a turn whose session somebody else has begun meanwhile, and delete what was stored of it.

@@ -15,7 +15,6 @@ from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.listing import Listed, entity_pages, entity_state_pages
 from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
@@ -26,7 +25,6 @@ from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.pages import Page, read_page
 from durable_agent_host.segments.record import Record
 from durable_agent_host.session.at_work import is_erasing, refuse_busy
-from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.session.repair import Change, mend_head, repair_document
 from durable_agent_host.session.repair_differences import Note, note_nothing
 from durable_agent_host.turn_log.crash_points import reach
@@ -71,26 +69,6 @@ class SessionDocuments:
         async for page in entity_state_pages(self._client, entity_name(agent)):
             found.update(one for one, state in page if owner_of_document(state) == self.access.owner)
         return sorted(found, reverse=True)
-
-    async def owner_to_be(self, agent: str, session_id: str) -> Owner | None:
-        """Tell whose a session is, or is going to be when the request begins it.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-
-        Returns:
-            The owner; None where nobody is identified.
-
-        Raises:
-            NotFoundError: it is somebody else's.
-        """
-        if self.access is None:
-            return None
-        state = await held_by(self._client, agent, session_id)
-        if not await self._sees(agent, session_id, state) and state is not None:
-            raise unknown_session(agent, session_id)
-        return owner_of_document(state) or self.access.owner
 
     async def sees_turn(self, request: TurnRequest) -> bool:
         """Tell whether there is a turn for the request at hand: in a session of its owner, or in one that begins.

@@ -18,6 +18,7 @@ from durable_agent_host.errors import DurableAgentHostError, NotFoundError, Requ
 from durable_agent_host.http.bodies import BodyLimit
 from durable_agent_host.http.body_stream import read_body
 from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for_even_time
+from durable_agent_host.http.marks import without_mark
 from durable_agent_host.http.parse import RunCall, parse_run
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.rates import RequestRates, StreamReaders
@@ -29,6 +30,7 @@ from durable_agent_host.model.principal import ANONYMOUS, Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -109,7 +111,7 @@ class Call:
 
     Attributes:
         caller: on whose behalf, as the gate found it.
-        owner: whose the session on the path is or is going to be, where the request may begin one.
+        place: of the session on the path, once it is known who asks.
         body: once `read_body` has read it.
     """
 
@@ -117,8 +119,13 @@ class Call:
         self._request = request
         self._max_request_bytes = max_request_bytes
         self.caller = Caller()
-        self.owner: Owner | None = None
+        self.place: Place | None = None
         self.body = b""
+
+    @property
+    def owner(self) -> Owner | None:
+        """Whose the session on the path is or is going to be; None where nobody is identified."""
+        return self.place and self.place.owner
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -183,13 +190,14 @@ def named_session(host: Host, call: Call) -> tuple[str, str]:
     """Read agent and session from the path.
 
     Returns:
-        The agent's registered name, and the session's id.
+        The agent's registered name, and the session's id, which is the one that the caller means by the path's.
 
     Raises:
         NotFoundError: no such agent is reachable by HTTP.
         RequestError: the session's id cannot be used.
     """
-    return host.agent(call.path_part("agent")), check_session_id(call.path_part("session"))
+    agent, name = host.agent(call.path_part("agent")), check_session_id(call.path_part("session"))
+    return agent, name if call.place is None else call.place.session_id
 
 
 async def serve(
@@ -218,14 +226,33 @@ async def serve(
     Returns:
         The handler's answer, or a problem; unexpected errors are logged and not shown.
     """
-    began, call = time.monotonic(), Call(req, host.settings.max_request_bytes)
+    call = Call(req, host.settings.max_request_bytes)
+
+    async def admit() -> None:
+        if is_open:
+            return
+        call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
+        host.rates.take((call.caller.principal or ANONYMOUS).owner)
+        client.documents.access = access = host.gate.access(call.caller, action)
+        if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
+            call.place = await client.claims.place_of(*named_session(host, call))
+
+    answer = await _served(admit, handler, host, call, client, limit=limit)
+    return without_mark(answer, client.claims.known_mark)
+
+
+async def _served(
+    admit: Callable[[], Awaitable[None]],
+    handler: Handler,
+    host: Host,
+    call: Call,
+    client: TurnClient,
+    *,
+    limit: BodyLimit,
+) -> Answer:
+    began = time.monotonic()
     try:
-        if not is_open:
-            call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
-            host.rates.take((call.caller.principal or ANONYMOUS).owner)
-            client.documents.access = host.gate.access(call.caller, action)
-        if may_begin:
-            call.owner = await client.documents.owner_to_be(*named_session(host, call))
+        await admit()
         await call.read_body(limit)
         return await handler(host, call, client)
     except RequestTooLargeError as error:

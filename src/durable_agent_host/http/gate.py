@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from durable_agent_host.errors import ForbiddenError, RegistrationError
 from durable_agent_host.model.principal import Owner, Principal
 from durable_agent_host.model.turn import Caller
-from durable_agent_host.settings import ANYBODY
+from durable_agent_host.settings import ANYBODY, OWN, SHARED
 from durable_agent_host.turn.requests import valid_traceparent
 
 Action = Literal[
@@ -106,7 +106,14 @@ class Access:
         """To whom what the request begins belongs."""
         return self._principal.owner
 
-    async def sees(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> bool:
+    @property
+    def has_own_names(self) -> bool:
+        """Whether a name that somebody else has chosen is free for the request; see `name_mark`."""
+        return self._gate.has_own_names
+
+    async def sees(
+        self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
+    ) -> bool:
         """Tell whether there is a session for the request.
 
         Args:
@@ -115,6 +122,7 @@ class Access:
             owner: to whom it belongs, or None.
             exists: whether there is one; the app is asked about one that there is not as well, so that the time tells
                 nothing.
+            to_read: whether there is one to read, whatever the request does.
 
         Returns:
             True for the owner, for who may adopt what belongs to nobody, and for whom the app lets in.
@@ -123,7 +131,8 @@ class Access:
             return True
         if exists and owner is None and self._gate.may_adopt(self._principal):
             return True
-        return await self._gate.authorized(self._principal, self._action, AskedSession(agent, session_id, owner))
+        action = "session.read" if to_read else self._action
+        return await self._gate.authorized(self._principal, action, AskedSession(agent, session_id, owner))
 
 
 class Gate:
@@ -133,19 +142,25 @@ class Gate:
         identify: finds out who asks; None identifies nobody, and everybody may do everything.
         authorize: lets others in than a session's owner; None lets nobody in.
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
+        names: whether a name that a client chooses for a session is ``shared`` by all, or its ``own``.
 
     Raises:
         RegistrationError: there is something to authorize, and nobody is identified.
     """
 
     def __init__(
-        self, identify: Identify | None = None, authorize: Authorize | None = None, adopters: str = ANYBODY
+        self,
+        identify: Identify | None = None,
+        authorize: Authorize | None = None,
+        adopters: str = ANYBODY,
+        names: str = SHARED,
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so that sessions have no owners: give both")
         self._identify = identify
         self._authorize = authorize
         self._adopters = adopters
+        self.has_own_names = names == OWN
 
     @property
     def identifies(self) -> bool:

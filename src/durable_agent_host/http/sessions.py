@@ -39,6 +39,7 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
     params = call.query
     limit, cursor, search = parse_limit(params.get("limit")), parse_cursor(params.get("cursor")), parse_search(params)
     listed = await client.documents.listed(agent)
+    await client.claims.mark()
     page, following = await find_sessions(client, agent, search, listed, limit=limit, cursor=cursor)
     url = f"{call.base_url}/agents/{quote(agent)}/sessions"
     sessions = [
@@ -169,7 +170,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
         raise unknown_session(agent, session_id)
     if at_turn:
         _history(host, agent).refuse(agent, "fork at")
-    new_id = new_id or uuid.uuid4().hex
+    new_id = await client.claims.free_id(agent, new_id) if new_id else uuid.uuid4().hex
     if await client.documents.is_taken(agent, new_id):
         raise TurnRejectedError(f"agent {agent!r} has a session {new_id!r} already: fork under another id")
     count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=is_before)

@@ -8,7 +8,7 @@ last entry. Pages are taken from the log when the client has taken the one befor
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, ClassVar, Final, cast
 
@@ -70,6 +70,14 @@ class EventStream(_Stream):
 
     def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(events, {**STREAM_HEADERS, **headers})
+
+    def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
+        """Have the events changed before they are sent.
+
+        Args:
+            change: makes the events that are sent of those that there are.
+        """
+        self._parts = self.body_iterator = change(self._parts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events as they come."""

@@ -1,6 +1,7 @@
 """Routes of turns: run one, read one, follow one, cancel one."""
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
@@ -27,6 +28,7 @@ from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.http.stream import EventStream, early_outcome, follow_turn
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.requests import request_of_client
 
@@ -37,10 +39,26 @@ ADMISSION_SECONDS: Final = 2.0
 async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
     agent, asked = host.agent(call.path_part("agent")), call.run
+    if not asked.session_id or client.documents.access is None:  # one that the host names is nobody else's
+        return await _run_in(host, call, client, Place(asked.session_id or "", None))
+    place = await client.claims.place_of(agent, asked.session_id)
+    try:
+        return await _run_in(host, call, client, place)
+    except NotFoundError:  # somebody else has begun a session of this name meanwhile
+        if (other := await client.claims.place_of(agent, asked.session_id)) == place:
+            raise
+        return await _run_in(host, call, client, other)
+
+
+async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> Answer:
+    """Run a turn in a session.
+
+    Raises:
+        NotFoundError: somebody else was first to begin it.
+    """
+    agent, asked = host.agent(call.path_part("agent")), replace(call.run, session_id=place.session_id or None)
     secret = "" if asked.session_id or not asked.idempotency_key else await client.claims.id_secret()
-    request = _turn_request(host, agent, asked, call.caller, secret)
-    if asked.session_id:  # one that the host names is nobody else's
-        request = await client.claims.in_its_session(request)
+    request = place.claim(_turn_request(host, agent, asked, call.caller, secret))
     await keep_sent_files(client, request, asked.files)
     headers = turn_headers(request)
     shown = client.keeper.shown(request)

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -12,6 +13,7 @@ from durable_agent_host.http.gate import Gate, IncomingRequest
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.turn.message_parts import Said
+from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.requests import hash_of, request_of_client
 
 
@@ -64,22 +66,23 @@ async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: G
         raise RequestError("the tool call has no 'query': give the text that the agent is to answer")
     given = next((arguments[name] for name in ("sessionId", "threadId") if arguments.get(name)), None)
     session_id, key = check_session_id(_key(str(given))) if given else None, str(arguments.get("idempotencyKey") or "")
+    place = Place("", None) if session_id is None else await client.claims.place_of(agent, session_id)
     request = request_of_client(
         agent,
         Said(query),
         caller=caller,
-        session_id=session_id,
+        session_id=place.session_id or None,
         key=key,
         secret=await client.claims.id_secret() if key and session_id is None else "",
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
         request_hash=hash_of(query),
     )
-    if session_id is not None:  # one that the host names is nobody else's
-        request = await client.claims.in_its_session(request)
+    request = place.claim(request)
     ended = await (client.start_once(request, key) if key else client.start(request))
     turn = ended or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
     await client.claims.refuse_foreign(request, turn.outcome)
+    request = replace(request, session_id=request.session_id.removeprefix(client.claims.known_mark))
     if turn.outcome is None:
         called = ", ".join(str(call["name"]) for call in turn.pending)
         raise TurnError(

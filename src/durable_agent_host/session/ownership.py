@@ -1,8 +1,15 @@
-"""To whom a session belongs: the first turn that is let in says it, and it stays. Pure."""
+"""To whom a session belongs: the first turn that is let in says it, and it stays. Pure.
+
+Clients choose names, and two may choose the same one. Who comes first has the name itself as the session's id. For
+everybody else there is no such session, so the name is free: their session has an id of a mark and the name, and the
+mark, which follows from principal and a secret of the app, is not shown. So a name that is taken is used like a free
+one.
+"""
 
 from dataclasses import replace
 
 from durable_agent_host.errors import NotFoundError
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Session
 
@@ -23,6 +30,16 @@ def bind_session(session: Session, owner: Owner | None) -> Session | None:
         begins = not session.document
         return session if owner is None and not begins else replace(session, owner=owner or THE_APP)
     return session if owner is None or owner == session.owner else None
+
+
+def name_mark(owner: Owner, secret: str) -> str:
+    """Give what stands before the name in the id of a session whose name is taken. Guarantee: pure.
+
+    Args:
+        owner: whose session it is.
+        secret: of the app, so that nobody can compute somebody else's mark.
+    """
+    return derived_id("name-mark", owner.tenant, owner.principal, secret)[:16] + "~"
 
 
 def unknown_session(agent: str, session_id: str) -> NotFoundError:

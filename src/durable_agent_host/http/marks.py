@@ -1,0 +1,54 @@
+"""Answers without the mark that stands before names in ids; see `durable_agent_host.session.ownership`.
+
+A caller who has chosen a name that is taken is to see what he would see if it were free. The mark is a hash that nobody
+is shown, so where it stands in an answer of the caller, it is the mark.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
+
+from durable_agent_host.http.stream import EventStream
+
+
+def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
+    """Take the caller's mark out of the ids in an answer.
+
+    Args:
+        answer: of a handler. Of documents and files that are streamed, the headers alone are looked at: what they hold
+            is what was said.
+        mark: the caller's; empty when no id of the request can have it.
+
+    Returns:
+        The answer; the same one where there is no mark in it.
+    """
+    if not mark:
+        return answer
+    if isinstance(answer, EventStream):
+        answer.map(lambda events: _events_without(events, mark.encode()))
+    if isinstance(answer, Response):
+        answer.raw_headers = [(name, value.replace(mark.encode(), b"")) for name, value in answer.raw_headers]
+        return answer
+    body, headers = answer.get_body(), cast("Any", answer.headers)
+    if mark.encode() not in body and not any(mark in value for value in headers.values()):
+        return answer
+    told = {name: value.replace(mark, "") for name, value in headers.items()}
+    return cast(
+        "Any",
+        func.HttpResponse(
+            body.replace(mark.encode(), b""),
+            status_code=answer.status_code,
+            headers=told,
+            mimetype=answer.mimetype,
+            charset=answer.charset,
+        ),
+    )
+
+
+async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        async for told in events:  # whole events
+            yield told.replace(mark, b"")

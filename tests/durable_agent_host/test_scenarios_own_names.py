@@ -1,0 +1,193 @@
+"""Names of one's own (`DURABLE_AGENT_HOST_SESSION_NAMES=own`): a session id that somebody else has taken is free."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, WHO, Place, begin_at_once, call_tool
+from tests.kit import PracticeModel, hosted
+
+STRANGER = "bob@fabrikam"
+BEGINNINGS: dict[str, dict[str, Any]] = {
+    "text": {"method": "POST", "path": "/agents/Echo/run?session_id={name}", "data": b"words of a stranger"},
+    "json": {"method": "POST", "path": "/agents/Echo/run", "json": {"message": "words", "session_id": "{name}"}},
+    "events": {
+        "method": "POST",
+        "path": "/agents/Echo/run?session_id={name}",
+        "data": b"words",
+        "headers": {"accept": "text/event-stream"},
+    },
+    "accepted": {
+        "method": "POST",
+        "path": "/agents/Echo/run?session_id={name}",
+        "data": b"words",
+        "headers": {"x-ms-wait-for-response": "false"},
+    },
+    "keyed": {
+        "method": "POST",
+        "path": "/agents/Echo/run?session_id={name}",
+        "data": b"words",
+        "headers": {"idempotency-key": "{name}"},
+    },
+    "upload": {"method": "POST", "path": SESSIONS + "/{name}/files?name=a.txt", "data": b"a file"},
+    "import": {
+        "method": "POST",
+        "path": SESSIONS + "/{name}/import",
+        "json": {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}},
+    },
+}
+"""How a session is begun under a name."""
+
+
+@pytest.fixture(scope="module")
+def own(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """An app whose callers have names of their own."""
+    data, ledger = tmp_path_factory.mktemp("names"), tmp_path_factory.mktemp("ledger") / "asked.txt"
+    ledger.touch()
+    more = {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_SESSION_NAMES": "own"}
+    with hosted(data, practice_model, app=APP, **more) as running:
+        yield Place(running, data, ledger)
+
+
+def begin(own: Place, how: str, name: str, who: str) -> requests.Response:
+    """Begin a session under a name."""
+    asked = json.loads(json.dumps({k: v for k, v in BEGINNINGS[how].items() if k != "data"}).replace("{name}", name))
+    data = {"data": BEGINNINGS[how]["data"]} if "data" in BEGINNINGS[how] else {}
+    return own.ask(asked.pop("method"), asked.pop("path"), who, **asked, **data)
+
+
+def shape(answer: requests.Response, name: str) -> Any:
+    """Give status, names of headers, and all of the body but drawn ids, times and hashes."""
+    drawn = {"turn_id", "correlation_id", "turn_url", "events_url", "cancel_url", "approvals_url", "created_at"}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: "drawn" if key in drawn else plain(of) for key, of in value.items()}
+        return [plain(of) for of in value] if isinstance(value, list) else value
+
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        lines = [line.partition(": ") for line in answer.text.splitlines()]
+        said: Any = [plain(json.loads(text)) if field == "data" else (field, text) for field, _, text in lines]
+    elif "json" in answer.headers["content-type"]:
+        said = plain(answer.json())
+    else:
+        said = answer.text
+    told = sorted((key.lower(), value) for key, value in answer.headers.items() if "session" in key or "thread" in key)
+    return repr((answer.status_code, sorted(key.lower() for key in answer.headers), told, said)).replace(name, "NAME")
+
+
+@pytest.mark.parametrize("how", BEGINNINGS)
+def test_a_name_that_is_taken_is_used_like_a_free_one(own: Place, how: str):
+    """Answer, reading, list, turns and deletion are those of a free name; the first one's session is as it was."""
+    taken, free = f"taken-{uuid4().hex}", f"free0-{uuid4().hex}"
+    assert own.run("ada@contoso", "words of ada", taken).ok
+    before = own.host.state("Echo", taken)
+    first, other = begin(own, how, taken, STRANGER), begin(own, how, free, STRANGER)
+    assert first.ok, first.text
+    assert shape(first, taken) == shape(other, free)
+    assert own.run(STRANGER, "more words", taken).ok
+    assert own.run(STRANGER, "more words", free).ok
+    for path in ("", "/files", "/verify", "/export"):
+        one, two = (own.ask("GET", f"{SESSIONS}/{name}{path}", STRANGER) for name in (taken, free))
+        assert one.ok, one.text
+        assert "words of ada" not in one.text
+        if path != "/export":
+            assert sorted(one.json()) == sorted(two.json())
+            assert one.json()["session_id"] == taken
+    listed = [one["session_id"] for one in own.ask("GET", SESSIONS, STRANGER).json()["sessions"]]
+    assert {taken, free} <= set(listed)
+    assert not [name for name in listed if "~" in name]
+    assert own.host.state("Echo", taken) == before
+    assert own.ask("DELETE", f"{SESSIONS}/{taken}", STRANGER).json()["status"] == "deleted"
+    assert own.ask("GET", f"{SESSIONS}/{taken}", STRANGER).status_code == 404
+    assert own.ask("GET", f"{SESSIONS}/{taken}", "ada@contoso").json()["message_count"] == 2
+
+
+def test_all_that_an_answer_names_can_be_asked_for(own: Place):
+    """The turn's URL, its events and its steps are found under the name, and a retry finds the same turn."""
+    name = f"main-{uuid4().hex}"
+    assert own.run("ada@contoso", "hi", name).ok
+    first = own.run(STRANGER, "hello", name, idempotency_key="k", x_ms_wait_for_response="false")
+    told = first.json()
+    assert told["session_id"] == name == first.headers["x-ms-session-id"]
+    for url in (value for field, value in told.items() if field in {"turn_url", "events_url"}):
+        answer = requests.get(url, headers={"x-who": STRANGER}, timeout=60)
+        assert answer.ok, answer.text
+        assert requests.get(url, headers={"x-who": "ada@contoso"}, timeout=60).status_code == 404
+    again = own.run(STRANGER, "hello", name, idempotency_key="k", x_ms_wait_for_response="false")
+    assert again.json()["turn_id"] == told["turn_id"]
+    assert own.run(STRANGER, "other words", name, idempotency_key="k").status_code == 422
+
+
+def test_of_two_that_begin_a_session_at_once_each_has_one(own: Place):
+    """Neither learns of the other."""
+    for _ in range(2):
+        session = f"race-{uuid4().hex}"
+        answers = begin_at_once(own, session)
+        assert [one.status_code for one in answers] == [200, 200], [one.text for one in answers]
+        for who, other in (WHO, WHO[::-1]):
+            said = own.ask("GET", f"{SESSIONS}/{session}", who).text
+            assert f"words of {who}" in said
+            assert f"words of {other}" not in said
+
+
+def test_a_name_stays_whose_it_was(own: Place):
+    """When the first one deletes the session, the name still finds the second one's, and is free for a third one."""
+    name = f"kept-{uuid4().hex}"
+    for who in ("ada@contoso", STRANGER):
+        assert own.run(who, f"words of {who}", name).ok
+    assert own.ask("DELETE", f"{SESSIONS}/{name}", "ada@contoso").ok
+    assert own.run(STRANGER, "and more", name).ok
+    assert own.ask("GET", f"{SESSIONS}/{name}", STRANGER).json()["message_count"] == 4
+    assert own.run("kim", "words of kim", name).ok
+    assert own.ask("GET", f"{SESSIONS}/{name}", "kim").json()["message_count"] == 2
+
+
+def test_forks_and_tools_have_names_of_ones_own(own: Place):
+    """The target of a fork, and the session of a tool call, are free where somebody else has them."""
+    name, origin = f"fork-{uuid4().hex}", f"of-{uuid4().hex}"
+    assert own.run("ada@contoso", "hi", name).ok
+    assert own.run(STRANGER, "hello", origin).ok
+    forked = own.ask("POST", f"{SESSIONS}/{origin}/fork", STRANGER, json={"session_id": name})
+    assert (forked.status_code, forked.json()["session_id"]) == (201, name)
+    again = own.ask("POST", f"{SESSIONS}/{origin}/fork", STRANGER, json={"session_id": name})
+    assert again.status_code == 409
+    result = call_tool(own, "kim", query="let me in", sessionId=name)
+    assert result["structuredContent"]["sessionId"] == name
+    assert own.ask("GET", f"{SESSIONS}/{name}", "kim").json()["message_count"] == 2
+
+
+def test_a_guest_who_may_read_a_session_begins_none_of_its_name(own: Place):
+    """Support reads and continues the session that the name has; what support may not do there is refused."""
+    name = f"desk-{uuid4().hex}"
+    assert own.run("ada@contoso", "hi", name).ok
+    assert own.run("sue:support", "how can I help", name).ok
+    assert own.ask("GET", f"{SESSIONS}/{name}", "ada@contoso").json()["message_count"] == 4
+    refused = own.ask("POST", f"{SESSIONS}/{name}/files?name=a.txt", "sue:support", data=b"x")
+    assert refused.status_code == 404
+
+
+def test_several_at_once_have_a_name_each(own: Place):
+    """Eight principals use one name at the same time; each has a session with what he said."""
+    name = f"crowd-{uuid4().hex}"
+    people = [f"person-{number}" for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        assert all(one.ok for one in pool.map(lambda who: own.run(who, f"words of {who}.", name), people))
+    for who in people:
+        messages = own.ask("GET", f"{SESSIONS}/{name}", who).text
+        assert messages.count("words of ") == messages.count(f"words of {who}.")
+
+
+def test_a_setting_without_meaning_is_told(tmp_path: Path):
+    """The host says what the setting can be."""
+    with (
+        pytest.raises(Exception, match="set it to 'shared' or 'own'"),
+        hosted(tmp_path, None, app=APP, DURABLE_AGENT_HOST_SESSION_NAMES="mine", LEDGER=str(tmp_path / "x")),
+    ):
+        pass
