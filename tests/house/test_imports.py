@@ -86,7 +86,7 @@ ALLOWED_ROOMS_OF_THE_MODEL: dict[str, set[str]] = {
 """The same of practice_model; the server imports all."""
 
 ROOMS = {
-    "durable_agent_host": (ALLOWED_ROOMS, {"", "app"}),
+    "durable_agent_host": (ALLOWED_ROOMS, {"", "__main__", "app"}),
     "functions_host": (ALLOWED_ROOMS_OF_THE_HOST, {"", "__main__", "cli", "host", "testing"}),
     "practice_model": (ALLOWED_ROOMS_OF_THE_MODEL, {"", "__main__", "server"}),
 }

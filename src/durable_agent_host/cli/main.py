@@ -5,10 +5,10 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from durable_agent_host.cli.chat import add_chat_command, run_chat_command
 from durable_agent_host.cli.import_threads import add_thread_command, run_thread_command
@@ -21,7 +21,22 @@ _EXTRA_HOST = ("httptools", "starlette", "uvicorn", "watchfiles")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line."""
+    """A parser that reports an error in one line, and takes options between positional arguments, too."""
+
+    _is_intermixing = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - argparse itself calls it like this
+        self, args: Iterable[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Read arguments; ``verify AGENT --diff SESSION`` is ``verify AGENT SESSION --diff``."""
+        kinds = [action.nargs for action in self._actions if not action.option_strings]
+        if self._is_intermixing or not kinds or argparse.PARSER in kinds:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixing = False
 
     def error(self, message: str) -> NoReturn:
         if found := re.fullmatch(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)", message):

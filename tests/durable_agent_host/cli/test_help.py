@@ -55,6 +55,46 @@ def test_start_names_the_program():
     assert "see durable-agent-host start --help" in wrong.stderr
 
 
+def test_the_package_runs_as_the_command():
+    """``python -m durable_agent_host`` is the command, and is called by its name."""
+    run = subprocess.run(
+        [sys.executable, "-m", "durable_agent_host", "--help"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.startswith("usage: durable-agent-host ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sessions verify --diff Helper s1",
+        "sessions verify Helper --diff s1",
+        "sessions verify Helper s1 --diff",
+        "sessions list --limit 2 Helper",
+        "sessions fork Helper --at-turn t s1 --before",
+        "sessions show Helper --limit 2 -- --s1",
+        "turns show Helper s1 --json t1",
+        "turns tail Helper --json s1",
+        "chat Helper --session s1",
+    ],
+)
+def test_options_stand_anywhere(capsys: pytest.CaptureFixture[str], command: str):
+    """Options before, between and behind positional arguments are understood: only the host is missing."""
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split()[:2], "--url", "http://127.0.0.1:1", *command.split()[2:]])
+    assert (ended.value.code, "no host answers" in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [("sessions fork Helper --before", "required: session"), ("sessions verify Helper s1 --diff s2", "not know: s2")],
+)
+def test_what_is_missing_or_too_much_is_named(capsys: pytest.CaptureFixture[str], command: str, missing: str):
+    """With options in between, too."""
+    with pytest.raises(SystemExit) as ended:
+        main(command.split())
+    assert (ended.value.code, missing in capsys.readouterr().err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("spent", "shown"),
     [
