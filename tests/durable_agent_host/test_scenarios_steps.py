@@ -127,3 +127,17 @@ def test_a_model_call_that_is_not_made_again_is_a_step(people: AgentHost, model:
     assert (call["outcome"], call["position"], call["attempt"], end["status"]) == ("failed", 0, 1, "failed")
     assert "refused the call with 400" in call["reason"]
     assert call["ended_at"] is not None
+
+
+def test_a_model_call_that_a_cancel_cut_off_is_not_lost(people: AgentHost, model: PracticeModel):
+    """It is cancelled, with what it had said, and nobody makes it again."""
+    model.plan({"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60})
+    body = {"message": "talk", "wait_for_response": False}
+    url = people.run("Talker", body).json()["turn_url"]
+    wait_until(lambda: any(step.get("characters", 0) > 12 for step in steps_of(url)))
+    assert requests.post(f"{url}/cancel", timeout=30).ok
+    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "cancelled")
+    steps = steps_of(url)
+    assert kinds(steps) == ["wait:queue", "attempt", "model_call", "end"]
+    assert [steps[1]["ended"], steps[2]["outcome"], steps[3]["status"]] == ["cancelled"] * 3
+    assert (steps[2]["characters"] > 12, steps[2]["ended_at"] is None) == (True, False)

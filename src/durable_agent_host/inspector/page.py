@@ -34,7 +34,7 @@ PAGE_HEADERS: Final[Mapping[str, str]] = {
             "frame-ancestors 'none'",
         )
     ),
-    "cache-control": "no-cache",
+    "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",

@@ -142,6 +142,9 @@ class StepReader:
     def _end_attempt(self, how: str, at: str | None) -> None:
         if self._attempt is not None:
             self._attempt["ended"], self._attempt["ended_at"] = how, at
+        if how == "cancelled" and self._model is not None:
+            self._model |= {"outcome": "cancelled", "ended_at": at}
+            self._model = None
 
     def _interrupt(self) -> None:
         """Say of what is open that its end is not known: the process died, or another one has taken over."""
