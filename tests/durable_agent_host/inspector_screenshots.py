@@ -82,6 +82,8 @@ async def main() -> None:
             url = f"{host.url}/api/inspector#/Payer/{quote(SESSION)}"
             async with opened("about:blank", Path(folder) / "browser") as page:
                 await shoot(page, url, "inspector.png", width=1180, height=760, colors="light")
+                top = {"width": 1180, "height": 760, "colors": "dark", "before": "$('messages').scrollTop = 0"}
+                await shoot(page, url, "inspector-dark.png", **top)
                 steps = {"width": 390, "height": 780, "colors": "dark", "before": "view('log')"}
                 await shoot(page, url, "inspector-narrow.png", **steps)
         finally:
