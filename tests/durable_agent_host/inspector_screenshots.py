@@ -9,11 +9,11 @@ from urllib.parse import quote
 import requests
 
 from tests.browser import Page, opened
-from tests.durable_agent_host.conftest import PEOPLE
 from tests.kit import ROOT, AgentHost, PracticeModel, start_host, start_model
 from tests.processes import wait_until
 
 GUIDES = ROOT / "docs" / "guides"
+APP = Path(__file__).parent / "apps" / "pictures"
 SESSION = "invoice-2026-11"
 
 
@@ -21,7 +21,7 @@ def play(folder: Path, model: PracticeModel) -> AgentHost:
     """Run the turns, with a crash in the last one; the host that came back still runs."""
 
     def start(port: int) -> AgentHost:
-        return start_host(folder / "data", model, app=PEOPLE, port=port, LEDGER=str(folder / "ledger"))
+        return start_host(folder / "data", model, app=APP, port=port)
 
     code = "import pandas as pd\nprint(pd.read_csv('invoices.csv')['amount'].sum())"
     summed = [
