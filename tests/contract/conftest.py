@@ -10,7 +10,14 @@ import pytest
 
 from durable_agent_host.turn_log.protocol import TurnLog
 from tests.contract.memory import Memory, MemoryTurnLog
-from tests.contract.piece_stores import BlobPieces, EncryptedSqlitePieces, PieceBackend, SqlitePieces, encryption_of
+from tests.contract.piece_stores import (
+    BlobPieces,
+    EncryptedBlobPieces,
+    EncryptedSqlitePieces,
+    PieceBackend,
+    SqlitePieces,
+    encryption_of,
+)
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
 
@@ -23,7 +30,7 @@ class Backend:
     is_encrypted = False
 
     def __init__(self) -> None:
-        self.opened: list[TurnLog] = []
+        self.opened: list[Any] = []
 
     @property
     def arguments(self) -> list[Any]:
@@ -68,6 +75,15 @@ class Sqlite(Backend):
         return text_in_files(self.path.parent, text)
 
 
+def encrypted(backend: Backend, log: TurnLog, keys: PieceBackend) -> TurnLog:
+    """Encrypt a log, with the keys in a store of pieces, which is closed with the backend."""
+    from durable_agent_host.encryption.encrypted_log import EncryptedTurnLog
+
+    store = keys.make()
+    backend.opened.append(store)
+    return EncryptedTurnLog(log, *encryption_of(store))
+
+
 class EncryptedSqlite(Sqlite):
     """A file whose entries are encrypted, with the keys beside it."""
 
@@ -75,10 +91,7 @@ class EncryptedSqlite(Sqlite):
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        from durable_agent_host.encryption.encrypted_log import EncryptedTurnLog
-
-        keys = SqlitePieces(self.path.parent / "keys.db")
-        return EncryptedTurnLog(super().make(**options), *encryption_of(keys.make()))
+        return encrypted(self, super().make(**options), SqlitePieces(self.path.parent / "keys.db"))
 
 
 class Blob(Backend):
@@ -105,6 +118,16 @@ class Blob(Backend):
     async def holds(self, text: bytes) -> bool:
         """Tell whether a text stands in any blob of the container."""
         return await text_in_blobs(self.port, self.container, text)
+
+
+class EncryptedBlob(Blob):
+    """A container whose entries are encrypted, with the keys in another one."""
+
+    is_encrypted = True
+
+    def make(self, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        return encrypted(self, super().make(**options), BlobPieces(self.port, container=f"{self.container}-keys"))
 
 
 class Redis(Backend):
@@ -141,6 +164,25 @@ class Redis(Backend):
                 if text in key or text in repr(found).encode():
                     return True
         return False
+
+
+class EncryptedRedis(Redis):
+    """A Redis whose entries are encrypted, with the keys in a file."""
+
+    is_encrypted = True
+
+    def __init__(self, port: int, keys: Path | str) -> None:
+        super().__init__(port)
+        self.keys = Path(keys)
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What makes the same backend in another process."""
+        return [self.port, str(self.keys)]
+
+    def make(self, **options: Any) -> TurnLog:
+        """Make an object of the store's class."""
+        return encrypted(self, super().make(**options), SqlitePieces(self.keys))
 
 
 class InMemory(Backend):
@@ -183,12 +225,16 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
         return InMemory()
     if kind == "redis":
         return Redis(request.getfixturevalue("redis_port"))
+    if kind == "encrypted-redis":
+        return EncryptedRedis(request.getfixturevalue("redis_port"), folder / "made" / "keys.db")
+    if kind == "encrypted-blob":
+        return EncryptedBlob(request.getfixturevalue("azurite_port"), {"max_blocks": 5})
     # Small parts and blocks: every test rolls over and splits.
     small = {"max_blocks": 5, "max_block_bytes": 4096} if kind == "blob-small" else {}
     return Blob(request.getfixturevalue("azurite_port"), small)
 
 
-SHARED = ("sqlite", "encrypted", "blob", "blob-small", "redis")
+SHARED = ("sqlite", "encrypted", "blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis")
 """Stores that several processes can share."""
 
 
@@ -216,7 +262,7 @@ async def networked(request, tmp_path) -> AsyncIterator[Backend]:
         yield made
 
 
-PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small")
+PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small", "encrypted-blob")
 
 
 @pytest.fixture(params=PIECE_STORES)
@@ -227,7 +273,8 @@ async def pieces(request, tmp_path) -> AsyncIterator[PieceBackend]:
         made: PieceBackend = kind(tmp_path / "made" / "pieces.db")
     else:
         small = {"max_block_bytes": 4096} if request.param == "blob-small" else {}
-        made = BlobPieces(request.getfixturevalue("azurite_port"), small)
+        kind = EncryptedBlobPieces if request.param == "encrypted-blob" else BlobPieces
+        made = kind(request.getfixturevalue("azurite_port"), small)
     async with _closing(made):
         yield made
 

@@ -85,13 +85,21 @@ class SqlitePieces(PieceBackend):
 
 
 def encryption_of(store: SegmentStore) -> tuple[Any, Any]:
-    """The cipher and the keyring of a store, with a key of the operator that is always the same."""
+    """The cipher and the keyring of a store, with a key of the operator that is always the same; refuses plaintext."""
     from durable_agent_host.encryption.cipher import Cipher
     from durable_agent_host.encryption.keyring import Keyring
     from durable_agent_host.encryption.wrapping import LocalKey
 
     keyring = Keyring(lambda: store, [LocalKey("test", bytes(range(32)))])
-    return Cipher(keyring), keyring
+    return Cipher(keyring, refuses_plaintext=True), keyring
+
+
+async def stored_name(store: SegmentStore, home: str, name: str) -> str:
+    """Tell under which name an encrypted piece is stored; closes the store."""
+    cipher, _ = encryption_of(store)
+    (stored,) = await asyncio.to_thread(cipher.stored_names, home, name)
+    await store.close()
+    return stored
 
 
 class EncryptedSqlitePieces(SqlitePieces):
@@ -108,11 +116,7 @@ class EncryptedSqlitePieces(SqlitePieces):
 
     async def flip(self, home: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
-        store = super().make()
-        cipher, _ = encryption_of(store)
-        (stored,) = await asyncio.to_thread(cipher.stored_names, home, name)
-        await store.close()
-        await super().flip(home, stored)
+        await super().flip(home, await stored_name(super().make(), home, name))
 
 
 class BlobPieces(PieceBackend):
@@ -153,3 +157,20 @@ class BlobPieces(PieceBackend):
     async def holds(self, text: bytes) -> bool:
         """Tell whether a text stands in any blob of the container."""
         return await text_in_blobs(self.port, self.container, text)
+
+
+class EncryptedBlobPieces(BlobPieces):
+    """A container whose pieces are encrypted."""
+
+    is_encrypted = True
+
+    def make(self, **options: Any) -> SegmentStore:
+        """Make an object of the store's class."""
+        from durable_agent_host.encryption.encrypted_pieces import EncryptedSegmentStore
+
+        store = super().make(**options)
+        return EncryptedSegmentStore(store, *encryption_of(store))
+
+    async def flip(self, home: str, name: str) -> None:
+        """Change one byte of a stored piece, behind the store's back."""
+        await super().flip(home, await stored_name(super().make(), home, name))

@@ -217,12 +217,13 @@ class RedisTurnLog:
                 self._loop.post(self._listener.forget, log_id)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the entries before an offset; see the protocol."""
+        """Delete the entries before an offset, but the last one, which tells readers where the log ends."""
 
         async def work() -> None:
-            await self._retry(
-                lambda: self._client().xtrim(_stream(log_id), minid=f"{before_offset}-0", approximate=False)
-            )
+            newest = await self._retry(lambda: self._client().xrevrange(_stream(log_id), count=1))
+            if newest:
+                first = min(before_offset, int(newest[0][0].partition(b"-")[0]))
+                await self._retry(lambda: self._client().xtrim(_stream(log_id), minid=f"{first}-0", approximate=False))
 
         await self._loop.run(work())
 
