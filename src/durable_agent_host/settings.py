@@ -14,6 +14,8 @@ ANYBODY = "anybody"
 NOBODY = "nobody"
 SHARED = "shared"
 OWN = "own"
+READ = "read"
+REFUSE = "refuse"
 _ROLE = "role:"
 _FIELDS_OF_A_SCHEDULE = 6
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
@@ -66,6 +68,8 @@ class Settings:
         encryption_keys: what is stored is encrypted with data keys, and those with the first of these keys: ``ID=KEY``,
             several with commas between them, the others to read what they have protected. A key is 32 bytes in base64,
             or the URL of a key of Azure Key Vault. Empty, the default: nothing is encrypted.
+        encryption_plaintext: what becomes of a stored value that is not encrypted, in an app with keys: ``read`` as it
+            is, or ``refuse``. Default ``read``: as what was stored before there were keys has to be.
         turn_retention_hours: how long the orchestration of an ended turn is kept; the session's receipt answers for
             it afterwards. Hours, default 24: longer than a client waits, and days less than a receipt lasts.
         session_ttl_seconds: how long a session is kept after its last use, where app and agent say nothing else.
@@ -108,6 +112,7 @@ class Settings:
     kept_turn_bytes: int = KeptBounds.turn_bytes
     segments: str = ""
     encryption_keys: str = field(default="", repr=False)
+    encryption_plaintext: str = READ
     turn_retention_hours: float = 24.0
     session_ttl_seconds: float = 0.0
     piece_grace_seconds: float = 3600.0
@@ -188,12 +193,13 @@ class Settings:
             kept_turn_bytes=_count(environment, "KEPT_TURN_BYTES", cls.kept_turn_bytes),
             segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
             encryption_keys=environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip(),
+            encryption_plaintext=_plaintext(environment, "ENCRYPTION_PLAINTEXT", cls.encryption_plaintext),
             turn_retention_hours=_number(environment, "TURN_RETENTION_HOURS", cls.turn_retention_hours),
             session_ttl_seconds=_number(environment, "SESSION_TTL_SECONDS", cls.session_ttl_seconds, least=0.0),
             piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
             maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
             adopt_sessions=_adopters(environment, "ADOPT_SESSIONS", cls.adopt_sessions),
-            session_names=_session_names(environment, "SESSION_NAMES", cls.session_names),
+            session_names=_choice(environment, "SESSION_NAMES", cls.session_names, SHARED, OWN),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
             answer_seconds=_number(environment, "ANSWER_SECONDS", cls.answer_seconds),
             requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, least=0.0),
@@ -245,12 +251,20 @@ def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
     return text
 
 
-def _session_names(environment: Mapping[str, str], field: str, default: str) -> str:
-    text = environment.get(PREFIX + field, "").strip() or default
-    if text not in {SHARED, OWN}:
+def _plaintext(environment: Mapping[str, str], field: str, default: str) -> str:
+    text = _choice(environment, field, default, READ, REFUSE)
+    if text == REFUSE and not environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip():
         raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to {SHARED!r} or {OWN!r}, or leave it out for {default!r}"
+            f"{PREFIX}{field} is {text!r}, and nothing is encrypted: set {PREFIX}ENCRYPTION_KEYS, or leave it out"
         )
+    return text
+
+
+def _choice(environment: Mapping[str, str], field: str, default: str, *choices: str) -> str:
+    text = environment.get(PREFIX + field, "").strip() or default
+    if text not in choices:
+        said = " or ".join(map(repr, choices))
+        raise SettingError(f"{PREFIX}{field} is {text!r}; set it to {said}, or leave it out for {default!r}")
     return text
 
 

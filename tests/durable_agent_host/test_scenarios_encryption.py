@@ -20,6 +20,7 @@ from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "encryption"
 KEYS = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
+PLAINTEXT = "DURABLE_AGENT_HOST_ENCRYPTION_PLAINTEXT"
 FILE = b"canary-file " * 5000
 
 
@@ -196,6 +197,40 @@ def test_encryption_is_turned_on_later(data: Path, model: PracticeModel):
         sent = json.dumps(model.requests()[-1]["body"]["input"])
         assert "canary-question without keys" in sent
     assert "canary" not in dict(rows(data)[1])["@dafx-clerk@only-before"]
+
+
+def test_plaintext_can_be_refused(data: Path, model: PracticeModel):
+    """What is not encrypted is a 409 that names the setting, and stays; an export and import before that brings it."""
+    strict = {KEYS: key(1), PLAINTEXT: "refuse"}
+    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+        for session in ("before", "only-before"):
+            exported = host.get(f"/agents/Clerk/sessions/{session}/export").content
+            assert host.post(f"/agents/Clerk/sessions/{session}-2/import", exported, content_type="application/json").ok
+        said = {session: texts(host, session) for session in ("before", "only-before", "one")}
+    before = rows(data)
+    with hosted(data, model, app=APP, **strict) as host:
+        refused = [
+            host.get("/agents/Clerk/sessions/before/export"),
+            host.run("Clerk", {"message": "hello", "session_id": "before"}),
+            host.get("/agents/Clerk/sessions/only-before"),
+            host.run("Clerk", {"message": "hello", "session_id": "only-before"}),
+            requests.post(f"{host.url}/api/agents/Clerk/sessions/only-before/fork", json={}, timeout=60),
+            requests.delete(f"{host.url}/api/agents/Clerk/sessions/only-before", timeout=60),
+        ]
+        assert [answer.status_code for answer in refused] == [409] * len(refused), [one.text for one in refused]
+        assert all(PLAINTEXT in one.json()["detail"] and "canary" not in one.text for one in refused)
+        assert model.requests() == []
+        assert dict(rows(data)[1])["@dafx-clerk@only-before"] == dict(before[1])["@dafx-clerk@only-before"]
+        assert rows(data)[0] == before[0]
+        assert [texts(host, session) for session in ("before-2", "only-before-2", "one")] == list(said.values())
+        model.plan({"text": "canary-again"}, times=2)
+        for session in ("one", "only-before-2"):
+            asked = {"message": "canary-ask", "session_id": session}
+            assert host.run("Clerk", asked, headers={"idempotency-key": "canary-9"}).ok
+        listed = host.get("/agents/Clerk/sessions").json()["sessions"]
+        assert {"before", "only-before", "one"} <= {one["session_id"] for one in listed}
+    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+        assert texts(host, "only-before") == said["only-before"]
 
 
 @pytest.mark.parametrize("keys", [key(3), key(3).replace("k3", "k1"), ""], ids=["other", "same name", "none"])

@@ -6,6 +6,7 @@ is, and, when it is the result of a call, to the orchestration that called.
 
 Values that were not encrypted are read as they are, and answered in the same way: those of before the encryption, and
 those of orchestrations and clients of the app's own, which call the entity or the orchestration without this host.
+The states of sessions are written by this host alone, so the operator can have those refused that are not encrypted.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,7 @@ from durable_agent_host.codec.envelope import read_envelope
 from durable_agent_host.durable.hub import Hub, Steps
 from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.model.ids import entity_name
 
 
 class EncryptedHub(Hub):
@@ -107,13 +109,13 @@ class _Client:
 
     async def read_entity_state(self, entity: Any) -> Any:
         found = await self._client.read_entity_state(entity)
-        if found.entity_exists and read_envelope(found.entity_state) is not None:
+        if found.entity_exists and found.entity_state is not None:
             await self._keyring.ready()
             found._entity_state = self.decrypt_state(entity.name, entity.key, found.entity_state)  # noqa: SLF001
         return found
 
     def decrypt_state(self, entity: str, key: str, state: Any) -> Any:
-        return self._cipher.decrypt_json(_state(entity, key), state)
+        return _stored(self._cipher, entity, key, state)
 
     async def get_status(self, instance_id: str, **options: Any) -> Any:
         status = await self._client.get_status(instance_id, **options)
@@ -142,7 +144,10 @@ class _Entity:
         return str(self._context.entity_name), str(self._context.entity_key)
 
     def get_state(self, initializer: Callable[[], Any] | None = None) -> Any:
-        return self._cipher.decrypt_json(_state(*self._names), self._context.get_state(initializer))
+        state = self._context.get_state()
+        if state is None:
+            return initializer() if initializer is not None else None
+        return _stored(self._cipher, *self._names, state)
 
     def set_state(self, state: Any) -> None:
         self._context.set_state(self._cipher.encrypt_json(_state(*self._names), state))
@@ -216,6 +221,12 @@ class _Orchestration:
     def ended(self, output: Any) -> Any:
         """Encrypt the output, unless a caller waits for it who knows nothing of encryption."""
         return self._cipher.encrypt_json(_end(self._id), output) if self._is_encrypted else output
+
+
+def _stored(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
+    """Decrypt an entity's state; the app's secret for ids, which nobody writes again, may be of before."""
+    read = cipher.read_json if entity.lower().startswith(entity_name("")) else cipher.decrypt_json
+    return read(_state(entity, key), state)
 
 
 def _call(cipher: Cipher, place: Place, caller: str, value: Any) -> Mapping[str, Any]:

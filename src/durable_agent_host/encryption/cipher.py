@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
 
 from durable_agent_host.codec.envelope import encode_envelope, read_envelope
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.encryption.wrapping import PLAINTEXT_SETTING
 from durable_agent_host.errors import CorruptStateError
 
 type Place = tuple[str, ...]
@@ -86,10 +87,12 @@ class Cipher:
 
     Args:
         keys: of the app.
+        refuses_plaintext: what is stored without encryption is an error, instead of being read as it is.
     """
 
-    def __init__(self, keys: DataKeys) -> None:
+    def __init__(self, keys: DataKeys, *, refuses_plaintext: bool = False) -> None:
         self._keys = keys
+        self._refuses_plaintext = refuses_plaintext
         # An orchestration is replayed with every step, and a status is read again and again.
         self._encrypted = lru_cache(_REPEATED)(_encrypted)
         self._decrypted = lru_cache(_REPEATED)(_decrypted)
@@ -136,6 +139,35 @@ class Cipher:
         """Decrypt JSON; what is not encrypted is returned as it is. See `decrypt`."""
         data = self.opened(place, value)
         return value if data is None else json_of_bytes(data, "what was encrypted")
+
+    def read_json(self, place: Place, value: Any) -> Any:
+        """Decrypt JSON that only this host stores; `decrypt_json` is for what others may have written, too.
+
+        Raises:
+            CorruptStateError: see `decrypt`; or it is not encrypted, and plaintext is refused.
+            EncryptionKeyError: the app has not the key.
+        """
+        data = self.opened(place, value)
+        if data is not None:
+            return json_of_bytes(data, "what was encrypted")
+        if value is not None:
+            self.check_plaintext("/".join(place))
+        return value
+
+    def check_plaintext(self, what: str) -> None:
+        """Refuse what is stored without encryption, unless it may be read.
+
+        Args:
+            what: is not encrypted.
+
+        Raises:
+            CorruptStateError: plaintext is refused.
+        """
+        if self._refuses_plaintext:
+            raise CorruptStateError(
+                f"{what} is not encrypted, and {PLAINTEXT_SETTING} refuses that: set it to 'read' if it was stored "
+                "before the encryption, and export and import the session; nothing was changed"
+            )
 
     def stored_names(self, home: str, name: str) -> list[str]:
         """Give the names under which an encrypted piece may be stored; a new one has the first.

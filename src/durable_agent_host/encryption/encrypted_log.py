@@ -4,7 +4,7 @@ An entry is encrypted for its log, its attempt and its offset, so none can be mo
 noticed. The offset is known before the append, because an attempt has one writer, which alone writes the log until it
 is fenced: it begins behind the entry that opens it, which a later attempt reads. A second writer of the same attempt,
 in another object, is an error at its first append that meets the other's. Entries of before the encryption are read as
-they are.
+they are, unless the operator refuses plaintext.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entr
 from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, LogError
-from durable_agent_host.model.log_entry import ENCRYPTED, LogEntry, LogPage, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog
 
 _REMEMBERED: Final = 10_000
@@ -162,12 +162,15 @@ class EncryptedTurnLog:
         mine.set_result(None)
 
     def _decrypted(self, log_id: str, page: LogPage) -> LogPage:
-        if not any(record.entry.kind == ENCRYPTED for record in page.records):
+        if not any(record.entry.kind != ATTEMPT for record in page.records):
             return page
         return replace(page, records=[self._record(log_id, record) for record in page.records])
 
     def _record(self, log_id: str, record: LogRecord) -> LogRecord:
+        if record.entry.kind == ATTEMPT:  # the store itself writes it
+            return record
         if record.entry.kind != ENCRYPTED:
+            self._cipher.check_plaintext(f"entry {record.offset} of the turn log {log_id}")
             return record
         line = self._cipher.opened(_place(log_id, record.attempt, record.offset), record.entry.data)
         if line is None:

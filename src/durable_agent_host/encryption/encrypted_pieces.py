@@ -4,7 +4,7 @@ A piece is named by the hash of its plaintext where conversations refer to it, a
 the home as associated data), where it is stored: a store tells nobody who has no key what a piece holds, or that two
 homes have the same. A fork reads pieces where they are, so what it shares stays bound to their home, and the head of
 the fork, which is encrypted itself, names home and hash. What was stored before the encryption has its hash as its
-name, and is read as before.
+name, and is read as before, unless the operator refuses plaintext.
 """
 
 import asyncio
@@ -64,7 +64,9 @@ class EncryptedSegmentStore:
             except CorruptStateError:
                 continue
             return await self._decrypted(home, name, found[stored])
-        return (await self._store.get(home, [name]))[name]
+        found = await self._store.get(home, [name])
+        self._cipher.check_plaintext(f"the piece {name} of {home}")
+        return found[name]
 
     async def _decrypted(self, home: str, name: str, data: bytes) -> bytes:
         try:

@@ -11,7 +11,7 @@ from durable_agent_host.errors import SettingError
 from durable_agent_host.loops.once import once
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.stores import open_segment_store
-from durable_agent_host.settings import Settings
+from durable_agent_host.settings import REFUSE, Settings
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.stores import open_turn_log
 
@@ -58,7 +58,7 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
     from durable_agent_host.encryption.keyring import Keyring  # noqa: PLC0415
 
     keyring = Keyring(open_pieces, read_keys(settings.encryption_keys))
-    cipher = Cipher(keyring)
+    cipher = Cipher(keyring, refuses_plaintext=settings.encryption_plaintext == REFUSE)
     return Stores(
         once(lambda: EncryptedTurnLog(open_log(), cipher, keyring)),
         once(lambda: EncryptedSegmentStore(open_pieces(), cipher, keyring)),

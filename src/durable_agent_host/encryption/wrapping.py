@@ -5,6 +5,7 @@ from typing import Final, Protocol
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
 SETTING: Final = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
+PLAINTEXT_SETTING: Final = "DURABLE_AGENT_HOST_ENCRYPTION_PLAINTEXT"
 
 
 class WrappingKey(Protocol):

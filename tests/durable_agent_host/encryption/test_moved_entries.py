@@ -9,7 +9,7 @@ import pytest
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.sqlite.log import OFFSETS
-from tests.contract.conftest import EncryptedSqlite
+from tests.contract.conftest import EncryptedSqlite, Sqlite
 
 MINE, OTHER = "a" * 32, "b" * 32
 CHANGES = {
@@ -41,4 +41,17 @@ async def test_a_moved_entry_is_refused(tmp_path: Path, change: str):
     with pytest.raises(CorruptStateError, match="moved"):
         await log.read(MINE)
     assert len((await log.read(OTHER)).records) == 5
+    await log.close()
+
+
+async def test_an_entry_that_is_not_encrypted_is_refused(tmp_path: Path):
+    """Where plaintext is refused, an entry of before the encryption is an error, for a reader and for a follower."""
+    plain = Sqlite(tmp_path / "logs" / "turns.db").log()
+    await plain.append(MINE, [LogEntry(EVENT, {"event": "x", "data": {}})], attempt=await plain.open(MINE))
+    await plain.close()
+    log = EncryptedSqlite(tmp_path / "logs" / "turns.db").log()
+    with pytest.raises(CorruptStateError, match="DURABLE_AGENT_HOST_ENCRYPTION_PLAINTEXT"):
+        await log.read(MINE)
+    with pytest.raises(CorruptStateError, match="entry 1 of the turn log"):
+        await anext(aiter(log.follow(MINE)))
     await log.close()
