@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
@@ -36,6 +37,7 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.loops.aside import aside
+from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
@@ -304,9 +306,7 @@ class AgentRuns:
         session = self.agent_session
         self.losses.forget_in(session)
         session.leave_other_service(self.provider)
-        if session.service_session_id or self.hosted.restores(session):
-            return [message]
-        if self.hosted.has_own_history:
+        if session.service_session_id or self.hosted.restores(session) or self.hosted.has_own_history:
             return [message]
         transcript = await self._transcript()
         if not self.hosted.owns_history:
@@ -318,11 +318,12 @@ class AgentRuns:
         """Rehydrate what of the record is the context; segments of which nothing is in it are not read."""
         if self.context is None:
             stored = self._checked(await self.record.entries())
-            return await aside(len(stored), lambda: self._rehydrated(replay_messages(stored)))
+            return await aside(len(stored), lambda: self._rehydrated(replay_messages(stored, between=give_way)))
         overlay, count = self.context.before, self.record.session.message_count
         entries = await entries_of_context(self.record, overlay)
         self._checked([*entries.values()])
-        return await aside(len(entries), lambda: self._rehydrated(context_messages(entries, overlay, count=count)))
+        context = partial(context_messages, entries, overlay, count=count, between=give_way)
+        return await aside(len(entries), lambda: self._rehydrated(context()))
 
     def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""

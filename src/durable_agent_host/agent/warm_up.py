@@ -1,6 +1,7 @@
 """Loads what the first turn of a process needs before anybody waits for it."""
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -53,6 +54,7 @@ def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable
                     continue
                 _WARM.add(kind)
             asyncio.run(provider.warm_up())  # on a loop of its own: turns that run already do not wait for it
+        gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads meanwhile
     except Exception as error:  # noqa: BLE001 - an edge: the first turn does what was not done, and tells what is wrong
         _LOGGER.debug("what the first turn needs could not be loaded before it: %s", log_reason(error))
 

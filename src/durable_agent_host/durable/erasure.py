@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
@@ -30,6 +31,7 @@ from durable_agent_host.errors import (
     TurnError,
     TurnRejectedError,
 )
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.ids import derived_id, turn_log_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
@@ -267,13 +269,15 @@ class _Erasing:
 
     async def erase_turns(self, session: Session) -> None:
         """Delete what turns have: orchestrations, logs, and requests and answers that were too large to travel."""
-        known = set[str]()
+        known: dict[str, None] = {}
+        erased = 0
         async for some in turns_of(self._store, session, may_lack=True):
-            new = [turn_id for turn_id in dict.fromkeys(some) if turn_id not in known]
-            known.update(new)
-            for first in range(0, len(new), _GROUP):
-                await self._erase_group(new[first : first + _GROUP])
-                reach("erasure.between_turns")
+            known |= dict.fromkeys(some)
+            while len(known) - erased >= _GROUP:
+                await self._erase_group([*islice(known, erased, erased + _GROUP)])
+                erased += _GROUP
+        if erased < len(known):
+            await self._erase_group([*islice(known, erased, None)])
         self.erased["turns"] = len(known)
 
     async def _erase_group(self, turns: list[str]) -> None:
@@ -281,13 +285,15 @@ class _Erasing:
 
         async def erase(turn_id: str, home: str) -> None:
             async with room:
+                await let_others()
                 purged = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
                 self.erased["orchestrations"] += purged
                 self._count(await self._sweeper.erase(home, ""))
 
         homes = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
         await asyncio.gather(*map(erase, turns, homes))
-        await self._log.delete(*homes)
+        await self._log.delete(*homes)  # rewrites files that have texts of them, so not for a few turns each
+        reach("erasure.between_turns")
 
     async def erase_homes(self, session: Session) -> None:
         """Delete the pieces that this session alone refers to, and its uploads."""

@@ -20,6 +20,7 @@ from durable_agent_host.codec.detached import Detached, at_home, detach, detache
 from durable_agent_host.codec.pieces import Segment, json_bytes_of
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.model.session import without_overlay
@@ -137,6 +138,7 @@ class _Checks:
             if number < last:
                 continue
             lost_texts = [change for one in part.chunks for change in await self._lost_texts(one)]
+            await let_others()
             judged = await asyncio.to_thread(self._judged, part)
             yield replace(part, changes=[*part.changes, *lost_texts, *judged])
             part = _Part((), ())

@@ -9,6 +9,7 @@ from durable_agent_host.codec.detached import attach
 from durable_agent_host.codec.document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
 from durable_agent_host.codec.state import decode_receipt, encode_session
 from durable_agent_host.errors import RequestTooLargeError
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts
@@ -183,6 +184,7 @@ class _Taking:
         ended, self._receipts = self._receipts, []
         for receipt in receipts_to_import(ended):
             self._writer.note_receipt(receipt)
+        await let_others()
         entries = await asyncio.to_thread(entries_to_import, read)
         told = messages_on_trust(zip((one.number + 1 for one in read), entries, strict=True))
         room = MOST_TOLD - len(self._told)

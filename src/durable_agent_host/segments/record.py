@@ -13,6 +13,7 @@ from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.pieces import Segment, decode_homes, decode_index, decode_segment, json_of_bytes
 from durable_agent_host.codec.state import decode_receipt
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.cache import PIECES, PieceCache
@@ -257,7 +258,10 @@ class Record:
 
     async def entries(self) -> tuple[Mapping[str, Any], ...]:
         """Return all entries of the conversation, whole, oldest first."""
-        found = [await self.whole(chunk) for chunk in await self.chunks()]
+        found: list[tuple[Mapping[str, Any], ...]] = []
+        for chunk in await self.chunks():
+            await let_others()
+            found.append(await self.whole(chunk))
         return tuple(entry for entries in found for entry in entries)
 
     async def agent_session(self) -> Mapping[str, Any] | None:
@@ -355,6 +359,7 @@ class Record:
                 some = own[start : start + _AT_ONCE]
                 data = await self._open_store().get(home, [ref.name for ref in some])
                 for ref in some:
+                    await let_others()
                     segment = known[ref] = await _decoded(data[ref.name])
                     if len(segment.entries) != ref.entries:
                         raise CorruptStateError(f"segment {ref.name} of the session has not the entries that it had")

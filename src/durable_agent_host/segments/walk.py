@@ -5,6 +5,7 @@ from typing import Final
 
 from durable_agent_host.codec.pieces import Segment, decode_index, decode_segment
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.segments.protocol import SegmentStore
 
@@ -37,6 +38,7 @@ async def walk(
         some = refs[start : start + _AT_ONCE]
         data = await _read(store, [ref for ref in some if ref.depth or reads(ref)], may_lack)
         for ref in some:
+            await let_others()
             found = data.get((ref.home, ref.name))
             if not ref.depth:
                 yield ref, decode_segment(found) if found is not None else None

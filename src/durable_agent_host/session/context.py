@@ -4,7 +4,7 @@ Each message of the context carries the name of its place in the record (`RECORD
 the provider's adapter and the framework, which copy messages.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import Content, Message
@@ -58,7 +58,13 @@ def name_of_stand_in(name: str) -> str:
     return name if name.startswith(_STAND_IN) else _STAND_IN + name
 
 
-def context_messages(entries: Mapping[int, Mapping[str, Any]], overlay: Overlay | None, *, count: int) -> list[Message]:
+def context_messages(
+    entries: Mapping[int, Mapping[str, Any]],
+    overlay: Overlay | None,
+    *,
+    count: int,
+    between: Callable[[], object] = lambda: None,
+) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
 
     Guarantee: pure.
@@ -67,6 +73,7 @@ def context_messages(entries: Mapping[int, Mapping[str, Any]], overlay: Overlay 
         entries: of the record, by their numbers from 0; those of which nothing is in the context may be missing.
         overlay: what the context is; None for all of the record.
         count: how many entries the record has.
+        between: called before each entry, to let others work.
 
     Returns:
         New messages in order, without what `replay_messages` leaves out.
@@ -84,6 +91,7 @@ def context_messages(entries: Mapping[int, Mapping[str, Any]], overlay: Overlay 
             messages.append(message)
             continue
         for number in range(piece.first.entry, min(piece.last.entry + 1, end.entry)):
+            between()
             entry = entries[number]
             if failed and entry.get("correlationId") in failed:
                 continue

@@ -1,6 +1,6 @@
 """Which messages of the stored conversation go to the model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
@@ -9,13 +9,16 @@ from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.message import decode_messages
 
 
-def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
+def replay_messages(
+    entries: Iterable[Mapping[str, Any]], *, between: Callable[[], object] = lambda: None
+) -> list[Message]:
     """Rehydrate the messages that the model is to see again.
 
     Guarantee: pure.
 
     Args:
         entries: the conversation as it is stored, oldest first.
+        between: called before each entry, to let others work.
 
     Returns:
         New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
@@ -27,7 +30,14 @@ def replay_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """
     kept = list(entries)
     failed = failed_turns(kept)
-    return sendable(decode_messages(entry for entry in kept if entry.get("correlationId") not in failed or not failed))
+
+    def replayed() -> Iterator[Mapping[str, Any]]:
+        for entry in kept:
+            if entry.get("correlationId") not in failed or not failed:
+                between()
+                yield entry
+
+    return sendable(decode_messages(replayed()))
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from agent_framework import Content, Message, ResponseStream
 
 from durable_agent_host.loops.aside import aside, aside_at_once
+from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.openai.direct_events import with_direct_events
@@ -130,6 +131,7 @@ class _KeepsItems(FoldsStreams):
         return part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
 
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
+        give_way()
         client: Any = super()
         is_stamped = any(stamp_of(content) is not None for content in message.contents)
         if kwargs.get("request_uses_service_side_storage", True) or (message.contents and not is_stamped):

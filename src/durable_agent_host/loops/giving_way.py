@@ -1,0 +1,67 @@
+"""Long computations give way to others of the process, which share one interpreter with them.
+
+A thread that computes gives the interpreter up when another one has waited for the switch interval, 5 ms by default. A
+turn gives it up at each of its some hundred system calls and then waits so long to go on, which makes a turn of 50 ms
+one of a second. A shorter interval helps, and more so a rest now and then, in which others find the interpreter free.
+A rest that met nobody makes the next one later, so what runs alone takes about as long as without.
+"""
+
+import asyncio
+import sys
+import time
+from typing import Final
+
+_SWITCH_SECONDS: Final = 0.0005
+_REST_SECONDS: Final = 0.0005
+_LATE_SECONDS: Final = 0.0002
+"""A rest that is longer by this has met somebody: to wait for a timer takes less."""
+_WORK_SECONDS: Final = 0.001
+_MOST_SECONDS: Final = 0.016
+
+
+def switch_often() -> None:
+    """Let threads of this process take turns after half a millisecond. Guarantee: idempotent; never lengthens."""
+    sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+
+
+class Pace:
+    """How long is worked between two rests; all long computations of a process share one."""
+
+    def __init__(self) -> None:
+        self._work_seconds = _WORK_SECONDS
+        self._rests_at = 0.0
+
+    def give_way(self) -> None:
+        """Rest when it is time to; called often. Does nothing in the thread of an event loop, which must not wait."""
+        began = time.perf_counter()
+        if began >= self._rests_at and not _has_loop():
+            time.sleep(_REST_SECONDS)
+            self._rested(began)
+
+    async def let_others(self) -> None:
+        """Rest when it is time to, on a loop; called between the parts of what takes long."""
+        began = time.perf_counter()
+        if began >= self._rests_at:
+            await asyncio.sleep(_REST_SECONDS)
+            self._rested(began)
+
+    def _rested(self, began: float) -> None:
+        ended = time.perf_counter()
+        is_alone = ended - began < _REST_SECONDS + _LATE_SECONDS
+        self._work_seconds = min(self._work_seconds * 2, _MOST_SECONDS) if is_alone else _WORK_SECONDS
+        self._rests_at = ended + self._work_seconds
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+_PACE: Final = Pace()
+give_way: Final = _PACE.give_way
+"""Rest in a thread when it is time to; see `Pace.give_way`."""
+let_others: Final = _PACE.let_others
+"""Rest on a loop when it is time to; see `Pace.let_others`."""

@@ -1,0 +1,69 @@
+"""Long computations that give way."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from durable_agent_host.loops.giving_way import Pace, give_way, let_others, switch_often
+
+USUAL_SECONDS = 0.005
+
+
+@pytest.fixture
+def _usual_interval() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(USUAL_SECONDS)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_usual_interval")
+def test_threads_take_turns_more_often_and_never_less():
+    """The interval becomes shorter, and one that an app has made shorter stays."""
+    switch_often()
+    assert sys.getswitchinterval() < USUAL_SECONDS
+    sys.setswitchinterval(0.0001)
+    switch_often()
+    assert sys.getswitchinterval() == pytest.approx(0.0001)
+
+
+def test_a_computation_beside_a_loop_rests_between_its_parts():
+    """Another thread of the process works while a computation that gives way goes on."""
+    ended, seen = threading.Event(), list[int]()
+
+    def compute() -> None:
+        while not ended.is_set():
+            give_way()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    seen.extend(range(1000))
+    ended.set()
+    thread.join()
+    assert len(seen) == 1000
+
+
+def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPatch):
+    """What also runs on a loop sleeps only in a thread without one; a coroutine lets the loop go on."""
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    pace, others = Pace(), list[str]()
+
+    async def other() -> None:
+        others.append("other")
+
+    async def run() -> None:
+        pace.give_way()
+        assert not slept
+        task = asyncio.get_running_loop().create_task(other())
+        await pace.let_others()
+        assert others == ["other"]
+        await task
+
+    asyncio.run(run())
+    asyncio.run(let_others())
+    Pace().give_way()
+    assert len(slept) == 1
