@@ -1,5 +1,7 @@
 """Parses a stream's events by their type, which saves a third of the CPU time of a streamed answer.
 
+Sends a long input as it was written beside the loop, too (`durable_agent_host.providers.openai.encoded_input`).
+
 The SDK (openai 3.54) holds each event against all of the fifty and more kinds of events before it takes the one whose
 ``type`` fits: 0.1 ms for a delta, 0.4 ms for a whole response. The kind is known from the ``type``, and every kind has
 another one; so an event is held against its kind alone. What does not pass is constructed as that kind without
@@ -11,6 +13,7 @@ from functools import cache
 from typing import Any, cast, get_args
 
 from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.providers.openai.encoded_input import encode_body
 
 
 def with_direct_events(client: Any) -> Any:
@@ -33,6 +36,15 @@ def with_direct_events(client: Any) -> Any:
 
 class _ReadsDirectly:
     """The override; stands before the client's own class in the method resolution order."""
+
+    def _build_request(self, options: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        given, more = cast("list[object]", [options.json_data, options.extra_json])
+        if isinstance(given, dict) and isinstance(more, dict):
+            body = cast("dict[str, Any]", {**given, **more})
+            if (encoded := encode_body(body)) is not None:
+                options = options.model_copy(update={"json_data": encoded, "extra_json": None})
+        return client._build_request(options, **kwargs)  # noqa: SLF001 - overridden
 
     def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
         kinds, stream_type = _kinds()
