@@ -129,6 +129,18 @@ def test_a_model_call_that_is_not_made_again_is_a_step(people: AgentHost, model:
     assert call["ended_at"] is not None
 
 
+def test_a_tool_that_a_cancel_cut_off_is_not_in_doubt(people: AgentHost, model: PracticeModel):
+    """It is cancelled, because nothing crashed."""
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 60}}]})
+    url = people.run("Rester", {"message": "rest", "wait_for_response": False}).json()["turn_url"]
+    wait_until(lambda: "tool_call" in kinds(steps_of(url)))
+    assert requests.post(f"{url}/cancel", timeout=30).ok
+    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "cancelled")
+    steps = steps_of(url)
+    assert kinds(steps) == ["wait:queue", "attempt", "model_call", "tool_call", "end"]
+    assert (steps[3]["outcome"], steps[3]["in_doubt"], steps[3]["ended_at"] is None) == ("cancelled", False, False)
+
+
 def test_a_model_call_that_a_cancel_cut_off_is_not_lost(people: AgentHost, model: PracticeModel):
     """It is cancelled, with what it had said, and nobody makes it again."""
     model.plan({"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60})

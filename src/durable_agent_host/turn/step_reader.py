@@ -142,8 +142,10 @@ class StepReader:
     def _end_attempt(self, how: str, at: str | None) -> None:
         if self._attempt is not None:
             self._attempt["ended"], self._attempt["ended_at"] = how, at
-        if how == "cancelled" and self._model is not None:
-            self._model |= {"outcome": "cancelled", "ended_at": at}
+        if how == "cancelled":
+            cut_off = [step for step in self._tools.values() if step["outcome"] is None and not step["in_doubt"]]
+            for step in (*cut_off, *([self._model] if self._model is not None else ())):
+                step |= {"outcome": "cancelled", "ended_at": at}
             self._model = None
 
     def _interrupt(self) -> None:
