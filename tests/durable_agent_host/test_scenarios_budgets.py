@@ -1,8 +1,10 @@
 """Budgets: turns and sessions spend at most so much, are told so with the figures, or a person is asked."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -469,3 +471,27 @@ def test_a_turn_that_an_operator_terminates_is_counted(
     assert after["tokens"] >= tokens + 400
     assert after["tokens"] == tokens + 400 or model_calls == 2
     assert len(model.requests()) == 1
+
+
+def test_a_turn_that_cannot_continue_after_a_kill_is_counted(tmp_path: Path, model: PracticeModel):
+    """Its stored request is gone when it is to go on: it fails, and what it had spent counts."""
+    model.plan(*[NEVER_ENDS | {"usage": USAGE}] * 2, {"text": "Fine.", "usage": USAGE}, by_round=True)
+    lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
+    try:
+        turn = waiting_turn(lives.host, agent="AskCalls", session_id="s", message="go " * 40_000)
+        lives.host.kill()
+        with closing(sqlite3.connect(tmp_path / "data" / "segments.sqlite")) as pieces, pieces:
+            assert pieces.execute("DELETE FROM pieces").rowcount > 0
+        host = lives.crash()
+        there = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
+        (call,) = turn["pending_approvals"]
+        assert approve(there, yes(call)).status_code == 200
+        ended = wait_until(lambda: ended_turn(there))
+        assert (ended["status"], ended["error"]["type"]) == ("failed", "CorruptStateError")
+        figures = host.session("AskCalls", "s")["spent"]
+        assert (figures["tokens"], figures["model_calls"], figures["tool_calls"]) == (800, 2, 2)
+        assert figures["cost"] == pytest.approx(2 * COST_OF_USAGE)
+        assert ended["spent"] == figures
+        assert len(model.requests()) == 2
+    finally:
+        lives.host.stop()

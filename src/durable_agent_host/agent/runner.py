@@ -104,6 +104,9 @@ class AgentRunner:
         budgets: what the agent's turns and sessions may spend.
         tell_end: told of turns that end without an orchestration.
         redactor: of what is stored and shown; without one, all is.
+
+    Attributes:
+        counts_spending: whether it is counted what the agent's turns spend.
     """
 
     def __init__(
@@ -132,6 +135,7 @@ class AgentRunner:
         self._open_log = open_log
         self._limits = limits
         self._budgets = budgets
+        self.counts_spending = budgets.counts
         self._redactor = redactor
         self._host = _hosting(agent, lambda one: HostedAgent(one, provider_for, compaction))
 
@@ -323,7 +327,7 @@ class AgentRunner:
                 "look at what they did before you ask again"
             )
             await attempt.give_way(LogLost(gone))
-            return _failed(runs, gone)
+            return replace(_failed(runs, gone), spent=runs.spent())
         _LOGGER.warning("turn %s: another attempt has taken it over; this one stops", runs.request.turn_id)
         await attempt.give_way(Superseded())
         return await attempt.outcome_of_successor(self._limits.turn_seconds)

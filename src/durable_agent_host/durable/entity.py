@@ -171,6 +171,8 @@ class DurableAgentEntity:
         if admission.status in {"rejected", "full"}:
             changed = note_refused(changed, payload["turn_id"], keep=MAX_REFUSED)
         result: dict[str, Any] = {"status": admission.status, "running": admission.running}
+        if admission.status == "granted" and self.runner.counts_spending:
+            result["counts"] = True
         if admission.status == "queued":
             result |= _next(changed, changed.queue[0])
             result |= {"interrupts": admission.interrupts, "dropped": admission.dropped}

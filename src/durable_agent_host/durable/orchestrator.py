@@ -22,8 +22,10 @@ from durable_agent_host.turn.plan import (
     Pause,
     PlanTimes,
     RunAgent,
+    SettleTurn,
     ShowWaiting,
     Step,
+    Tending,
     WaitForAnswer,
     WaitForGrant,
     WakeTurn,
@@ -131,7 +133,7 @@ class _TurnSteps:
             case _:
                 return (yield self._task(step))
 
-    def _task(self, step: AskSession | RunAgent | WakeTurn | CheckTurn | CancelTurn | ForgetTurn | Pause) -> Any:
+    def _task(self, step: AskSession | RunAgent | Tending | Pause) -> Any:
         match step:
             case AskSession(operation, payload):
                 return self._context.call_entity(self._entity, operation, payload)
@@ -145,6 +147,8 @@ class _TurnSteps:
                 return self._tend("cancel", turn_id)
             case ForgetTurn():
                 return self._tend("forget", self.request.turn_id)
+            case SettleTurn():
+                return self._tend("settle", self.request.turn_id)
             case Pause(seconds):
                 return self._timer(seconds)
 

@@ -25,6 +25,7 @@ from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
 _MARK_SECONDS: Final = 3.0
+_SETTLE_SECONDS: Final = 10.0
 _ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
 
 
@@ -61,7 +62,7 @@ class TurnStopper:
         CANCELLATIONS.notify(turn_id)
 
     async def settle(self, agent: str, session_id: str, turn_id: str) -> Spent | None:
-        """Count what a turn has spent whose orchestration is gone, and end it in its log: it spends no more.
+        """Count what a turn has spent that no agent has ended, and end it in its log: it spends no more.
 
         Guarantee: idempotent; what the turn's activity still does is fenced, and ends as the log says.
 
@@ -82,9 +83,10 @@ class TurnStopper:
         log, log_id = self._open_log(), turn_log_id(agent, session_id, turn_id)
         attempt = await log.open(log_id)
         recorded = await read_journal(log, log_id)
+        spent = spent_in(recorded, budgets)
         if recorded.outcome is not None:
-            return decode_turn_outcome(recorded.outcome).spent
-        outcome = ended_outside(turn_id, spent_in(recorded, budgets))
+            return decode_turn_outcome(recorded.outcome).spent or spent
+        outcome = ended_outside(turn_id, spent)
         await log.append(log_id, [LogEntry(OUTCOME, encode_turn_outcome(outcome))], attempt=attempt)
         return outcome.spent
 
@@ -110,20 +112,21 @@ class TurnStopper:
 async def tend_agent_turn(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, forgetting: Forgetting
 ) -> bool | dict[str, Any]:
-    """Wake, check or cancel another turn of the session, or let what an ended one has needed be deleted.
+    """Wake, check or cancel another turn of the session, or finish this one.
 
     Guarantee: activity-only; at-least-once: a turn that is woken twice asks twice and runs once.
 
     Args:
-        wire: ``do`` (``wake``, ``check``, ``cancel``, ``forget``), ``agent``, ``session_id``, ``turn_id``, and
-            ``request`` to start the turn if it has no orchestration.
+        wire: ``do`` (``wake``, ``check``, ``cancel``, ``forget``, ``settle``), ``agent``, ``session_id``, ``turn_id``,
+            and ``request`` to start the turn if it has no orchestration.
         client: raises events, starts the turn.
         stopper: stops turns.
         forgetting: has deleted what turns have left.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
-        turn that was checked and whose agent has a budget, what it has ``spent`` instead.
+        turn that was checked and whose agent has a budget, what it has ``spent`` instead. For a turn that was settled
+        what it has ``spent``, or an empty object.
     """
     for pause in (0.1, 0.5, 2.0):  # a turn that nobody wakes would wait for its lease
         try:
@@ -150,6 +153,10 @@ async def _tend(
     if wire["do"] == "forget":
         await forgetting.note(client, {"agent": agent, "session_id": session_id, "turn_id": turn_id})
         return True
+    if wire["do"] == "settle":
+        async with asyncio.timeout(_SETTLE_SECONDS):
+            spent = await stopper.settle(agent, session_id, turn_id)
+        return {"spent": encode_spent(spent)} if spent is not None else {}
     status = await client.get_status(turn_id)
     state = status.runtime_status if status else None
     if state is None and wire.get("request"):

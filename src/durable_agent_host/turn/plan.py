@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from durable_agent_host.codec.owner import encode_owner
-from durable_agent_host.errors import error_details
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn.unrun import cancelled_while_waiting, failure, lost_log, outcome_without_running
 from durable_agent_host.turn.waiting import read_answers
-from durable_agent_host.turn.wire import decode_ended, encode_turn_outcome, encode_turn_request
+from durable_agent_host.turn.wire import encode_turn_outcome, encode_turn_request
 
 LONGEST_LEASES: Final = 10
 """The longest interval at which a queued turn checks the session, in leases; the first interval is one lease."""
@@ -109,6 +109,11 @@ class ForgetTurn:
 
 
 @dataclass(frozen=True)
+class SettleTurn:
+    """Count what the turn has spent, and let nothing of it run any more; sends back the figures, or an empty object."""
+
+
+@dataclass(frozen=True)
 class Happened:
     """What ended a wait; ``value`` is the answer's payload."""
 
@@ -116,7 +121,7 @@ class Happened:
     value: Any = None
 
 
-Tending = WakeTurn | CheckTurn | CancelTurn | ForgetTurn
+Tending = WakeTurn | CheckTurn | CancelTurn | ForgetTurn | SettleTurn
 Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | Tending
 
 ERASURE_PAUSES: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
@@ -159,10 +164,13 @@ def _carry_out(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, d
         if admission["status"] == "ended" and "receipt" not in admission:
             return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
-            return encode_turn_outcome(_outcome_without_running(request, admission))
-        outcome, committed = yield from _commit(request, (yield from _run(request, times)))
+            return encode_turn_outcome(outcome_without_running(request, admission))
+        outcome = yield from _run(request, times)
+        if admission.get("counts"):  # absent in older histories, and where nothing is counted
+            outcome = yield from _counted(outcome)
+        outcome, committed = yield from _commit(request, outcome)
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
-        return encode_turn_outcome(_failure(request, error))
+        return encode_turn_outcome(failure(request, error))
     yield from _wake(request, committed)
     ended = _for_callers(outcome)
     if outcome.get(ENDED_BEFORE):
@@ -239,7 +247,7 @@ def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[st
         except Exception as error:  # noqa: BLE001 - the session has to be freed whatever happened in the activity
             failures += 1
             if failures >= times.activity_attempts:
-                return encode_turn_outcome(_failure(request, error))
+                return encode_turn_outcome(failure(request, error))
             yield Pause(times.retry_seconds * 4 ** (failures - 1))
             continue
         if outcome.get(ENDED_BEFORE):
@@ -250,15 +258,28 @@ def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[st
                 return outcome
             failures += 1
             if failures >= times.activity_attempts:
-                return encode_turn_outcome(_lost_log(request, outcome["error"]))
+                return encode_turn_outcome(lost_log(request, outcome["error"]))
             yield Pause(times.retry_seconds * 4 ** (failures - 1))
             continue
         if outcome["status"] != "suspended":
             return outcome
         if cancelled:  # the agent was told, and waits again: nothing of it can be kept
-            return encode_turn_outcome(_cancelled(request))
+            return encode_turn_outcome(cancelled_while_waiting(request))
         round_ += 1
         cancelled = yield from _ask_people(outcome["pending"], answers, WaitForAnswer(round_, times.approval_seconds))
+
+
+def _counted(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
+    """Add what the turn has spent to an outcome that was not made by a run of the agent.
+
+    When that cannot be read, because the turn's log is away, the turn ends all the same.
+    """
+    has_not_begun = outcome["status"] == "rejected" or outcome.get(ENDED_BEFORE)
+    if outcome.get("spent") or has_not_begun:
+        return outcome
+    with suppress(Exception):
+        return outcome | (yield SettleTurn())
+    return outcome
 
 
 def _commit(
@@ -271,7 +292,8 @@ def _commit(
     try:
         committed = yield AskSession("commit", payload)
     except Exception as error:  # noqa: BLE001 - the session has to be freed whatever was wrong with the outcome
-        outcome = encode_turn_outcome(_failure(request, error))
+        spent = {"spent": outcome["spent"]} if outcome.get("spent") else {}
+        outcome = encode_turn_outcome(failure(request, error)) | spent
         committed = yield AskSession("commit", outcome)
     return outcome, committed
 
@@ -313,70 +335,6 @@ def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any
                 break
             found = cast("dict[str, Any]", (yield AskSession("leave", {"turn_id": turn_id})))
     return False
-
-
-def _failure(request: TurnRequest, error: Exception) -> TurnOutcome:
-    """Extract the reason of a failure: the SDK's exception has it first, then a line break and the worker's trace."""
-    details = error_details(error)
-    reason = str(error).partition("\n")[0].partition("Result: Failure")[0].strip()
-    return TurnOutcome(
-        request.turn_id, "failed", error=details | {"message": reason[:600]}, request_hash=request.request_hash
-    )
-
-
-def _lost_log(request: TurnRequest, error: Mapping[str, Any]) -> TurnOutcome:
-    """Fail a turn whose log went away while it ran and did not come back."""
-    message = (
-        f"{error['message']}; the turn had begun before that, and which of its tools have run is not known: look at "
-        "what they did before you ask again"
-    )
-    return TurnOutcome(
-        request.turn_id,
-        "failed",
-        error={"type": "LogError", "message": message},
-        request_hash=request.request_hash,
-    )
-
-
-def _cancelled(request: TurnRequest) -> TurnOutcome:
-    error = {"type": "TurnCancelledError", "message": "the turn was cancelled"}
-    return TurnOutcome(request.turn_id, "cancelled", error=error, request_hash=request.request_hash)
-
-
-def _outcome_without_running(request: TurnRequest, admission: Mapping[str, Any]) -> TurnOutcome:
-    if admission["status"] == "refused":
-        return TurnOutcome(request.turn_id, "failed", error=admission["error"], request_hash=request.request_hash)
-    if admission["status"] == "ended":
-        return decode_ended(request.turn_id, admission)
-    kind, message = _REFUSALS[admission["status"]]
-    error = {
-        "type": kind,
-        "message": message.format(running=admission["running"], agent=request.agent, session=request.session_id),
-        "running_turn_id": admission["running"],
-    }
-    return TurnOutcome(request.turn_id, "rejected", error=error, request_hash=request.request_hash)
-
-
-_REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
-    "full": ("QueueFullError", "the session's queue is full: try again when its turns have ended"),
-    "rejected": (
-        "TurnRejectedError",
-        "the session is busy with turn {running}: try again when it has ended, or ask with policy 'queue'",
-    ),
-    "erasing": (
-        "TurnRejectedError",
-        "the session is being erased: try again when that is done; it is a new session then",
-    ),
-    "foreign": ("NotFoundError", "agent {agent!r} has no session {session!r}"),
-    "reused": (
-        "IdempotencyKeyReusedError",
-        "the key of this turn was used for another request: send the same request again, or another key",
-    ),
-    "gone": (
-        "AnswerGoneError",
-        "this turn has ended before, and its answer is no longer kept: use another key to ask again",
-    ),
-}
 
 
 def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:

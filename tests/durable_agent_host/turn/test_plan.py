@@ -12,6 +12,7 @@ from durable_agent_host.turn.plan import (
     Happened,
     Pause,
     RunAgent,
+    SettleTurn,
     ShowWaiting,
     WaitForAnswer,
     WaitForGrant,
@@ -328,3 +329,53 @@ def test_a_session_that_cannot_be_read_fails_the_turn():
     error = {"type": "UnknownSchemaVersionError", "message": "upgrade"}
     drive = Drive().expect(ADMIT, {"status": "refused", "error": error})
     assert (drive.end["status"], drive.end["error"]) == ("failed", error)
+
+
+COUNTED = GRANTED | {"counts": True}
+SPENT = {"tokens": 400, "model_calls": 1, "tool_calls": 0, "seconds": 1.0}
+
+
+def failing_drive(admission):
+    """Give a turn whose activity has failed at every attempt."""
+    drive = Drive().expect(ADMIT, admission)
+    for seconds in (2, 8):
+        drive.expect(RunAgent(), RuntimeError("no worker")).expect(Pause(seconds))
+    return drive.expect(RunAgent(), RuntimeError("no worker"))
+
+
+def commits(drive, spent):
+    """Check that the turn is committed as failed, with what it has spent."""
+    assert isinstance(drive.step, AskSession)
+    assert (drive.step.operation, drive.step.payload["status"]) == ("commit", "failed")
+    assert drive.step.payload.get("spent") == spent
+    drive.expect(drive.step, committed())
+    assert drive.end.get("spent") == spent
+
+
+@pytest.mark.parametrize(("answer", "spent"), [({"spent": SPENT}, SPENT), ({}, None), (RuntimeError("no log"), None)])
+def test_a_turn_that_no_run_has_ended_is_settled(answer, spent):
+    """Under a budget, what a turn had spent is committed with its failure; when it cannot be read, the failure is."""
+    commits(failing_drive(COUNTED).expect(SettleTurn(), answer), spent)
+
+
+def test_where_nothing_is_counted_nothing_is_settled():
+    """Without budgets, and in histories of before, the failure is committed at once."""
+    commits(failing_drive(GRANTED), None)
+
+
+@pytest.mark.parametrize("ended", [OUTCOME | {"spent": SPENT}, OUTCOME])
+def test_a_refused_commit_keeps_what_was_spent(ended):
+    """The failure that is committed in the outcome's place says what the turn has spent, as the agent or its log do."""
+    drive = Drive().expect(ADMIT, COUNTED).expect(RunAgent(), ended)
+    if "spent" not in ended:
+        drive.expect(SettleTurn(), {"spent": SPENT})
+    drive.expect(AskSession("commit", OUTCOME | {"spent": SPENT}), RuntimeError("not what was sealed"))
+    commits(drive, SPENT)
+
+
+def test_a_turn_without_its_log_is_not_settled_before_it_began():
+    """A turn that was rejected because its log could not be opened has spent nothing."""
+    rejected = encode_turn_outcome(TurnOutcome("turn-1", "rejected", error={"type": "LogUnavailableError"}))
+    drive = Drive().expect(ADMIT, COUNTED).expect(RunAgent(), rejected)
+    drive.expect(AskSession("commit", rejected), committed())
+    assert drive.end["status"] == "rejected"
