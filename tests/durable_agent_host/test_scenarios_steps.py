@@ -106,7 +106,7 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     assert len({one["session_id"] for one in page["sessions"] + rest["sessions"]}) == 3
     (shown,) = people.get("/agents/Talker/sessions?search=find-waiting&details=true").json()["sessions"]
     assert (shown["status"], shown["running_turn_id"]) == ("waiting_for_approval", waiting["turn_id"])
-    for wrong in ("status=odd", "details=2", "used_from=soon"):
+    for wrong in ("status=odd", "details=2", "used_from=soon", "used_to=9999-12-31T23:59:59-23:59"):
         assert people.get(f"/agents/Talker/sessions?{wrong}").status_code == 400
     assert requests.post(f"{waiting['turn_url']}/cancel", timeout=30).ok
 

@@ -170,7 +170,10 @@ async def _status(client: TurnClient, session: Session) -> str:
 
 def _utc(text: str) -> datetime:
     at = datetime.fromisoformat(text)
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    try:
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except OverflowError:  # in UTC it is before the year 1 or after 9999
+        raise ValueError(text) from None
 
 
 def _parse_time(params: Mapping[str, str], name: str) -> datetime | None:

@@ -138,7 +138,7 @@ def _read_expires(text: str) -> datetime:
     try:
         read = parsedate_to_datetime(text)
         return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ResponseError(f"the cookie's Expires is no date: {text!r}") from None
 
 
