@@ -1,17 +1,19 @@
 """Requests that no client sends on purpose: good ones, each with something broken, from a seed."""
 
-import hashlib
 import json
 import random
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-MANAGEMENT = "/runtime/webhooks/durabletask"
 FIRST_IDS = ("one", "two", "ä ö")
-JSON = "application/json"
+NEW_IDS, RECENT_IDS = 0.01, 20
+BEGINNERS = frozenset(
+    {"orchestrators", "entities", "run", "import", "fork", "repair", "reset", "files", "mcp", "agent_turn"}
+)
 ANSWER_SECONDS = 60
 PATIENCE_SECONDS = 0.5
 
@@ -138,6 +140,20 @@ class Sent:
         )
         return path + ("?" if query else "") + query
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether it would begin a turn, write to a session or read all sessions if it were whole."""
+        if any(name == "details" for name, _ in self.query):
+            return True
+        return self.method == "DELETE" or (self.method == "POST" and any(part in BEGINNERS for part in self.path))
+
+    def of(self, one: str) -> "Sent":
+        """Give the same request of one session and turn."""
+        path = tuple(one + part[2:] if part.startswith("ID") else part for part in self.path)
+        headers = tuple((name, value.replace("ID", f"key {one.encode()!r}")) for name, value in self.headers)
+        text = json.dumps(one)[1:-1].encode()
+        return replace(self, path=path, headers=headers, body=self.body.replace(b'"ID', b'"' + text))
+
     def encode(self) -> bytes:
         """Write it as HTTP/1.1."""
         lines = [f"{self.method} {self.target} HTTP/1.1", "Host: 127.0.0.1"]
@@ -147,6 +163,19 @@ class Sent:
         lines += [f"{name}: {value}" for name, value in self.headers]
         head = "\r\n".join(lines) + "\r\nConnection: close\r\n\r\n"
         return head.encode("utf-8", "surrogatepass") + self.body
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How many of the requests are of which kind, from 0 to 1; the rest are other requests to the app.
+
+    Attributes:
+        costly: see `Sent.is_costly`.
+        host: are answered by the host itself: management API, admin API.
+    """
+
+    costly: float
+    host: float
 
 
 def exchange(port: int, sent: Sent) -> tuple[int, bytes]:
@@ -172,165 +201,32 @@ def exchange(port: int, sent: Sent) -> tuple[int, bytes]:
     return int(status[0]) if status else 0, answer
 
 
-def _start(name: str, body: Any, query: tuple[tuple[str, str], ...] = ()) -> Sent:
-    path = ("", *MANAGEMENT.strip("/").split("/"), "orchestrators", name, "ID")
-    return Sent("POST", path, query, (("content-type", JSON),), json.dumps(body).encode())
-
-
-def _manage(method: str, path: str, body: bytes = b"", **query: str) -> Sent:
-    headers = (("content-type", JSON),) if body else ()
-    return Sent(method, ("", *f"{MANAGEMENT}/{path}".strip("/").split("/")), tuple(query.items()), headers, body)
-
-
-def _agent(method: str, path: str, body: Any = None, **headers: str) -> Sent:
-    data = b"" if body is None else json.dumps(body).encode()
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    given = {"content-type": JSON} | named if body is not None else named
-    return Sent(method, ("", "api", *path.split("/")), (), tuple(given.items()), data)
-
-
-def _body(method: str, path: str, content_type: str, body: bytes) -> Sent:
-    return replace(_agent(method, path, content_type=content_type), body=body)
-
-
-FILE_ID = hashlib.sha256(b"hi").hexdigest()
-PARTS = [
-    {"type": "text", "text": "Hi"},
-    {"type": "image", "url": "data:image/png;base64,aGk=", "detail": "low"},
-    {"type": "file", "file_id": FILE_ID, "name": "a.pdf", "media_type": "application/pdf"},
-    {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
-]
-FORM_TYPE = "multipart/form-data; boundary=B"
-FORM = (
-    b'--B\r\nContent-Disposition: form-data; name="message"\r\n\r\nHi\r\n'
-    b'--B\r\nContent-Disposition: form-data; name="f"; filename="a.pdf"\r\n'
-    b"Content-Type: application/pdf\r\n\r\nhi\r\n"
-    b"--B--\r\n"
-)
-TURN = {"agent": "Assistant", "session_id": "ID", "turn_id": "ID", "message": "Hello", "policy": "queue"}
-DOCUMENT = {
-    "schemaVersion": "1.1.0",
-    "data": {
-        "conversationHistory": [
-            {
-                "$type": "request",
-                "correlationId": "c1",
-                "createdAt": "2026-01-01T00:00:00+00:00",
-                "messages": [{"role": "user", "contents": [{"$type": "text", "text": "Hi"}]}],
-            },
-            {
-                "$type": "response",
-                "correlationId": "c1",
-                "createdAt": "2026-01-01T00:00:01+00:00",
-                "messages": [{"role": "assistant", "contents": [{"$type": "text", "text": "Hello."}]}],
-            },
-        ]
-    },
-}
-
-
-def seeds(agent: str) -> list[Sent]:
-    """Give good requests to the management API, the admin API, the MCP endpoint and the routes of an agent."""
-    turn = TURN | {"agent": agent}
-    sessions, turns = f"agents/{agent}/sessions", f"agents/{agent}/sessions/ID/turns/ID"
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": agent, "arguments": {"query": "x"}}}
-    entity = f"entities/dafx-{agent}/ID"
-    return [
-        _start("agent_turn", turn),
-        _start("agent_turn", turn),
-        _start("agent_turn", json.dumps(turn)),
-        _start("agent_turn", turn, (("timeout", "0"), ("version", "1"))),
-        _manage("GET", "instances", top="3", runtimeStatus="Running,Completed", instanceIdPrefix="o", showInput="true"),
-        _manage("GET", "instances", createdTimeFrom="2026-01-01T00:00:00Z", createdTimeTo="2036-01-01T00:00:00Z"),
-        _manage("DELETE", "instances", createdTimeFrom="2036-01-01T00:00:00Z", runtimeStatus="Completed"),
-        _manage("GET", "instances/ID", showHistory="true", showHistoryOutput="true"),
-        _manage("DELETE", "instances/ID"),
-        _manage("POST", "instances/ID/raiseEvent/approval", json.dumps({"call_id": "c", "approved": True}).encode()),
-        _manage("POST", "instances/ID/raiseEvent/granted", b"{}"),
-        _manage("POST", "instances/ID/raiseEvent/cancel", b"null"),
-        _manage("POST", "instances/ID/terminate", reason="enough"),
-        _manage("POST", "instances/ID/suspend", reason="wait"),
-        _manage("POST", "instances/ID/resume", reason="go"),
-        _manage("POST", "instances/ID/restart", restartWithNewInstanceId="false"),
-        _manage("POST", "instances/ID/rewind", reason="again"),
-        _manage("GET", "entities", fetchState="true"),
-        _manage("GET", entity),
-        _manage("POST", entity, json.dumps(json.dumps({"message": "Hi", "correlationId": "ID"})).encode(), op="run"),
-        _manage("POST", entity, json.dumps(json.dumps(turn)).encode(), op="admit"),
-        _manage("POST", entity, json.dumps(json.dumps({"turn_id": "ID"})).encode(), op="release"),
-        _manage("POST", entity, json.dumps(json.dumps({"turn_id": "ID", "status": "failed"})).encode(), op="commit"),
-        _manage("POST", entity, b"", op="reset"),
-        Sent("GET", ("", "admin", "host", "status")),
-        Sent("GET", ("", "admin", "functions", "agent_turn")),
-        Sent("POST", ("", "admin", "functions", "agent_turn"), (), (("content-type", JSON),), b'{"input":"x"}'),
-        Sent(
-            "POST",
-            ("", "runtime", "webhooks", "mcp"),
-            (),
-            (("content-type", JSON), ("accept", f"{JSON}, text/event-stream")),
-            json.dumps(call).encode(),
-        ),
-        _agent("POST", f"agents/{agent}/run", {"message": "Hi", "session_id": "ID", "wait_for_response": False}),
-        _agent("POST", f"agents/{agent}/run", {"message": PARTS, "session_id": "ID", "wait_for_response": False}),
-        _body("POST", f"agents/{agent}/run", FORM_TYPE, FORM),
-        _body("POST", f"{sessions}/ID/files", FORM_TYPE, FORM.replace(b"message", b"f")),
-        _body("POST", f"{sessions}/ID/files", "image/png", b"hi"),
-        _agent("GET", f"{sessions}/ID/files"),
-        _agent("GET", f"{sessions}/ID/files/{FILE_ID}", if_none_match='"x"'),
-        _agent("HEAD", f"{sessions}/ID/files/{FILE_ID}"),
-        _agent(
-            "POST",
-            f"agents/{agent}/run",
-            {"message": "Hi", "session_id": "ID", "policy": "queue", "response_format": {"type": "object"}},
-            x_ms_wait_for_response="false",
-            idempotency_key="ID",
-        ),
-        _agent("POST", f"agents/{agent}/run", {"message": "Hi"}, accept="text/event-stream", idempotency_key="k"),
-        _agent("GET", "agents"),
-        _agent("GET", "health"),
-        replace(_agent("GET", sessions), query=(("limit", "3"), ("cursor", "MQ=="))),
-        _agent("GET", f"{sessions}/ID"),
-        _agent("GET", f"{sessions}/ID/export"),
-        _agent("GET", f"{sessions}/ID/verify"),
-        _agent("POST", f"{sessions}/ID/repair"),
-        _agent("POST", f"{sessions}/ID/import", DOCUMENT),
-        _agent("POST", f"{sessions}/ID/fork", {"at_turn": "ID", "session_id": "ID"}),
-        _agent("DELETE", f"{sessions}/ID"),
-        _agent("GET", turns),
-        _agent("GET", turns, last_event_id="1"),
-        replace(_agent("GET", f"{turns}/events", last_event_id="1"), query=(("after", "1"),)),
-        _agent("POST", f"{turns}/cancel"),
-        _agent("POST", f"{turns}/approvals", {"call_id": "c", "approved": True, "reason": "r", "arguments": {}}),
-    ]
-
-
-def draw_all(chooser: random.Random, good: list[Sent], agent: str, count: int) -> list[Sent]:
+def draw(chooser: random.Random, good: Sequence[Sent], count: int, shares: Shares) -> list[Sent]:
     """Take requests and break each in one to three places; a few stay as they are.
 
-    Sessions and turns get ever new ids. What writes past the routes of the agent is followed by what reads it there.
+    Sessions and turns get ever new ids, and what reads asks mostly for those that the last writes began. What writes
+    past the routes of the agent is followed by what reads it there.
     """
+    costly = [sent for sent in good if sent.is_costly]
+    hosts = [sent for sent in good if not sent.is_costly and sent.path[1] != "api"]
+    rest = [sent for sent in good if not sent.is_costly and sent.path[1] == "api"]
+    groups = (costly, hosts, rest)
+    weights = (shares.costly, shares.host, 1 - shares.costly - shares.host)
+    readers = [sent for sent in rest if sent.method == "GET" and "sessions" in sent.path and "events" not in sent.path]
     drawn: list[Sent] = []
     ids = list(FIRST_IDS)
     while len(drawn) < count:
-        if chooser.random() < 0.1:
+        if chooser.random() < NEW_IDS:
             ids.append(f"id-{len(ids)}")
-        one = chooser.choice(ids[-20:])
-        sent = _with_id(chooser.choice(good), one)
+        one = chooser.choice(ids[-RECENT_IDS:])
+        sent = chooser.choice(chooser.choices(groups, weights)[0]).of(one)
         for _ in range(chooser.choice((0, 1, 1, 1, 2, 3))):
             breaks = chooser.choice((_break_path, _break_query, _break_header, _break_body, _break_json, _break_json))
             sent = breaks(chooser, sent)
         drawn.append(sent)
-        if sent.method == "POST" and sent.path[1] == "runtime" and chooser.random() < 0.5:
-            readers = (read for read in good if read.method == "GET" and read.path[2:3] == ("agents",))
-            drawn += [_with_id(read, one) for read in readers if agent in read.path and "events" not in read.path]
+        if sent.is_costly and sent.path[1] == "runtime" and chooser.random() < 0.5:
+            drawn += [read.of(one) for read in readers]
     return drawn[:count]
-
-
-def _with_id(sent: Sent, one: str) -> Sent:
-    path = tuple(one if part == "ID" else part for part in sent.path)
-    headers = tuple((name, value.replace("ID", f"key {one.encode()!r}")) for name, value in sent.headers)
-    text = json.dumps(one)[1:-1].encode()
-    return replace(sent, path=path, headers=headers, body=sent.body.replace(b'"ID', b'"' + text))
 
 
 def _break_path(chooser: random.Random, sent: Sent) -> Sent:

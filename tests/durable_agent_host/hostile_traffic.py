@@ -1,6 +1,5 @@
 """Plays hostile requests over connections that stay open, and says what came of them."""
 
-import random
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,14 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from tests.durable_agent_host.hostile_requests import Sent, draw_all, exchange
+from tests.durable_agent_host.hostile_requests import Sent, exchange
 
 ANSWER_SECONDS = 60
 HANGS = -1
 """Instead of a status: a whole request had no answer in time."""
 
 _FRAMING = {"content-length", "transfer-encoding", "expect", "connection"}
-_BEGINS_SOMETHING = ("orchestrators", "entities", "run", "import", "fork", "repair", "mcp", "agent_turn")
 
 
 @dataclass
@@ -36,26 +34,6 @@ class Outcome:
         self.statuses[status] += 1
         if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS}:
             self.failures[sent.encode()[:2000]] = answer[-600:]
-
-
-def is_costly(sent: Sent) -> bool:
-    """Tell whether a request would begin a turn or write a session if it were whole."""
-    return sent.method == "DELETE" or (sent.method == "POST" and any(part in _BEGINS_SOMETHING for part in sent.path))
-
-
-def draw_mostly_cheap(chooser: random.Random, good: list[Sent], agent: str, count: int, costly: float) -> list[Sent]:
-    """Draw requests of which a part would cost the host a turn or a write, and the rest is read or refused.
-
-    Args:
-        chooser: draws.
-        good: requests to break.
-        agent: whose.
-        count: how many.
-        costly: which part, from 0 to 1.
-    """
-    few = draw_all(chooser, [one for one in good if is_costly(one)], agent, int(count * costly))
-    most = draw_all(chooser, [one for one in good if not is_costly(one)], agent, count - len(few))
-    return chooser.sample([*few, *most], count)
 
 
 def play(port: int, requests: list[Sent], at_once: int) -> Outcome:

@@ -6,15 +6,18 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.durable_agent_host.hostile_requests import seeds
-from tests.durable_agent_host.hostile_traffic import draw_mostly_cheap, play
+from durable_agent_host.http.routes import ROUTES
+from tests.durable_agent_host.hostile_requests import Shares, draw
+from tests.durable_agent_host.hostile_seeds import seeds
+from tests.durable_agent_host.hostile_traffic import play
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.sweeps import chooser, count
 
-MUTATIONS = count("MUTATIONS", short=6000, long=1_000_000)
+MUTATIONS = count("MUTATIONS", short=50_000, long=1_000_000)
 BATCH = 50_000
 AT_ONCE = 4
-COSTLY = 0.02
+SHARES = Shares(costly=0.015, host=0.55)
+APP = Path(__file__).parent / "apps" / "hostile"
 MOST_GROWTH_MB = 150
 
 
@@ -53,18 +56,36 @@ def _is_of_the_document(problem: dict[str, str]) -> bool:
     return problem["problem"].startswith("its type ") and problem["problem"].endswith(" is not known")
 
 
+def test_every_route_has_a_good_request():
+    """A route that is added gets a request that can be broken."""
+
+    def is_asked(method: str, template: str) -> bool:
+        wanted = template.split("/")
+        return any(
+            sent.method == method
+            and len(sent.path) == len(wanted) + 2
+            and all(name.startswith("{") or name == part for name, part in zip(wanted, sent.path[2:], strict=True))
+            for sent in seeds("Clerk")
+        )
+
+    assert not [route.name for route in ROUTES if not is_asked(route.method, route.template)]
+
+
 @pytest.mark.sweep
 @pytest.mark.timeout(max(300, MUTATIONS // 20))
 def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Path):
     """Drawn mutations of good requests to all routes of host and app: no 500, no hang, no traceback, no leak."""
     practice_model.forget()
+    practice_model.plan({"text": "Hello."}, times=None, user_text="Hi")
+    pay = {"calls": [{"name": "pay", "arguments": {"amount": 1}}]}
+    practice_model.plan(pay, {"text": "Paid."}, by_round=True, user_text="Pay")
     draws = chooser("hostile requests")
-    with hosted(tmp_path / "data", practice_model, DURABLE_AGENT_HOST_WAIT_SECONDS="5") as host:
+    with hosted(tmp_path / "data", practice_model, app=APP, DURABLE_AGENT_HOST_WAIT_SECONDS="1") as host:
         port = urlsplit(host.url).port or 0
         agent = host.get("/agents").json()["agents"][0]["name"]
         left, used = MUTATIONS, 0.0
         while left > 0:
-            requests = draw_mostly_cheap(draws, seeds(agent), agent, min(left, BATCH), COSTLY)
+            requests = draw(draws, seeds(agent), min(left, BATCH), SHARES)
             outcome = play(port, requests, AT_ONCE)
             left -= len(requests)
             print(MUTATIONS - left, dict(outcome.statuses), f"{megabytes(host):.0f} MB", flush=True)
