@@ -16,7 +16,7 @@ from tests.sweeps import chooser, count
 MUTATIONS = count("MUTATIONS", short=50_000, long=1_000_000)
 BATCH = 50_000
 AT_ONCE = 4
-SHARES = Shares(costly=0.015, host=0.55)
+SHARES = Shares(costly=0.01, host=0.6)
 APP = Path(__file__).parent / "apps" / "hostile"
 MOST_GROWTH_MB = 150
 
