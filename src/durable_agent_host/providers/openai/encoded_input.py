@@ -12,7 +12,6 @@ from durable_agent_host.loops.giving_way import give_way
 
 _LONG_CHARACTERS: Final = 256 * 1024
 """A text beyond it is written in parts, some milliseconds each."""
-_SOME_TEXTS: Final = 64
 _LONG_INPUT: Final = 512 * 1024
 """Characters of an input from which the SDK would take some milliseconds."""
 
@@ -44,21 +43,18 @@ def encode_input(items: Sequence[Any]) -> Sequence[Any]:
     Returns:
         The items with their JSON; as they are when one is no JSON value, which the SDK may know how to write.
     """
-    parts: list[str] = []
-    encoded = bytearray(b"[")
+    parts: list[bytes] = []
+    opening = b"["
     try:
-        for number, item in enumerate(items):
+        for item in items:
             give_way()
-            if number:
-                parts.append(",")
+            parts.append(opening)
             _write(item, parts)
-            if len(parts) > _SOME_TEXTS:
-                encoded += "".join(parts).encode()
-                parts.clear()
+            opening = b","
     except (TypeError, ValueError, RecursionError):
         return items
-    encoded += "".join(parts).encode() + b"]"
-    return EncodedInput(items, bytes(encoded))
+    parts.append(b"]" if items else b"[]")
+    return EncodedInput(items, b"".join(parts))
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes | None:
@@ -83,8 +79,7 @@ def encode_body(body: Mapping[str, Any]) -> bytes | None:
     return b"{" + b",".join(name.encode() + b":" + value for name, value in rest) + b"}"
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def _characters(value: Any) -> int:
@@ -95,26 +90,26 @@ def _characters(value: Any) -> int:
     return sum(map(_characters, cast("list[Any]", value))) if isinstance(value, list) else 0
 
 
-def _write(value: Any, parts: list[str]) -> None:
+def _write(value: Any, parts: list[bytes]) -> None:
     if _characters(value) <= _LONG_CHARACTERS:
-        parts.append(_json(value))
+        parts.append(_json(value).encode())
     elif isinstance(value, dict):
         opening = "{"
         for name, one in cast("dict[str, Any]", value).items():
-            parts.append(f"{opening}{_json(name)}:")
+            parts.append(f"{opening}{_json(name)}:".encode())
             _write(one, parts)
             opening = ","
-        parts.append("}")
+        parts.append(b"}")
     elif isinstance(value, list):
-        opening = "["
+        opening = b"["
         for one in cast("list[Any]", value):
             parts.append(opening)
             _write(one, parts)
-            opening = ","
-        parts.append("]")
+            opening = b","
+        parts.append(b"]")
     else:
-        parts.append('"')
+        parts.append(b'"')
         for start in range(0, len(value), _LONG_CHARACTERS):
             give_way()
-            parts.append(_json(value[start : start + _LONG_CHARACTERS])[1:-1])
-        parts.append('"')
+            parts.append(_json(value[start : start + _LONG_CHARACTERS])[1:-1].encode())
+        parts.append(b'"')
