@@ -3,9 +3,10 @@
 import base64
 import json
 import shutil
+import signal
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,10 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from durable_agent_host.turn_log.crash_points import KEY_POINTS
 from tests.contract.traces import text_in_blobs
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.kit_services import azurite, azurite_connection
-from tests.processes import wait_until
+from tests.processes import StartError, wait_until
 
 APP = Path(__file__).parent / "apps" / "encryption"
 KEYS = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
@@ -256,6 +258,30 @@ def test_a_lost_key_changes_nothing(data: Path, model: PracticeModel, keys: str)
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert texts(host, "one")[0].startswith("canary-question one")
         ask(host, model, "one", "again")
+
+
+@pytest.mark.parametrize("point", KEY_POINTS)
+def test_a_rotation_is_killed(data: Path, model: PracticeModel, point: str):
+    """Killed anywhere while a data key is wrapped again, nothing is lost, and the next process ends what was begun."""
+    before, both = rows(data)[1], f"{key(2)},{key(1)}"
+    with suppress(StartError):  # it may be killed before it is ready
+        host = start_host(data, model, app=APP, **{KEYS: both, "DURABLE_AGENT_HOST_CRASH": point})
+        with suppress(requests.RequestException):
+            host.get("/agents/Clerk/sessions/one")
+        assert host.process.wait(60) == -signal.SIGKILL
+        host.kill()
+    assert rows(data)[1] == before
+    with hosted(data, model, app=APP, **{KEYS: both}) as host:
+        assert texts(host, "one")[0].startswith("canary-question one")
+        ask(host, model, "one", "again")
+        said = texts(host, "one")
+    with hosted(data, model, app=APP, **{KEYS: key(2)}) as host:
+        assert texts(host, "one") == said
+        assert texts(host, "two")[0].startswith("canary-question two")
+        assert host.run("Clerk", {"message": "hello", "session_id": "two"}).ok
+    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+        assert host.get("/agents/Clerk/sessions/one").status_code == 503
+    assert "again" not in str(rows(data))
 
 
 def test_what_was_moved_is_refused(data: Path, model: PracticeModel):

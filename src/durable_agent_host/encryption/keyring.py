@@ -27,6 +27,7 @@ from durable_agent_host.encryption.wrapping import SETTING, WrappingKey
 from durable_agent_host.errors import EncryptionKeyError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.turn_log.crash_points import reach
 
 KEYS_HOME: Final = derived_id("data-keys")
 """The home of the wrapped keys."""
@@ -132,8 +133,11 @@ class Keyring:
         if not opened:
             raise self._lost(wrapped)
         for key, one in {key.id: (key, one) for one, key in opened.items()}.values():
+            kept = [other for other in wrapped if other.key_id == key.id]
             if not any(other.key_id == key.id and other.by == self._current.id for other in opened):
-                await self._wrap_again(store, key, one, [other for other in wrapped if other.key_id == key.id])
+                await self._wrap_again(store, key, one, kept)
+            elif left := [other.name for other in kept if other.by != self._current.id]:
+                await store.delete(KEYS_HOME, left)  # whoever wrapped it again was killed before it did this
         oldest = sorted(opened, key=lambda one: (one.made_at, one.key_id))
         return tuple({opened[one].id: opened[one] for one in oldest}.values())
 
@@ -160,13 +164,16 @@ class Keyring:
                 "it was; check the key"
             )
         await store.delete(KEYS_HOME, [kept.name for kept in before])
+        reach("keys.after_delete")
         _LOGGER.info("encryption: the data key %s is now wrapped by the key %r", key.id, self._current.id)
 
     async def _put(self, store: SegmentStore, key: DataKey, made_at: str) -> str:
         wrapped = b64encode(self._current.wrap(key.secret)).decode()
         data = json_bytes_of({"dataKey": key.id, "wrappedBy": self._current.id, "madeAt": made_at, "wrapped": wrapped})
         name = piece_name(data)
+        reach("keys.before_put")
         await store.put(KEYS_HOME, {name: data})
+        reach("keys.after_put")
         return name
 
     def _lost(self, wrapped: Sequence[_Wrapped]) -> EncryptionKeyError:

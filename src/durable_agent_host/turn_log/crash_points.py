@@ -63,6 +63,9 @@ BUDGET_POINTS: Final = (
 FORGET_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
 """What the deletion of an ended turn's log and raw pieces passes, for apps that redact."""
 
+KEY_POINTS: Final = ("keys.before_put", "keys.after_put", "keys.after_delete")
+"""What making a data key and wrapping it again pass, for apps that encrypt; the last one only the latter."""
+
 CRASH_POINTS: Final = (
     *JOURNAL_POINTS,
     *HISTORY_POINTS,
@@ -71,6 +74,7 @@ CRASH_POINTS: Final = (
     *FORGET_POINTS,
     *COPY_POINTS,
     *UPKEEP_POINTS,
+    *KEY_POINTS,
 )
 
 _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
