@@ -58,6 +58,18 @@ def measure(host: AgentHost, rounds: int) -> None:
     show("owner, GET session", own)
 
 
+def measure_runs(host: AgentHost, rounds: int) -> None:
+    """Begin sessions under names that somebody else has and under free ones, in turns."""
+    http, times = requests.Session(), {"taken": list[float](), "free": list[float]()}
+    for number in range(rounds):
+        assert host.run("Echo", "hi", headers={"x-who": "ada"}, session_id=f"taken-{number}").ok
+        for name, found in times.items():
+            url = f"{host.url}/api/agents/Echo/run?session_id={name}-{number}"
+            found.append(milliseconds(lambda url=url: http.post(url, data=b"hi", headers={"x-who": "bob"}), 200))
+    for name, found in times.items():
+        show(f"names of one's own, POST run ({name})", found)
+
+
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -67,6 +79,9 @@ def main() -> None:
         data = Path(folder)
         with hosted(data / "data", None, app=APP, LEDGER=str(data / "asked.txt")) as host:
             measure(host, rounds)
+        own = {"LEDGER": str(data / "asked.txt"), "DURABLE_AGENT_HOST_SESSION_NAMES": "own"}
+        with hosted(data / "names", None, app=APP, **own) as host:
+            measure_runs(host, rounds)
         with hosted(data / "open", None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
             assert host.run("Echo", "words " * 4000, session_id="there").ok
             http, url = requests.Session(), f"{host.url}/api/agents/Echo/sessions/there"
