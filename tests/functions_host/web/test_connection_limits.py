@@ -199,3 +199,16 @@ def test_a_limit_that_makes_no_sense_is_told(tmp_path: Path):
     host = Host(APPS / "sample", tmp_path / "data", env={"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "4 MB"})
     assert host.stop() == 1
     assert "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT is '4 MB'; set it to a number of bytes" in host.log.read_text()
+
+
+def test_a_connection_carries_few_pipelined_requests(host: Host) -> None:
+    """Sixteen requests that are sent at once are answered; of hundreds, the connection is closed, and no other."""
+    request = b"GET " + START + b" HTTP/1.1\r\n" + HOST
+    last = request + b"Connection: close\r\n\r\n"
+    for count, is_answered in ((16, True), (500, False), (16, True)):
+        received = b""
+        with connect(host) as connection, contextlib.suppress(ConnectionError):
+            connection.sendall((request + b"\r\n") * (count - 1) + last)
+            while piece := connection.recv(65536):
+                received += piece
+        assert (received.count(b"HTTP/1.1 ") == count) is is_answered
