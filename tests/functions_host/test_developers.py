@@ -231,7 +231,7 @@ def test_reload(tmp_path: Path):
     host = Server(*command, log=log)
     try:
         url = host.url
-        assert read(f"{url}/api/ping") == "pong"
+        wait_until(lambda: read(f"{url}/api/ping") == "pong")
         (app / "notes.txt").write_text("no part of the app")
         (app / "function_app.py").write_text(MINIMAL.replace("pong", "changed"))
         wait_until(lambda: read(f"{url}/api/ping") == "changed")
@@ -243,6 +243,19 @@ def test_reload(tmp_path: Path):
         assert host.stop() == 0
     assert read(f"{url}/api/ping") == ""
     assert log.read_text().count("Changed: function_app.py. Restarting.") == 3
+
+
+def test_an_app_without_durable_functions_does_not_wait_for_their_sdk(tmp_path: Path):
+    """The SDK of durable functions, and what it loads, takes seconds; who does not import it does not get it."""
+    code = MINIMAL.replace('"pong"', '" ".join(sorted(sys.modules))')
+    app = write_app(tmp_path / "app", f"import sys\n{code}")
+    host = Server(sys.executable, "-m", "functions_host", "start", "--app", str(app), "--port", "0")
+    try:
+        loaded = read(f"{host.url}/api/ping").split()
+    finally:
+        assert host.stop() == 0
+    assert "azure.functions" in loaded
+    assert not {"azure.durable_functions", "openai"} & set(loaded)
 
 
 def test_ctrl_c_twice_kills(start_host: StartHost, tmp_path: Path):

@@ -7,8 +7,8 @@ other clients, go over the network as ever. An SDK without these functions keeps
 """
 
 import asyncio
-import importlib
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -109,8 +109,14 @@ class OwnCalls:
 
 
 def _intercept() -> None:
-    """Have the SDK's functions look for a host of this process first."""
-    client: Any = importlib.import_module(_CLIENT)
+    """Have the SDK's functions look for a host of this process first.
+
+    An app without durable functions has not loaded the SDK, which takes two seconds, and does not get it from here; one
+    that loads it later makes its calls over the network.
+    """
+    client: Any = sys.modules.get(_CLIENT)
+    if client is None:
+        return
     for name, method in _METHODS.items():
         request = getattr(client, name, None)
         if request is not None and not isinstance(request, partial):
