@@ -22,17 +22,17 @@ class Outcome:
     """What came of some requests.
 
     Attributes:
-        statuses: how often each; 0 where no answer came, which only a request without an end may get.
+        statuses: how often each; 0 where no answer came, which only a request with broken framing may get.
         failures: requests that were answered with 500 or not at all, and the answers.
     """
 
     statuses: Counter[int] = field(default_factory=Counter[int])
     failures: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
 
-    def note(self, sent: Sent, status: int, answer: bytes) -> None:
+    def note(self, sent: Sent, status: int, answer: bytes, *, is_whole: bool = False) -> None:
         """Note an answer."""
         self.statuses[status] += 1
-        if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS}:
+        if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS} or (is_whole and not status):
             self.failures[sent.encode()[:2000]] = answer[-600:]
 
 
@@ -60,7 +60,7 @@ def _play_part(port: int, requests: Iterable[Sent]) -> Outcome:
         if names & _FRAMING or sent.target.startswith("//") or b"\r" in sent.encode().partition(b"\r\n")[0]:
             outcome.note(sent, *exchange(port, sent))
         else:
-            outcome.note(sent, *connection.exchange(sent))
+            outcome.note(sent, *connection.exchange(sent), is_whole=True)
     connection.close()
     return outcome
 

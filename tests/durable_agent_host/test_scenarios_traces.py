@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 import requests
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from tests.durable_agent_host.test_scenarios_journal import call, play
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
@@ -24,6 +25,11 @@ REQUEST = "POST /{path}"
 """The span that the web framework makes of a request; it is lost when the process dies before it answers."""
 SCOPES = {"durable_agent_host", "agent_framework"}
 CANARY = "canary-51c2"
+CONVENTIONS = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")} - {
+    *("gen_ai.system", "gen_ai.prompt", "gen_ai.completion"),
+    *("gen_ai.usage.prompt_tokens", "gen_ai.usage.completion_tokens"),
+}
+"""The attributes of OpenTelemetry's GenAI conventions, as the installed package has them, without those of before."""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +67,8 @@ def trace_of(receiver: Receiver, turn_id: str) -> list[SentSpan]:
     names = {"gen_ai.agent.name": "Traced", "durable_agent_host.turn.id": turn_id}
     assert not [span for span in spans if not names.items() <= span.attributes.items()]
     assert len({span.attributes["gen_ai.conversation.id"] for span in spans}) == 1
+    said = {name for span in spans for name in span.attributes if name.startswith("gen_ai.")}
+    assert said <= CONVENTIONS, said - CONVENTIONS
     return spans
 
 

@@ -118,7 +118,7 @@ def service_failed(by: Exception) -> ChatClientException:
         (OfAnotherSdkError(404), None),
         (status_error(429, retry_after_ms="2500"), 2.5),
         (status_error(429, x_ms_retry_after_ms="3000"), 3),
-        (status_error(429, retry_after=in_seconds(600)), None),
+        (status_error(429, retry_after=in_seconds(7 * 24 * 3600)), None),
         (status_error(429, retry_after=in_seconds(-5)), 1),
         (status_error(429, retry_after="soon"), 1),
         (status_error(429, x_should_retry="false"), None),

@@ -25,8 +25,8 @@ RESERVED = BUDGET_POINTS[:2]
 """Passed by every turn; the service of these scenarios refuses nothing."""
 NAMES = [name for name in SCENARIOS if name != "look"]
 """Who looks for a turn by its message, as in "look", finds nothing where that is encrypted or redacted."""
-LATER = frozenset((*RESERVED, *FORGET_POINTS))
-"""Points that a scenario of several turns passes again."""
+LATER = frozenset(RESERVED)
+"""Points that a scenario of several turns passes again; what its turns leave is forgotten at once."""
 
 Plan = tuple[str, str]
 
