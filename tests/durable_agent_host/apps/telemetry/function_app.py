@@ -37,4 +37,14 @@ def pay(amount: int) -> str:
 
 
 agent = Agent(chat_client_from_environment(), "Use your tools.", name="Traced", tools=[note, linger, pay])
-app = DurableAgentApp(agents=[agent])
+app = DurableAgentApp(agents=[agent], enable_mcp_tool_trigger=True)
+
+
+@app.orchestration_trigger(context_name="context")
+def talk(context):
+    """Hold two turns of a session in the trace that the input names."""
+    traced = app.get_agent(context, "Traced", traceparent=context.get_input()["traceparent"])
+    session = traced.create_session()
+    yield traced.run("hello", session=session)
+    answer = yield traced.run("and again", session=session)
+    return answer.text
