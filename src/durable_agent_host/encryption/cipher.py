@@ -9,7 +9,7 @@ An encrypted value is the data key's id (4 bytes), the nonce (12), and the ciphe
 """
 
 import hmac
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
@@ -53,7 +53,8 @@ class DataKey:
 
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
-        self.id = _derived(secret, ("id",))[:_ID_BYTES].hex()
+        self.prefix = _derived(secret, ("id",))[:_ID_BYTES]
+        self.id = self.prefix.hex()
         self.names = AESSIV(_derived(secret, ("names",)))
         self.scope = lru_cache(_SCOPES)(self._scope)
 
@@ -118,7 +119,7 @@ class Cipher:
 
     def enveloped(self, place: Place, data: bytes) -> dict[str, Any]:
         """Encrypt data into a JSON object; see `encrypt`."""
-        return encode_envelope(b64encode(self.encrypt(place, data)).decode())
+        return encode_envelope(b2a_base64(self.encrypt(place, data), newline=False).decode())
 
     def opened(self, place: Place, value: Any) -> bytes | None:
         """Decrypt the data of a JSON object; None when it is not encrypted. See `decrypt`."""
@@ -126,7 +127,7 @@ class Cipher:
         if text is None:
             return None
         try:
-            data = b64decode(text)  # the tag finds what it passes over
+            data = a2b_base64(text)  # the tag finds what it passes over
         except ValueError as error:
             raise CorruptStateError(f"what is encrypted at {'/'.join(place)} is no base64") from error
         return self.decrypt(place, data)
@@ -196,10 +197,8 @@ class Cipher:
 
 def _encrypted(key: DataKey, place: Place, data: bytes) -> bytes:
     scope, bound = key.scope(*place[:2]), _written(place)
-    mac = hmac.new(scope.nonces, bound, "sha256")
-    mac.update(data)
-    nonce = mac.digest()[:_NONCE_BYTES]
-    return bytes.fromhex(key.id) + nonce + scope.aead.encrypt(nonce, data, bound)
+    nonce = hmac.digest(scope.nonces, bound + data, "sha256")[:_NONCE_BYTES]
+    return key.prefix + nonce + scope.aead.encrypt(nonce, data, bound)
 
 
 def _decrypted(key: DataKey, place: Place, data: bytes) -> bytes:
@@ -220,4 +219,4 @@ def _derived(secret: bytes, place: Place) -> bytes:
 def _written(place: Place) -> bytes:
     """Write a place so that two places never give the same bytes."""
     parts = [part.encode("utf-8", "surrogatepass") for part in place]
-    return b"%d" % len(parts) + b"".join(b":%d:%b" % (len(part), part) for part in parts)
+    return b"%d" % len(parts) + b"".join([b":%d:%b" % (len(part), part) for part in parts])

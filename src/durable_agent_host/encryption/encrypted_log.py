@@ -57,7 +57,8 @@ class EncryptedTurnLog:
         """Append entries; see the protocol. An append whose caller is cancelled goes on, so that its end is known."""
         await self._keyring.ready()
         lines = [encode_log_entry(entry).encode() for entry in entries]
-        return await asyncio.shield(asyncio.ensure_future(self._append(log_id, lines, attempt)))
+        appending = self._append(log_id, lines, attempt)
+        return await asyncio.shield(asyncio.Task(appending, loop=asyncio.get_running_loop(), eager_start=True))
 
     async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
         async with self._in_turn(log_id):

@@ -91,7 +91,10 @@ class Keyring:
             await asyncio.to_thread(self.all)
 
     def _known(self, key_id: str) -> DataKey | None:
-        return next((key for key in self._keys if key.id == key_id), None)
+        for key in self._keys:
+            if key.id == key_id:
+                return key
+        return None
 
     def _load(self, wanted: str) -> Sequence[DataKey]:
         """Read the home, for a key or for any, and for the same key not too often.
