@@ -138,6 +138,7 @@ class Attempt:
             self._writer,
             bounds,
             turn_id=request.turn_id,
+            asked_at=request.created_at,
             attempt=self.number,
             session=(request.agent.casefold(), request.session_id),
             has_turn=None if self._redactor is not None else partial(has_ended, session),

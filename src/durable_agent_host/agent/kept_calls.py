@@ -59,6 +59,7 @@ class Base:
 
     Attributes:
         turn_id: in whose log it is.
+        asked_at: when that turn was asked for; a session that is deleted and begun again can have its id again.
         name: of the body there.
         text: of it.
         whole_at: when the body was written that it goes back to, in seconds since 1970.
@@ -66,6 +67,7 @@ class Base:
     """
 
     turn_id: str
+    asked_at: str
     name: str
     text: str
     whole_at: float
@@ -97,6 +99,12 @@ class Bases:
             while self._characters > _MOST_REMEMBERED:
                 _, oldest = self._known.popitem(last=False)
                 self._characters -= len(oldest.text)
+
+    def forget(self, key: tuple[str, ...]) -> None:
+        """Forget a body."""
+        with self._lock:
+            if (known := self._known.pop(key, None)) is not None:
+                self._characters -= len(known.text)
 
 
 _BASES: Final = Bases()
@@ -178,6 +186,7 @@ class KeptCalls:
         writer: of the attempt.
         bounds: of what is kept.
         turn_id: whose attempt it is.
+        asked_at: when the turn was asked for.
         attempt: its number, from 1.
         session: names the session, across processes and agents.
         has_turn: tells whether the session, as it was when the turn was granted, has had a turn; a session that was
@@ -191,6 +200,7 @@ class KeptCalls:
         bounds: KeptBounds,
         *,
         turn_id: str,
+        asked_at: str,
         attempt: int,
         session: tuple[str, str],
         has_turn: Callable[[str], bool] | None,
@@ -199,6 +209,7 @@ class KeptCalls:
         self._writer = writer
         self._bounds = bounds
         self._turn_id = turn_id
+        self._asked_at = asked_at
         self._attempt = attempt
         self._session = session
         self._has_turn = has_turn
@@ -288,7 +299,7 @@ class KeptCalls:
         since = 0 if base is None else base.since_whole + new
         whole_at = now if base is None else base.whole_at
         if key[-1] == "request" or len(text) <= most:  # a long answer is rarely repeated, and takes memory
-            self._bases[key] = Base(self._turn_id, name, text, whole_at, since)
+            self._bases[key] = Base(self._turn_id, self._asked_at, name, text, whole_at, since)
         said: dict[str, Any] = {"sha256": sha256(text.encode()).hexdigest(), "length": len(text), "bytes": len(body)}
         if base is not None:
             said["base"] = {"turn_id": base.turn_id, "name": base.name}
@@ -304,7 +315,10 @@ class KeptCalls:
         return {"length": len(body), "bytes": len(body), "parts": encode_parts(parts)}
 
     def _base(self, key: tuple[str, ...]) -> Base | None:
-        own = self._bases.get(key) or _BASES.get(key)
-        if own is None or own.turn_id == self._turn_id:
-            return own
-        return own if self._has_turn is not None and self._has_turn(own.turn_id) else None
+        known = self._bases.get(key) or _BASES.get(key)
+        if known is None or (known.turn_id, known.asked_at) == (self._turn_id, self._asked_at):
+            return known
+        if known.turn_id == self._turn_id:  # of a session that has been deleted: its log is this turn's now
+            _BASES.forget(key)
+            return None
+        return known if self._has_turn is not None and self._has_turn(known.turn_id) else None

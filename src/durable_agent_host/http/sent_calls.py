@@ -20,7 +20,7 @@ from durable_agent_host.http.turns import named_turn, turn_conflict
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import Turn, TurnRequest
 from durable_agent_host.turn.body_delta import Piece, whole_text
-from durable_agent_host.turn.call_reader import CallReader, Side, put_together
+from durable_agent_host.turn.call_reader import BodyPlace, CallReader, Side, put_together
 from durable_agent_host.turn.recorded_test import text_of_test, why_no_test
 from durable_agent_host.turn.redactor import Redactor
 
@@ -147,18 +147,19 @@ class _Bodies:
 
     async def pieces(self, name: str, side: Side) -> tuple[list[Piece], str | None] | None:
         """Put a body together; None when nothing was kept of it. With the SHA-256 of the whole."""
-        chain: list[Mapping[str, Any]] = []
-        reader = await self.reader()
-        if (body := reader.body(name, side)) is None:
-            return None
-        digest = body.get("sha256")
-        while body is not None and len(self._readers) <= _MOST_LOGS:
-            chain.append(body)
-            if (place := reader.base(name, side)) is None:
+        chain: dict[BodyPlace, Mapping[str, Any]] = {}
+        place: BodyPlace | None = BodyPlace(self._turn.request.turn_id, name, side)
+        while place is not None and place not in chain and len(self._readers) <= _MOST_LOGS:
+            reader = await self.reader(place.turn_id)
+            if (body := reader.body(place.name, side)) is None:
                 break
-            reader, name = await self.reader(place.turn_id), place.name
-            body = reader.body(name, side)
-        return put_together(chain[::-1]), digest if isinstance(digest, str) else None
+            chain[place] = body
+            place = reader.base(place.name, side)
+        if not chain:
+            return None
+        bodies = [*chain.values()]
+        digest = bodies[0].get("sha256")
+        return put_together(bodies[::-1]), digest if isinstance(digest, str) else None
 
 
 def _shown(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]:
