@@ -5,7 +5,6 @@ The list is the only thing that makes a reference: a text of a user, a tool or a
 """
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -18,6 +17,8 @@ LARGE_CHARACTERS: Final = 16 * 1024
 """From this length on, a text is stored once, outside the entry."""
 
 _LONGEST_PREFIX: Final = 256
+_PART_BYTES: Final = 192 * 1024
+"""Read and written as base64 at once; a multiple of three. Other threads go on between two parts."""
 _BASE64: Final = ";base64,"
 STAND_IN: Final = "QUJD" * 64
 """Text and base64 at once, and longer than any id may be."""
@@ -140,7 +141,10 @@ def text_of(one: Detached, data: bytes) -> str:
         one: what is noted of it.
         data: its bytes.
     """
-    return one.prefix + (base64.b64encode(data).decode() if one.is_base64 else data.decode("utf-8", "surrogatepass"))
+    if not one.is_base64:
+        return one.prefix + data.decode("utf-8", "surrogatepass")
+    parts = (data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES))
+    return "".join([one.prefix, *(base64.b64encode(part).decode() for part in parts)])
 
 
 def _put_back(whole: Any, path: tuple[str | int, ...], text: str, entry: Mapping[str, Any]) -> Any:
@@ -273,15 +277,21 @@ def _bytes_of(text: str) -> tuple[str, bytes, bool]:
     """Split a text into prefix and bytes; base64 only when it is written as Python writes it, to the letter."""
     comma = text.find(_BASE64, 0, _LONGEST_PREFIX) if text.startswith("data:") else -1
     prefix = text[: comma + len(_BASE64)] if comma >= 0 else ""
-    rest = text[len(prefix) :]
     try:
-        data = base64.b64decode(rest.encode("ascii"), validate=True)
-    except (ValueError, binascii.Error):
-        pass
-    else:
-        if base64.b64encode(data) == rest.encode("ascii"):
-            return prefix, data, True
-    return "", text.encode("utf-8", "surrogatepass"), False
+        return prefix, b"".join(_of_base64(text[len(prefix) :].encode("ascii"))), True
+    except ValueError:
+        return "", text.encode("utf-8", "surrogatepass"), False
+
+
+def _of_base64(text: bytes) -> Generator[bytes]:
+    part_characters = _PART_BYTES // 3 * 4
+    for start in range(0, len(text), part_characters):
+        part = text[start : start + part_characters]
+        data = base64.b64decode(part, validate=True)
+        is_last = start + part_characters >= len(text)
+        if base64.b64encode(data) != part or (len(data) < _PART_BYTES and not is_last):
+            raise ValueError("not as Python writes it")
+        yield data
 
 
 def _replaced(value: Any, path: Sequence[str | int], text: str) -> Any:

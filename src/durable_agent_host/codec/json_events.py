@@ -15,6 +15,9 @@ _TOKEN: Final = re.compile(r'[ \t\n\r]*(?:([{}\[\],:"])|([^ \t\n\r{}\[\],:"]+)|$
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _LONGEST_WORD: Final = 10_000
+_LONG_CHARACTERS: Final = 256 * 1024
+"""A longer text is read in parts, between which other threads go on."""
+_LONGEST_ESCAPE: Final = len(r"\ud83d\ude00")
 
 Kind = Literal["object", "list", "end", "key", "value"]
 
@@ -106,7 +109,7 @@ class JsonEvents:
         raw = "".join(parts)
         self._string, self._is_escaped = None, False
         parts.clear()
-        value = json.loads(raw)
+        value = json.loads(raw) if len(raw) <= _LONG_CHARACTERS else _long_text(raw)
         if self._awaits is _A_COLON:
             events.append(Event("key", value))
         else:
@@ -159,6 +162,35 @@ def _ends_escaping(text: str, first: int, end: int) -> bool:
     while place > first and text[place - 1] == "\\":
         place -= 1
     return (end - place) % 2 == 1
+
+
+def _long_text(raw: str) -> str:
+    """Read a string in parts; what is wrong with it is told as of the whole."""
+    parts: list[str] = []
+    start, end = 1, len(raw) - 1
+    try:
+        while start < end:
+            cut = start + _LONG_CHARACTERS
+            cut = end if cut >= end else _before_escape(raw, start, cut)
+            parts.append(json.loads(f'"{raw[start:cut]}"'))
+            start = cut
+    except ValueError:
+        return json.loads(raw)
+    return "".join(parts)
+
+
+def _before_escape(raw: str, start: int, cut: int) -> int:
+    """Give the last place up to a cut that is not within an escape, nor between the halves of a surrogate pair."""
+    place = raw.rfind("\\", cut - _LONGEST_ESCAPE, cut)
+    if place < 0:
+        return cut
+    if _ends_escaping(raw, start, place):
+        place -= 1
+    half = place - _LONGEST_ESCAPE // 2
+    is_low = raw[place : place + 3].lower() == "\\ud" and raw[place + 3 : place + 4].lower() in "cdef"
+    if is_low and raw[half : half + 2] == "\\u" and not _ends_escaping(raw, start, half):
+        return half
+    return place
 
 
 def _value_of(word: str) -> Any:

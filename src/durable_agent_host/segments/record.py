@@ -33,6 +33,8 @@ ReadKept = Callable[[], Awaitable[Sequence[Message]]]
 """Reads the messages of a session that a history provider of the app keeps: in order, each once, with their names."""
 
 _AT_ONCE: Final = 16
+_MUCH_BYTES: Final = 1024 * 1024
+"""Contents from which putting them back takes longer than crossing threads twice."""
 
 
 @dataclass(frozen=True)
@@ -235,9 +237,16 @@ class Record:
             entries = with_messages(entries, await self._messages_elsewhere())
         listed = [(entry, [(one.home or home, one.name) for one in detached_of(entry)]) for entry in entries]
         pieces = await self.pieces({key for _, keys in listed for key in keys})
-        return tuple(
-            attach(entry, {name: pieces[at, name] for at, name in keys}) if keys else entry for entry, keys in listed
-        )
+
+        def attached() -> tuple[Mapping[str, Any], ...]:
+            return tuple(
+                attach(entry, {name: pieces[at, name] for at, name in keys}) if keys else entry
+                for entry, keys in listed
+            )
+
+        if sum(map(len, pieces.values())) > _MUCH_BYTES:
+            return await asyncio.to_thread(attached)
+        return attached()
 
     async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
         """Return entries of what a history provider keeps, and no turn of this host has saved; these come first.

@@ -69,14 +69,13 @@ def encode_body(body: Mapping[str, Any]) -> bytes | None:
     written = body.get("input")
     if not isinstance(written, EncodedInput):
         return None
+    parts: list[bytes] = []
     try:
-        rest = [
-            (_json(name), written.encoded if value is written else _json(value).encode())
-            for name, value in body.items()
-        ]
+        for name, value in body.items():
+            parts += b",", _json(name).encode(), b":", written.encoded if value is written else _json(value).encode()
     except (TypeError, ValueError):
         return None
-    return b"{" + b",".join(name.encode() + b":" + value for name, value in rest) + b"}"
+    return b"".join([b"{", *parts[1:], b"}"])  # at once: each copy of 30 MB takes 10 ms
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
