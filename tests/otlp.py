@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -34,15 +35,26 @@ class SentSpan:
     """Events and status, as they are written."""
 
 
+@dataclass(frozen=True)
+class SentLine:
+    """A line of the log as it was received, and the trace and span that it is of; empty for none."""
+
+    text: str
+    trace: str
+    span: str
+
+
 class Receiver:
     """Receives on a free port until it is left.
 
     Attributes:
+        lines: of the log, in the order in which they came.
         metrics: the latest value of each sum or count, by name, attributes and the process's start.
     """
 
     def __init__(self) -> None:
         self._spans: list[SentSpan] = []
+        self.lines: list[SentLine] = []
         self.metrics: dict[tuple[str, frozenset[tuple[str, Any]], int], float] = {}
         receiver = self
 
@@ -72,6 +84,7 @@ class Receiver:
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.url,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             "OTEL_BSP_SCHEDULE_DELAY": "50",
+            "OTEL_BLRP_SCHEDULE_DELAY": "50",
             "OTEL_METRIC_EXPORT_INTERVAL": "200",
         } | more
 
@@ -83,6 +96,9 @@ class Receiver:
         if path.endswith("/metrics"):
             self.metrics.update(_points_of(ExportMetricsServiceRequest.FromString(body)))
             return ExportMetricsServiceResponse().SerializeToString()
+        if path.endswith("/logs"):
+            self.lines += _lines_of(ExportLogsServiceRequest.FromString(body))
+            return ExportLogsServiceResponse().SerializeToString()
         return b""
 
     def all_spans(self) -> list[SentSpan]:
@@ -108,6 +124,13 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _lines_of(request: ExportLogsServiceRequest) -> Iterator[SentLine]:
+    for resource in request.resource_logs:
+        for scope in resource.scope_logs:
+            for one in scope.log_records:
+                yield SentLine(one.body.string_value, one.trace_id.hex(), one.span_id.hex())
 
 
 def _spans_of(request: ExportTraceServiceRequest) -> Iterator[SentSpan]:

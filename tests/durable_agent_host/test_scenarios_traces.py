@@ -204,6 +204,9 @@ def test_the_log_says_when_a_turn_begins_and_how_it_ends(host: AgentHost, model:
     assert " completed after " in lines[1]
     assert f"{count}, {spent[0]} tokens in, {spent[1]} out\n" in lines[1]
     assert CANARY not in host.text
+    sent = wait_until(lambda: len(found := [one for one in receiver.lines if label in one.text]) > 1 and found)
+    (attempt,) = named(trace_of(receiver, turn_id), ATTEMPT)
+    assert [(one.trace, one.span) for one in sent] == [(root.trace, attempt.id), (root.trace, root.id)]
 
 
 POINTS = (

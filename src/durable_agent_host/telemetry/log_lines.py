@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from durable_agent_host.agent.observer import AttemptBegan, Moment, WatchedTurn
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.telemetry.spans import told_of
 from durable_agent_host.turn.timeline import PhaseKind, Timeline
 from durable_agent_host.turn.trace_ids import trace_of
 
@@ -26,7 +27,9 @@ class TurnLines:
         """Write the line, once for a turn."""
         match moment:
             case AttemptBegan(replayed=False):
-                _LOGGER.info("%s begins", _label(turn.request))
+                found = trace_of(turn.request)
+                with told_of(found, found.attempt_span_id(turn.attempt)):
+                    _LOGGER.info("%s begins", _label(turn.request))
             case _:
                 pass
 
@@ -42,19 +45,21 @@ def log_end(timeline: Timeline) -> None:
     spent = ", ".join(f"{name} {count}" for name, count in milliseconds.items() if count)
     usage = timeline.usage
     error: Mapping[str, Any] = outcome.get("error") or {}
-    _LOGGER.info(
-        "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
-        _label(timeline.request),
-        outcome["status"],
-        round((timeline.ended_at - timeline.began_at).total_seconds() * 1000),
-        spent or "not begun",
-        timeline.attempts,
-        work.get("model_calls", 0),
-        work.get("tool_calls", 0),
-        usage.get("input_token_count", 0),
-        usage.get("output_token_count", 0),
-        f", {error['type']}" if error.get("type") else "",
-    )
+    found = trace_of(timeline.request)
+    with told_of(found, found.turn_span_id):
+        _LOGGER.info(
+            "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
+            _label(timeline.request),
+            outcome["status"],
+            round((timeline.ended_at - timeline.began_at).total_seconds() * 1000),
+            spent or "not begun",
+            timeline.attempts,
+            work.get("model_calls", 0),
+            work.get("tool_calls", 0),
+            usage.get("input_token_count", 0),
+            usage.get("output_token_count", 0),
+            f", {error['type']}" if error.get("type") else "",
+        )
 
 
 def _label(request: TurnRequest) -> str:

@@ -139,6 +139,18 @@ def caller_context(turn: TurnTrace) -> Context:
     return _context_of(trace.SpanContext(turn.trace_id, turn.parent_span_id, is_remote=True, trace_flags=flags))
 
 
+@contextmanager
+def told_of(turn: TurnTrace, span_id: int) -> Generator[None]:
+    """Let what is logged be of a span of the turn that is written later, for those who put lines beside spans."""
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if turn.flags is None else turn.flags)
+    span = trace.SpanContext(turn.trace_id, span_id, is_remote=False, trace_flags=flags)
+    token = otel_context.attach(_context_of(span))
+    try:
+        yield
+    finally:
+        otel_context.detach(token)
+
+
 def turn_context(tracer: trace.Tracer, turn: TurnTrace, span_id: int, attributes: Attributes) -> Context:
     """Return the context in which spans are children of a span of the turn that is written later.
 

@@ -1,5 +1,6 @@
 """Agents whose app sends telemetry as the framework documents it; with ``NO_TELEMETRY`` it sends none."""
 
+import logging
 import os
 import sys
 import time
@@ -9,12 +10,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
 from agent_framework.observability import configure_otel_providers
+from opentelemetry.sdk._logs import LoggingHandler
 
 from durable_agent_host import DurableAgentApp, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 if "NO_TELEMETRY" not in os.environ:
-    configure_otel_providers()
+    configure_otel_providers()  # of log lines, this sends the framework's own
+    logging.getLogger("durable_agent_host").addHandler(LoggingHandler())
 
 
 @durable_tool(idempotent=True)
