@@ -237,16 +237,9 @@ class Record:
             entries = with_messages(entries, await self._messages_elsewhere())
         listed = [(entry, [(one.home or home, one.name) for one in detached_of(entry)]) for entry in entries]
         pieces = await self.pieces({key for _, keys in listed for key in keys})
-
-        def attached() -> tuple[Mapping[str, Any], ...]:
-            return tuple(
-                attach(entry, {name: pieces[at, name] for at, name in keys}) if keys else entry
-                for entry, keys in listed
-            )
-
         if sum(map(len, pieces.values())) > _MUCH_BYTES:
-            return await asyncio.to_thread(attached)
-        return attached()
+            return await asyncio.to_thread(_attached, listed, pieces)
+        return _attached(listed, pieces)
 
     async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
         """Return entries of what a history provider keeps, and no turn of this host has saved; these come first.
@@ -374,6 +367,18 @@ class Record:
                         raise CorruptStateError(f"segment {ref.name} of the session has not the entries that it had")
                     self._cache.put(("segment", ref.home, ref.name), segment, 2 * ref.size)
         return [cast("Segment", known[ref]) for ref in refs]
+
+
+type _Key = tuple[str, str]
+"""Home and name of a piece."""
+
+
+def _attached(
+    listed: Sequence[tuple[Mapping[str, Any], Sequence[_Key]]], pieces: Mapping[_Key, bytes]
+) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        attach(entry, {name: pieces[at, name] for at, name in keys}) if keys else entry for entry, keys in listed
+    )
 
 
 def _placed(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
