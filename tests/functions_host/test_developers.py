@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import HOST
 from tests.functions_host.conftest import READY, StartHost
 from tests.functions_host.test_start import MINIMAL, fail_to_start, write_app
 from tests.processes import Process, Server, wait_until
@@ -97,7 +98,7 @@ def test_unknown_keys_of_host_json_are_told(start_host: StartHost, tmp_path: Pat
 )
 def test_values_of_host_json_that_make_no_sense(tmp_path: Path, host_json: object, message: str):
     """The message names the key and the value."""
-    assert message in fail_to_start(write_app(tmp_path / "app", host_json=host_json), tmp_path / "data")
+    assert message in fail_to_start(write_app(tmp_path / "app", host_json=host_json), tmp_path / "data", preload=HOST)
 
 
 def test_a_function_has_a_time_limit(start_host: StartHost, tmp_path: Path):
@@ -168,7 +169,7 @@ REFUSALS = {
 def test_what_is_refused_is_told_with_the_fix(tmp_path: Path, name: str):
     """One line: the function's name, what is wrong with it, what to do."""
     code, message = REFUSALS[name]
-    line = fail_to_start(write_app(tmp_path / "app", DURABLE + code), tmp_path / "data")
+    line = fail_to_start(write_app(tmp_path / "app", DURABLE + code), tmp_path / "data", preload=HOST)
     assert message in line
     assert line.endswith(".")
     if "def f" in code:

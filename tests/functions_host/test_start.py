@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.functions_host.conftest import APPS, MANAGEMENT, READY, Host, StartHost
-from tests.processes import Server, wait_until
+from tests.processes import Process, Server, wait_until
 
 MINIMAL = """
 import azure.functions as func
@@ -33,17 +33,20 @@ def write_app(folder: Path, code: str = MINIMAL, host_json: object = None) -> Pa
     return folder
 
 
-def fail_to_start(app: Path, data: Path, *arguments: str) -> str:
+def fail_to_start(app: Path, data: Path, *arguments: str, preload: tuple[str, ...] = ()) -> str:
     """Run ``start`` and return its one line on stderr."""
-    command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(data)]
+    command = ["-m", "functions_host", "start", "--app", str(app), "--data", str(data), *arguments]
     if "--port" not in arguments:
         command += ["--port", "0"]
-    done = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True, timeout=30)
-    assert done.returncode != 0
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
+    log = app.with_name("errors.log")
+    with Process(*([] if preload else [sys.executable]), *command, log=log, preload=preload) as host:
+        assert host.process.wait(30) != 0
+    errors = log.read_text()
+    log.unlink()
+    assert host.text == ""
+    assert "Traceback" not in errors
+    lines = errors.splitlines()
+    assert len(lines) == 1, errors
     return lines[0]
 
 
