@@ -104,12 +104,14 @@ def module_names() -> frozenset[str]:
 
 
 @cache
+def _modules() -> tuple[Module, ...]:
+    return tuple(Module(name, path) for name, path in sorted(_paths().items()))
+
+
+@cache
 def modules(*packages: str) -> tuple[Module, ...]:
-    """The modules of these packages, or all."""
-    wanted = sorted(_paths().items())
-    return tuple(
-        Module(name, path) for name, path in wanted if not packages or any(is_below(name, p) for p in packages)
-    )
+    """The modules of these packages, or all; each is read once, whoever asks for it."""
+    return tuple(one for one in _modules() if not packages or any(is_below(one.name, p) for p in packages))
 
 
 def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
