@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
+from itertools import takewhile
 from time import monotonic
 from typing import Final
 
@@ -54,7 +55,10 @@ class RequestRates:
 
     def _forget(self, now: float) -> None:
         """Forget whom nobody has seen for so long that nothing is held against them, and the longest unseen."""
-        full = [name for name, (_, at) in self._buckets.items() if now - at >= BURST_SECONDS]
+        by_age = takewhile(
+            lambda one: now - one[1][1] >= BURST_SECONDS, self._buckets.items()
+        )  # the oldest is the first
+        full = [name for name, _ in by_age]
         for name in full or [next(iter(self._buckets))]:
             del self._buckets[name]
 
