@@ -1,9 +1,9 @@
 """Processes of Python modules that start in a fraction of their imports' time.
 
-A server process imports what every host imports, once; each process that a test asks for is a fork of it. It is a
-process of its own, with the environment, the folder and the output that the test gives, and dies of SIGKILL like any
-other. What a fork cannot show, a start from nothing with its own environment at import time, has tests of its own
-(`tests/functions_host/test_start.py`), which do not come here.
+A server process imports what every host imports, once for all workers of a run; each process that a test asks for is a
+fork of it. It is a process of its own, with the environment, the folder and the output that the test gives, and dies of
+SIGKILL like any other. What a fork cannot show, a start from nothing with its own environment at import time, has tests
+of its own (`tests/functions_host/test_start.py`), which do not come here.
 """
 
 import atexit
@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -111,19 +112,32 @@ class Forked:
 
 
 class _Server:
-    """The process that forks; it ends with the one that started it."""
+    """A connection to the process that forks, which all workers of a run share; it ends with the last of them."""
 
     def __init__(self, preload: tuple[str, ...]) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forks", str(theirs.fileno()), *preload],
-                cwd=ROOT,
-                pass_fds=[theirs.fileno()],
-            )
-        self._socket = ours
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+        name = f"\0forks-{run}-{zlib.crc32(' '.join(preload).encode())}"
+        found = self._connect(name, preload) or self._connect(name, preload)
+        assert found, "the server of forks did not start"
+        self._socket = found
         self._sending = threading.Lock()
-        atexit.register(self._close)
+        atexit.register(self._socket.close)
+
+    @staticmethod
+    def _connect(name: str, preload: tuple[str, ...]) -> socket.socket | None:
+        """Connect to the server of this name, or start it; None when it has ended meanwhile."""
+        with socket.socket(socket.AF_UNIX) as door, contextlib.suppress(OSError):
+            door.bind(name)  # fails where there is one
+            door.listen()
+            command = [sys.executable, "-m", "tests.forks", str(door.fileno()), *preload]
+            subprocess.run(command, cwd=ROOT, pass_fds=[door.fileno()], check=True)
+        ours = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(ConnectionError):
+            ours.connect(name)
+            if ours.recv(1):
+                return ours
+        ours.close()
+        return None
 
     @classmethod
     @functools.cache
@@ -140,26 +154,40 @@ class _Server:
             self._socket.sendall(wanted)
         return ours
 
-    def _close(self) -> None:
-        self._socket.close()
-        self._process.wait()
 
-
-def serve(control: socket.socket) -> None:
-    """Fork whenever the other side asks; tell it how each process ends."""
+def serve(door: socket.socket) -> None:
+    """Fork whenever a worker asks; tell it how each process ends; return when the last worker has gone."""
     with selectors.DefaultSelector() as selector:
-        selector.register(control, selectors.EVENT_READ)
+        selector.register(door, selectors.EVENT_READ)
+        workers = 0
         while True:
             for key, _ in selector.select():
-                if key.fileobj is control:
-                    head, files, _, _ = socket.recv_fds(control, 4, 3)
-                    if not head:
-                        return
-                    wanted = json.loads(_read_exactly(control, int.from_bytes(head)))
-                    with socket.socket(fileno=files[0]) as reply:
-                        _fork(wanted, files, selector, control, reply)
-                else:
+                if key.fileobj is door:
+                    worker, _ = door.accept()
+                    worker.sendall(b"!")
+                    selector.register(worker, selectors.EVENT_READ)
+                    workers += 1
+                elif isinstance(key.fileobj, int):
                     _tell_end(selector, key)
+                elif not _answer(key.fileobj, selector):
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+                    workers -= 1
+                    if not workers:
+                        return
+
+
+def _answer(worker: socket.socket, selector: selectors.BaseSelector) -> bool:
+    """Fork as a worker asks; False when it has gone."""
+    try:
+        head, files, _, _ = socket.recv_fds(worker, 4, 3)
+    except ConnectionError:
+        return False
+    if head:
+        wanted = json.loads(_read_exactly(worker, int.from_bytes(head)))
+        with socket.socket(fileno=files[0]) as reply:
+            _fork(wanted, files, selector, reply)
+    return bool(head)
 
 
 def _read_exactly(control: socket.socket, size: int) -> bytes:
@@ -169,11 +197,10 @@ def _read_exactly(control: socket.socket, size: int) -> bytes:
     return read
 
 
-def _fork(wanted: dict, files: list[int], selector: selectors.BaseSelector, control: socket.socket, reply) -> None:
+def _fork(wanted: dict, files: list[int], selector: selectors.BaseSelector, reply: socket.socket) -> None:
     pid = os.fork()
     if pid == 0:
         selector.close()
-        control.close()
         reply.close()
         _become(wanted, *files[1:])
     for file in files[1:]:
@@ -199,7 +226,7 @@ def _become(wanted: dict, stdout: int, stderr: int) -> None:
             os.dup2(nothing.fileno(), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
-        os.closerange(3, 256)
+        os.closerange(3, 65536)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(wanted["env"])
@@ -224,14 +251,16 @@ def _become(wanted: dict, stdout: int, stderr: int) -> None:
 
 
 def main() -> None:
-    """Import what was asked for, then serve until the other side is gone."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+    """Import what was asked for, then serve, in a process for which nobody has to wait."""
+    if os.fork():
+        os._exit(0)
+    door = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the tests, and they end this
     for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the tests, and they end this
-    serve(control)
+    serve(door)
 
 
 if __name__ == "__main__":
