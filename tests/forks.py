@@ -40,6 +40,12 @@ AGENTS = (
     *("openai.resources.responses.responses", "httpcore", "httpcore2", "truststore", "tests.warm"),
 )
 """What a host of agents imports as well."""
+STORES = (
+    *("tests.contract.test_segments", "durable_agent_host.encryption.encrypted_log"),
+    *(f"durable_agent_host.turn_log.{name}.log" for name in ("sqlite", "blob", "redis")),
+    *(f"durable_agent_host.segments.{name}.store" for name in ("sqlite", "blob")),
+)
+"""What a process imports that writes to stores of turn logs and pieces."""
 
 
 class Forked:

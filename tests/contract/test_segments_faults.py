@@ -3,13 +3,13 @@
 import asyncio
 import json
 import random
-import sys
 from urllib.parse import parse_qs
 
 import pytest
 
 from durable_agent_host.errors import LogError
 from tests.contract.test_segments import HOME, listed, named, some
+from tests.forks import STORES
 from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port
 from tests.processes import Process
 
@@ -126,7 +126,7 @@ async def test_writers_that_are_killed_leave_whole_pieces(pieces):
     """
     for seed in range(2):
         arguments = [type(pieces).__name__, json.dumps(pieces.arguments), HOME, str(seed)]
-        with Writer(sys.executable, "-m", "tests.contract.putting", *arguments) as writer:
+        with Writer("-m", "tests.contract.putting", *arguments, preload=STORES) as writer:
             async with asyncio.timeout(60):
                 while len(writer.acknowledged) < 45:
                     assert writer.process.poll() is None

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import sys
 
 import pytest
 
@@ -11,6 +10,7 @@ from durable_agent_host.model.log_entry import ATTEMPT
 from tests.contract.conftest import SHARED, Backend
 from tests.contract.test_turn_log import assert_consecutive, delta, new_id, read_all, texts
 from tests.contract.writing import FENCED
+from tests.forks import STORES
 from tests.processes import Process
 
 WRITERS = 4
@@ -43,7 +43,7 @@ def start_writer():
 
     def start(backend: Backend, log_id: str) -> Writer:
         arguments = [type(backend).__name__, json.dumps(backend.arguments), log_id]
-        started.append(Writer(sys.executable, "-m", "tests.contract.writing", *arguments))
+        started.append(Writer("-m", "tests.contract.writing", *arguments, preload=STORES))
         return started[-1]
 
     yield start
