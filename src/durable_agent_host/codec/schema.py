@@ -174,6 +174,7 @@ _OURS: Final = {
     "interrupting": _TEXT_OR_NULL,
     "refused": Shape((list, _NONE), each=_TEXT),
     "erasing": _TEXT_OR_NULL,
+    "usedAt": _TEXT_OR_NULL,
     "requests": Shape((dict, _NONE), each=_REQUEST),
     "spent": Shape((dict, _NONE), dict.fromkeys(("tokens", "cost", "model_calls", "tool_calls", "seconds"), _NUMBER)),
     "appState": _OBJECT,

@@ -37,6 +37,7 @@ _OURS: Final = (
     "overlay",
     "spent",
     "erasing",
+    "usedAt",
     "appState",
     "sealed",
 )
@@ -94,6 +95,7 @@ def decode_session(state: Any) -> Session:
         overlay=_object_or_none(ours.get("overlay")),
         spent=decode_spent(ours.get("spent")),
         erasing=ours.get("erasing") or "",
+        used_at=ours.get("usedAt") or "",
         app_state=ours.get("appState") or {},
         receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
         schema_version=version,
@@ -139,6 +141,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "overlay": dict(session.overlay) if session.overlay else None,
         "spent": encode_spent(session.spent) if session.spent is not None else None,
         "erasing": session.erasing or None,
+        "usedAt": session.used_at or None,
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dict(session.app_state) or None,
     }

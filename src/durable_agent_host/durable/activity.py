@@ -86,8 +86,9 @@ async def _run(
         answers = await keeper.whole_answers(request, wire.get("answers") or {})
     except StateError as error:
         return encode_turn_outcome(failed(request, error))
-    running = runner.run(session, request, answers, was_cancelled=wire.get("cancelled") is True)
     try:
+        await keeper.owned.note_turn(request.agent, request.session_id, session)
+        running = runner.run(session, request, answers, was_cancelled=wire.get("cancelled") is True)
         outcome = await asyncio.wrap_future(submit(running))
     except FencedError:
         raise

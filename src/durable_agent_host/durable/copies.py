@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from durable_agent_host.agent.history import TranscriptProvider
@@ -170,6 +171,8 @@ class SessionCopies:
         copy = fork.session
         if copy.owner is None and self._documents.access is not None:
             copy = replace(copy, owner=self._documents.access.owner)
+        if copy.owner is not None:
+            copy = replace(copy, used_at=datetime.now(UTC).isoformat())
         await self._documents.put(agent, new_id, encode_session(copy), instead_of=None)
         return fork.session.message_count
 

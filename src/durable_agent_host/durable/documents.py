@@ -12,7 +12,8 @@ from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session, refuse_encrypted
 from durable_agent_host.durable.access import Access
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.listing import Listed, entity_pages, entity_state_pages
+from durable_agent_host.durable.listing import Listed, entity_pages
+from durable_agent_host.durable.owned_list import list_owned
 from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.repair_rules import RepairRules
@@ -61,13 +62,11 @@ class SessionDocuments:
         Returns:
             All of them, newest first; those of the request's own principal where it has one.
         """
+        if self.access is not None:
+            return sorted(await list_owned(self._client, self.keeper.owned, agent, self.access.owner), reverse=True)
         found: set[Listed] = set()
-        if self.access is None:
-            async for page in entity_pages(self._client, entity_name(agent)):
-                found.update(page)
-            return sorted(found, reverse=True)
-        async for page in entity_state_pages(self._client, entity_name(agent)):
-            found.update(one for one, state in page if owner_of_document(state) == self.access.owner)
+        async for page in entity_pages(self._client, entity_name(agent)):
+            found.update(page)
         return sorted(found, reverse=True)
 
     async def sees_turn(self, request: TurnRequest) -> bool:
@@ -171,12 +170,17 @@ class SessionDocuments:
         while time.monotonic() < deadline:
             now = await held_by(self._client, agent, session_id)
             if now == document:
-                return
+                return await self._note_owner(agent, session_id, document, instead_of)
             if now != instead_of:
                 raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: ask again")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
         raise TurnTimedOutError(f"session {session_id!r} was not written in {PUT_SECONDS:g} s: look again later")
+
+    async def _note_owner(self, agent: str, session_id: str, document: Any, before: Any) -> None:
+        owner = owner_of_document(document)
+        if owner is not None and owner != owner_of_document(before):
+            await self.keeper.owned.note(agent, session_id, owner)
 
     async def verify(
         self, agent: str, session_id: str, *, rules: RepairRules, note: Note = note_nothing

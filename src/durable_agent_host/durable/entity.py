@@ -138,7 +138,7 @@ class DurableAgentEntity:
             raise TurnRejectedError("the session is being erased: try again in a moment, in a session that is new")
         changed, result = operation(session, payload, context)
         if changed is not session:
-            self.save(context, changed)
+            self.save(context, replace(changed, used_at=self._window().now) if changed.owner else changed)
         context.set_result(result)
 
     def _put_document(self, payload: Any, context: DurableEntityContext) -> None:
@@ -215,6 +215,7 @@ class DurableAgentEntity:
         if receipt is None and session.running is not None:
             return self._run_later(session, request, context)
         if receipt is None:
+            submit(self.keeper.owned.note_turn(request.agent, request.session_id, session)).result()
             outcome = submit(self.runner.run(session, request)).result()
             if (timeline := timeline_without_orchestration(request, outcome)) is not None:
                 self.runner.tell_end(timeline)

@@ -241,6 +241,8 @@ class Eraser:
         erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
         await erasing.erase_turns(session)
         await erasing.erase_homes(session)
+        if session.owner is not None:
+            await self._keeper.owned.forget(agent, session_id, session.owner, is_erased=True)
         reach("erasure.before_head")
         await documents.put(agent, session_id, None, instead_of=state)
         return {"status": "erased", "erased": erasing.erased}

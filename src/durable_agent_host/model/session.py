@@ -160,6 +160,7 @@ class Session:
             that is all of it. It can be thrown away and made again.
         spent: by all turns that had a budget, those that failed included; None when there was none.
         erasing: since when it is being erased, UTC, ISO-8601; no turn is admitted then. Empty otherwise.
+        used_at: when its entity last changed it, UTC, ISO-8601; empty for a session without an owner, and of before.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
         document: that document, for the fields that this program does not know.
@@ -178,6 +179,7 @@ class Session:
     overlay: Mapping[str, Any] | None = None
     spent: Spent | None = None
     erasing: str = ""
+    used_at: str = ""
     app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -13,6 +13,7 @@ from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.owned import OwnedSessions
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.record import OpenSegments, ReadKept, Record
 from durable_agent_host.session.elsewhere import kept_by
@@ -67,6 +68,7 @@ class Keeper:
         redactors: Mapping[str, Redactor] = MappingProxyType({}),
     ) -> None:
         self.open_store = open_store
+        self.owned = OwnedSessions(open_store)
         self.seen = seen
         self.grace_seconds = grace_seconds
         self._elsewhere = elsewhere
@@ -143,8 +145,7 @@ class Keeper:
         redactor = self._redactors.get(agent)
         if redactor is None:
             return records
-        clean = redactor.value
-        return [replace(one, entry=replace(one.entry, data=clean(one.entry.data))) for one in records]
+        return [replace(one, entry=replace(one.entry, data=redactor.value(one.entry.data))) for one in records]
 
     def redactor_of(self, agent: str) -> Redactor | None:
         """Return what redacts an agent's turns, or None."""

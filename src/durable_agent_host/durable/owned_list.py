@@ -1,0 +1,68 @@
+"""Lists the sessions of one owner, at the price of these sessions."""
+
+import asyncio
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationClient, EntityId
+
+from durable_agent_host.codec.last_use import last_use_of_document
+from durable_agent_host.codec.owner import owner_of_document
+from durable_agent_host.durable.listing import Listed, entity_state_pages
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.segments.owned import OwnedSessions
+
+MOST_HEADS: Final = 500
+"""Of an owner who has more sessions, the heads of all are read, a page at a time."""
+_AT_ONCE: Final = 16
+
+
+async def list_owned(
+    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner
+) -> list[Listed]:
+    """List an owner's sessions.
+
+    Args:
+        client: the SDK's.
+        owned: has noted whose sessions are.
+        agent: the agent's registered name.
+        owner: whose.
+
+    Returns:
+        All of them, in no promised order.
+
+    Raises:
+        LogError: the piece store does not answer.
+    """
+    names = await owned.of(agent, owner)
+    if names is None or len(names) > MOST_HEADS:
+        return await _look_through_all(client, owned, agent, owner, notes=names is None)
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def look(session_id: str) -> Listed | None:
+        async with room:
+            state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
+            if not state.entity_exists:
+                await owned.forget(agent, session_id, owner, is_erased=False)
+                return None
+        held: Any = state.entity_state
+        return Listed(last_use_of_document(held), session_id) if owner_of_document(held) == owner else None
+
+    return [one for one in await asyncio.gather(*map(look, names)) if one is not None]
+
+
+async def _look_through_all(
+    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner, *, notes: bool
+) -> list[Listed]:
+    found: dict[str, Listed] = {}
+    others: list[tuple[str, Owner]] = []
+    async for page in entity_state_pages(client, entity_name(agent)):
+        for one, state in page:
+            whose = owner_of_document(state)
+            if whose == owner:
+                found[one.session_id] = one
+            if whose is not None and notes:
+                others.append((one.session_id, whose))
+    if notes:
+        await owned.note_all(agent, others)
+    return [*found.values()]

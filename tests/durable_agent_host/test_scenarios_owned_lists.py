@@ -1,0 +1,117 @@
+"""Lists of one's own sessions: every way to begin one leads into the list, and others' sessions are not read for it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from durable_agent_host.segments.keeper import is_session, orchestration_of
+from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place, call_tool
+from tests.kit import AgentHost, Lives, hosted
+from tests.processes import wait_until
+
+EMPTY = {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}
+
+
+def notes(data: Path, change: str | None = None) -> list[str]:
+    """Read what the piece store has noted of owners, after a change of the file if there is one."""
+    path = data / "segments.sqlite"
+    with closing(sqlite3.connect(path)) as db, db:
+        if change:
+            db.execute(change)
+        return [holder for (holder,) in db.execute("SELECT holder FROM holders WHERE holder LIKE 'owned:@%'")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """An app whose sessions have owners."""
+    data, ledger = tmp_path_factory.mktemp("lists"), tmp_path_factory.mktemp("ledger") / "asked.txt"
+    ledger.touch()
+    with hosted(data, None, app=APP, LEDGER=str(ledger)) as running:
+        yield Place(running, data, ledger)
+
+
+def listed(place: Place, who: str, **params: Any) -> list[str]:
+    """Give the ids in somebody's list."""
+    return [one["session_id"] for one in place.ask("GET", SESSIONS, who, params=params).json()["sessions"]]
+
+
+def test_every_way_to_begin_a_session_leads_into_the_list(place: Place):
+    """Runs, tools, orchestrations, entity calls, forks, imports: newest first, and gone when they are deleted."""
+    who = f"lea-{uuid4().hex}"
+    assert place.run(who, "hi", "of-a-run").ok
+    assert place.run(who, "hi", "of-an-accepted-run", x_ms_wait_for_response="false").status_code == 202
+    assert not call_tool(place, who, query="hi", sessionId="of-a-tool").get("isError")
+    assert place.host.orchestrate("pass_on", {"principal": who, "session": "of-a-turn"})["output"] == "hello"
+    request = {"message": "hi", "correlationId": uuid4().hex, "principal": who}
+    called = place.host.orchestrate("call_session", {"session": "of-an-entity", "request": request})
+    assert called["runtimeStatus"] == "Completed"
+    assert place.ask("POST", f"{SESSIONS}/of-a-run/fork", who, json={"session_id": "of-a-fork"}).ok
+    assert place.ask("POST", f"{SESSIONS}/of-an-import/import", who, json=EMPTY).ok
+    names = {"of-a-run", "of-an-accepted-run", "of-a-tool", "of-a-turn", "of-an-entity", "of-a-fork", "of-an-import"}
+    wait_until(lambda: names == set(listed(place, who)))
+    assert listed(place, f"{who}@elsewhere") == []
+    found = place.ask("GET", SESSIONS, who, params={"details": "true"}).json()["sessions"]
+    times = [one["last_used_at"] for one in found]
+    assert times == sorted(times, reverse=True)
+    assert all(times[:-1])
+    for name in names:
+        wait_until(lambda name=name: place.ask("DELETE", f"{SESSIONS}/{name}", who).status_code == 200)
+        assert name not in listed(place, who)
+    assert not [note for note in notes(place.data) if note.rpartition("@")[2] in names]
+
+
+def test_a_name_is_in_the_list_of_whoever_has_it_now(place: Place):
+    """A session that is deleted and begun by another is the other's alone; begun again by the first, the first's."""
+    for who, other in (("nia", "noa"), ("noa", "nia"), ("nia", "noa")):
+        assert place.run(who, "hi", "handed-on").ok
+        assert "handed-on" in listed(place, who)
+        assert "handed-on" not in listed(place, other)
+        assert place.ask("DELETE", f"{SESSIONS}/handed-on", who).ok
+
+
+def test_notes_prove_nothing(place: Place):
+    """A note that says of somebody else's session that it is one's own puts it into no list."""
+    assert place.run("ola", "hi", "of-ola").ok
+    assert place.run("pia", "hi", "of-pia").ok
+    wrong = "SELECT home, replace(holder, 'of-pia', 'of-ola'), held_at FROM holders WHERE holder LIKE '%of-pia'"
+    notes(place.data, f"INSERT INTO holders {wrong}")
+    assert listed(place, "pia") == ["of-pia"]
+
+
+def test_notes_that_are_missing_are_made_up_for(tmp_path: Path):
+    """On data of a version without notes the first list notes all; a session without one gets it with its next turn."""
+    lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
+
+    def place(host: AgentHost) -> Place:
+        return Place(host, tmp_path / "data", tmp_path)
+
+    try:
+        for number in range(3):
+            assert place(lives.host).run("una", "hi", f"una-{number}").ok
+            assert place(lives.host).run("ida", "hi", f"ida-{number}").ok
+        lives.host.kill()
+        notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE 'owned:%'")
+        now = place(lives.crash())
+        assert sorted(listed(now, "una")) == ["una-0", "una-1", "una-2"]
+        assert len(notes(tmp_path / "data")) == 6
+        lives.host.kill()
+        notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%ida-1'")
+        now = place(lives.crash())
+        assert sorted(listed(now, "ida")) == ["ida-0", "ida-2"]
+        assert now.run("ida", "again", "ida-1").ok
+        assert listed(now, "ida", limit=1) == ["ida-1"]
+    finally:
+        lives.host.stop()
+
+
+def test_no_sweep_takes_a_note_for_a_session(place: Place):
+    """Their holders are nothing that a sweep would look into and find gone."""
+    assert place.run("uli", "hi", "swept").ok
+    (note,) = [note for note in notes(place.data) if note.endswith("@swept")]
+    assert not is_session(note)
+    assert orchestration_of(note) is None
