@@ -1,16 +1,21 @@
-"""How long a stranger waits for "there is no such session", of one that exists and of one that does not, in turns.
+"""What owners cost: how long a stranger waits for "there is no such session", what taken names cost, and lists.
 
-    .venv/bin/python benchmarks/owners.py [--rounds 500]
+    .venv/bin/python benchmarks/owners.py [--rounds 500] [--only reads|names|lists] [--strangers 5000]
 
-The owner's own reads of a session and what `identify` costs are measured beside it.
+What is compared is asked in an order that is drawn for each round, so that both meet the same neighbours, and neither
+always comes first. ``ratio`` is that of the medians.
 """
 
 import argparse
+import json
+import os
+import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import requests
@@ -21,9 +26,13 @@ sys.path.insert(0, str(ROOT))
 from tests.kit import AgentHost, hosted  # noqa: E402
 
 APP = ROOT / "tests/durable_agent_host/apps/gate"
+OWN = 20
+"""Sessions of the owner whose list is asked for."""
+
+type Ask = Callable[[], requests.Response]
 
 
-def milliseconds(ask: Callable[[], requests.Response], status: int) -> float:
+def milliseconds(ask: Ask, status: int) -> float:
     """Time one request."""
     began = time.perf_counter()
     answer = ask()
@@ -32,60 +41,125 @@ def milliseconds(ask: Callable[[], requests.Response], status: int) -> float:
     return elapsed
 
 
-def show(name: str, times: list[float]) -> None:
-    """Print a line of figures."""
-    ordered = sorted(times)
-    p99 = ordered[int(len(ordered) * 0.99) - 1]
-    print(f"{name:38} median {statistics.median(ordered):7.2f} ms   p99 {p99:7.2f} ms   n {len(ordered)}")
+def in_turns(rounds: int, asks: Mapping[str, Callable[[int], Ask]], status: int) -> dict[str, list[float]]:
+    """Time several requests in each round, in an order that is drawn."""
+    times: dict[str, list[float]] = {name: [] for name in asks}
+    for number in range(rounds):
+        for name in random.sample([*asks], len(asks)):
+            times[name].append(milliseconds(asks[name](number), status))
+    return times
 
 
-def measure(host: AgentHost, rounds: int) -> None:
-    """Ask for both in turns, so that both meet the same neighbours."""
+def show(what: str, times: Mapping[str, list[float]]) -> None:
+    """Print a line of figures for each."""
+    for name, found in times.items():
+        p99 = statistics.quantiles(found, n=100, method="inclusive")[98]
+        label = f"{what} ({name})" if name else what
+        print(f"{label:44} median {statistics.median(found):7.2f} ms   p99 {p99:7.2f} ms   n {len(found)}")
+    if len(times) == 2:
+        one, two = (statistics.median(found) for found in times.values())
+        print(f"{'':44} ratio {one / two:.3f}")
+
+
+def measure_reads(host: AgentHost, rounds: int) -> None:
+    """Ask for a session of somebody else and for one that there never was."""
     http = requests.Session()
     base = f"{host.url}/api/agents/Echo/sessions"
-    long = "words " * 4000
-    begun = host.run("Echo", long, headers={"x-who": "ada"}, session_id="there")
+    begun = host.run("Echo", "words " * 4000, headers={"x-who": "ada"}, session_id="there")
     turn = begun.headers["x-ms-turn-id"]
+
+    def ask(session: str, path: str, who: str = "bob") -> Callable[[int], Ask]:
+        return lambda _: lambda: http.get(f"{base}/{session}{path}", headers={"x-who": who})
+
     for path in ("", f"/turns/{turn}", "/files", "/export"):
-        times: dict[str, list[float]] = {"there": [], "never": []}
-        for _ in range(rounds):
-            for session, found in times.items():
-                url = f"{base}/{session}{path}"
-                found.append(milliseconds(lambda url=url: http.get(url, headers={"x-who": "bob"}), 404))
-        for session, found in times.items():
-            show(f"stranger, GET {path or 'session'} ({session})"[:38], found)
-    own = [milliseconds(lambda: http.get(f"{base}/there", headers={"x-who": "ada"}), 200) for _ in range(rounds)]
-    show("owner, GET session", own)
+        asks = {session: ask(session, path) for session in ("there", "never")}
+        show(f"stranger, GET {path.partition(turn)[0] or 'session'}", in_turns(rounds, asks, 404))
+    show("owner, GET session", in_turns(rounds, {"": ask("there", "", "ada")}, 200))
 
 
-def measure_runs(host: AgentHost, rounds: int) -> None:
-    """Begin sessions under names that somebody else has and under free ones, in turns."""
-    http, times = requests.Session(), {"taken": list[float](), "free": list[float]()}
+def measure_names(host: AgentHost, rounds: int) -> None:
+    """Begin sessions under names that somebody else has and under free ones."""
+    http = requests.Session()
+
+    def begin(name: str) -> Callable[[int], Ask]:
+        url = f"{host.url}/api/agents/Echo/run?session_id={name}"
+        return lambda number: lambda: http.post(f"{url}-{number}", data=b"hi", headers={"x-who": "bob"})
+
     for number in range(rounds):
         assert host.run("Echo", "hi", headers={"x-who": "ada"}, session_id=f"taken-{number}").ok
-        for name, found in times.items():
-            url = f"{host.url}/api/agents/Echo/run?session_id={name}-{number}"
-            found.append(milliseconds(lambda url=url: http.post(url, data=b"hi", headers={"x-who": "bob"}), 200))
-    for name, found in times.items():
-        show(f"names of one's own, POST run ({name})", found)
+    show("names of one's own, POST run", in_turns(rounds, {name: begin(name) for name in ("taken", "free")}, 200))
+
+
+def cpu_seconds(host: AgentHost) -> float:
+    """Read how long the host's process has computed."""
+    fields = Path(f"/proc/{host.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def begin_sessions(host: AgentHost, count: int, who: str) -> None:
+    """Store sessions of two messages; ``{}`` in the name of the owner is the number of the session."""
+    said = {"createdAt": "2026-01-01T00:00:00+00:00", "correlationId": "0", "messages": []}
+    text = {"role": "user", "contents": [{"$type": "text", "text": "words " * 150}]}
+    entries = [{"$type": kind, **said, "messages": [text]} for kind in ("request", "response")]
+    body = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}})
+
+    def store(number: int) -> None:
+        name = who.format(number)
+        url = f"{host.url}/api/agents/Echo/sessions/of-{name}-{number}/import"
+        answer = requests.post(url, data=body, headers={"x-who": name, "content-type": "application/json"}, timeout=60)
+        assert answer.ok, answer.text
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(store, range(count)))
+
+
+def measure_lists(host: AgentHost, rounds: int, strangers: int) -> None:
+    """Ask for an owner's list before there are strangers, and with them."""
+    http, url = requests.Session(), f"{host.url}/api/agents/Echo/sessions"
+    begin_sessions(host, OWN, "ada")
+    for count in (0, strangers):
+        begin_sessions(host, count, "stranger-{}")
+        for who, own in (("ada", OWN), ("nobody", 0)):
+
+            def ask(who: str = who) -> requests.Response:
+                return http.get(url, headers={"x-who": who})
+
+            assert len(ask().json()["sessions"]) == own
+            began = cpu_seconds(host)
+            times = [milliseconds(ask, 200) for _ in range(rounds)]
+            computed = (cpu_seconds(host) - began) * 1000 / rounds
+            show(f"list of {own}, among {count} of others", {"": times})
+            print(f"{'':44} processor {computed:.2f} ms")
 
 
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=500)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--only", choices=("reads", "names", "lists"))
+    parser.add_argument("--strangers", type=int, default=5000)
+    asked = parser.parse_args()
+
+    def wants(name: str) -> bool:
+        return asked.only in (None, name)
+
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
-        with hosted(data / "data", None, app=APP, LEDGER=str(data / "asked.txt")) as host:
-            measure(host, rounds)
-        own = {"LEDGER": str(data / "asked.txt"), "DURABLE_AGENT_HOST_SESSION_NAMES": "own"}
-        with hosted(data / "names", None, app=APP, **own) as host:
-            measure_runs(host, rounds)
-        with hosted(data / "open", None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
-            assert host.run("Echo", "words " * 4000, session_id="there").ok
-            http, url = requests.Session(), f"{host.url}/api/agents/Echo/sessions/there"
-            show("nobody is known, GET session", [milliseconds(lambda: http.get(url), 200) for _ in range(rounds)])
+        env = {"LEDGER": str(data / "asked.txt")}
+        if wants("reads"):
+            with hosted(data / "data", None, app=APP, **env) as host:
+                measure_reads(host, asked.rounds)
+            with hosted(data / "open", None, app=APP, **env, NOBODY_IS_KNOWN="1") as host:
+                assert host.run("Echo", "words " * 4000, session_id="there").ok
+                http, url = requests.Session(), f"{host.url}/api/agents/Echo/sessions/there"
+                asks: dict[str, Callable[[int], Ask]] = {"": lambda _: lambda: http.get(url)}
+                show("nobody is known, GET session", in_turns(asked.rounds, asks, 200))
+        if wants("names"):
+            with hosted(data / "names", None, app=APP, **env, DURABLE_AGENT_HOST_SESSION_NAMES="own") as host:
+                measure_names(host, asked.rounds)
+        if wants("lists"):
+            with hosted(data / "lists", None, app=APP, **env) as host:
+                measure_lists(host, asked.rounds, asked.strangers)
 
 
 if __name__ == "__main__":
