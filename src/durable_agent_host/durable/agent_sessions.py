@@ -30,7 +30,7 @@ from durable_agent_host.durable.hub import PLAIN_HUB, Hub
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.turn.wire import encode_turn_request
@@ -190,4 +190,4 @@ class OrchestrationAgent(DurableAIAgent[Any]):
                     f"the session {session_id!r} belongs to agent {agent!r}, and this is {self.name!r}: "
                     "give the id of a session of this agent"
                 )
-        return check_session_id(session_id)
+        return check_session_id(session_id, most=MAX_WHOLE_ID_CHARACTERS)

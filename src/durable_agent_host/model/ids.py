@@ -9,6 +9,9 @@ ENTITY_PREFIX = "dafx-"
 """What an agent's entity name begins with. Source: upstream's `AgentSessionId`."""
 
 MAX_SESSION_ID_CHARACTERS = 128
+MAX_WHOLE_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
+"""Of an id with the mark that stands before a name that was taken; see `durable_agent_host.session.ownership`."""
+
 FORBIDDEN_IN_SESSION_IDS = "/\\#?@%"
 
 
@@ -24,19 +27,20 @@ def entity_name(agent_name: str) -> str:
     return ENTITY_PREFIX + agent_name
 
 
-def check_session_id(session_id: str) -> str:
+def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) -> str:
     r"""Refuse a session id that a store or a URL cannot carry.
 
     Guarantee: pure.
 
     Args:
         session_id: the client's id, as it came.
+        most: how many characters it may have.
 
     Returns:
         The same id.
 
     Raises:
-        RequestError: it is empty or longer than 128 characters, or has a character of ``/ \ # ? @ %``, or a control
+        RequestError: it is empty or too long, or has a character of ``/ \ # ? @ %``, or a control
             character. These are the characters that Azure's stores refuse in a key.
     """
     if not session_id.strip(" ."):
@@ -44,10 +48,8 @@ def check_session_id(session_id: str) -> str:
             f"the session id {session_id!r} has no letter or digit: "
             "leave it out to begin a new session, or give 1 to 128 characters"
         )
-    if len(session_id) > MAX_SESSION_ID_CHARACTERS:
-        raise RequestError(
-            f"the session id has {len(session_id)} characters, and {MAX_SESSION_ID_CHARACTERS} are allowed"
-        )
+    if len(session_id) > most:
+        raise RequestError(f"the session id has {len(session_id)} characters, and {most} are allowed")
     for character in session_id:
         if character in FORBIDDEN_IN_SESSION_IDS or unicodedata.category(character) in {"Cc", "Cs"}:
             raise RequestError(

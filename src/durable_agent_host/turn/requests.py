@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, cast, get_args
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.ids import check_session_id, derived_id
+from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id, derived_id
 from durable_agent_host.model.turn import Caller, Policy, TurnRequest
 from durable_agent_host.turn.message_parts import Said, read_message
 from durable_agent_host.turn.wire import decode_turn_request
@@ -219,7 +219,9 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
             f"'turn_id' is {given['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
             "start it with the turn's id as its instance id, or leave turn_id out"
         )
-    given["session_id"] = check_session_id(given.get("session_id") or derived_id("session", instance_id))
+    given["session_id"] = check_session_id(
+        given.get("session_id") or derived_id("session", instance_id), most=MAX_WHOLE_ID_CHARACTERS
+    )
     given["traceparent"] = valid_traceparent(given.get("traceparent"))
     filled = {"turn_id": instance_id, "created_at": created_at}
     request = decode_turn_request(filled | given)
