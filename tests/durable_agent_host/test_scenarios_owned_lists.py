@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from durable_agent_host.segments.keeper import is_session, orchestration_of
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place, call_tool
 from tests.kit import AgentHost, Lives, hosted
 from tests.processes import wait_until
@@ -107,11 +106,3 @@ def test_notes_that_are_missing_are_made_up_for(tmp_path: Path):
         assert listed(now, "ida", limit=1) == ["ida-1"]
     finally:
         lives.host.stop()
-
-
-def test_no_sweep_takes_a_note_for_a_session(place: Place):
-    """Their holders are nothing that a sweep would look into and find gone."""
-    assert place.run("uli", "hi", "swept").ok
-    (note,) = [note for note in notes(place.data) if note.endswith("@swept")]
-    assert not is_session(note)
-    assert orchestration_of(note) is None
