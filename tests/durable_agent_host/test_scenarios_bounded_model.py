@@ -10,32 +10,20 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, endless
 from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, calling, for_ever, silence, words
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
-    Send,
     chat_chunk,
     events,
     hostile_model,
     pieces,
     stream,
 )
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost
 from tests.processes import wait_until
 
-APP = Path(__file__).parent / "apps" / "bounded"
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
-BOUNDS = {
-    "ANSWER_BYTES": 300_000,
-    "LINE_BYTES": 100_000,
-    "TURN_BYTES": 500_000,
-    "MODEL_CALLS": 5,
-    "CALLS_AT_ONCE": 10,
-    "ARGUMENT_BYTES": 20_000,
-    "TOOL_RESULT_BYTES": 20_000,
-    "STREAM_READERS": 2,
-}
-ANSWER_SECONDS = 6
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +42,7 @@ def _model() -> Iterator[HostileModel]:
 @pytest.fixture(scope="module")
 def host(_model: HostileModel, effects: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with small bounds."""
-    settings = {f"DURABLE_AGENT_HOST_MAX_{name}": str(value) for name, value in BOUNDS.items()}
-    settings |= {
-        "DURABLE_AGENT_HOST_ANSWER_SECONDS": str(ANSWER_SECONDS),
-        "MODEL_URL": _model.url,
-        "EFFECTS": str(effects),
-    }
-    with hosted(tmp_path_factory.mktemp("bounded"), None, app=APP, **settings) as running:
+    with bounded_host(tmp_path_factory.mktemp("bounded"), _model, effects) as running:
         yield running
 
 
@@ -78,11 +60,6 @@ def failed(host: AgentHost, agent: str) -> str:
     assert reply.status_code == 502, reply.text
     assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
     return reply.json()["detail"]
-
-
-def endless(client: str, part: bytes) -> Send:
-    """Write a stream that goes on with the same part for ever."""
-    return pieces(chain([beginning(client)], for_ever(part)))
 
 
 @pytest.mark.parametrize("client", CLIENTS)

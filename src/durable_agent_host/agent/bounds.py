@@ -4,8 +4,10 @@ The providers' guards count bytes (`AnswerMeter`), because what never becomes an
 lines without an end, a few packed kilobytes that become gigabytes. The run counts calls and arguments.
 """
 
+import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+from contextlib import aclosing
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
@@ -29,15 +31,41 @@ class Received:
     Attributes:
         bounds: of the turn.
         bytes: of all answers so far.
+        calls: model calls that the turn's agent has begun, replayed ones included.
+        inner_calls: model calls of agents within the agent so far.
+        crossed: the first bound that was passed, whoever has caught its error; nothing is read after it.
     """
 
     def __init__(self, bounds: ModelBounds) -> None:
         self.bounds = bounds
         self.bytes = 0
+        self.calls = 0
+        self.inner_calls = 0
+        self.crossed: ProviderError | TurnError | None = None
+
+    def cross[E: ProviderError | TurnError](self, error: E) -> E:
+        """Note a bound that was passed, and give its error."""
+        self.crossed = self.crossed or error
+        return error
+
+    def check(self) -> None:
+        """Read and ask nothing more once a bound was passed.
+
+        Raises:
+            ProviderError: one was.
+            TurnError: the same.
+        """
+        if self.crossed is not None:
+            raise self.crossed
 
 
 RECEIVED: Final[ContextVar[Received]] = ContextVar("durable_agent_received")
 """Of the turn that runs; a call outside of a turn has the default bounds for itself."""
+
+
+def received() -> Received:
+    """Return what the turn that runs has received; outside of a turn, a new one."""
+    return RECEIVED.get(None) or Received(ModelBounds())
 
 
 class AnswerMeter:
@@ -51,8 +79,9 @@ class AnswerMeter:
     """
 
     def __init__(self, *, is_stream: bool, is_counted: bool = False) -> None:
-        received = RECEIVED.get(None) or Received(ModelBounds())
-        self._received = Received(received.bounds) if is_counted else received
+        self._received = received()
+        self._received.check()
+        self._is_counted = is_counted
         self._is_stream = is_stream
         self._bytes = 0
         self._open: list[bytes] = []
@@ -66,7 +95,7 @@ class AnswerMeter:
             ProviderError: it is too long.
         """
         if size_bytes > self._received.bounds.line_bytes:
-            raise _too_much("sent", self._received.bounds.line_bytes, "on one line", "MAX_LINE_BYTES")
+            raise self._too_much(self._received.bounds.line_bytes, "on one line", "MAX_LINE_BYTES")
 
     def take(self, piece: bytes) -> bytes:
         """Count decompressed bytes.
@@ -81,18 +110,22 @@ class AnswerMeter:
             ProviderError: it is too much.
         """
         bounds, size = self._received.bounds, len(piece)
+        self._received.check()
         self._bytes += size
-        self._received.bytes += size
+        self._received.bytes += 0 if self._is_counted else size
         if self._bytes > bounds.answer_bytes:
-            raise _too_much("sent", bounds.answer_bytes, "for one answer", "MAX_ANSWER_BYTES")
+            raise self._too_much(bounds.answer_bytes, "for one answer", "MAX_ANSWER_BYTES")
         if self._received.bytes > bounds.turn_bytes:
-            raise _too_much("sent", bounds.turn_bytes, "for one turn", "MAX_TURN_BYTES")
+            raise self._too_much(bounds.turn_bytes, "for one turn", "MAX_TURN_BYTES")
         return self._whole_lines(piece) if self._is_stream else piece
 
     def rest(self) -> bytes:
         """Give the last line of a stream that does not end with one."""
         rest, self._open = b"".join(self._open), []
         return rest
+
+    def _too_much(self, most_bytes: int, where: str, setting: str) -> ProviderError:
+        return self._received.cross(_too_much("sent", most_bytes, where, setting))
 
     def _whole_lines(self, piece: bytes) -> bytes:
         end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
@@ -115,9 +148,12 @@ class AnswerMeter:
         for number, event in enumerate(_BLANK.split(whole)):
             self._lines = (0 if number else self._lines) + event.count(b"\n") + event.count(b"\r")
             if self._lines > MOST_LINES:
-                raise ProviderError(
-                    f"the model's service sent an event of more than {MOST_LINES} lines: check the endpoint's address",
-                    retryable=False,
+                raise self._received.cross(
+                    ProviderError(
+                        f"the model's service sent an event of more than {MOST_LINES} lines: check the endpoint's "
+                        "address",
+                        retryable=False,
+                    )
                 )
 
 
@@ -126,20 +162,24 @@ def _end(piece: bytes, mark: bytes) -> int:
     return found if found >= 0 else len(piece)
 
 
-def check_model_call(position: int, bounds: ModelBounds) -> None:
-    """Check that a turn may make one more model call.
+def check_model_call(bounds: ModelBounds, *, begun: int = 0) -> None:
+    """Check that a turn may make one more model call; those of agents within the agent count.
 
     Args:
-        position: of the call in the turn, from 0.
         bounds: of the turn.
+        begun: how many of the calls that are counted are this one.
 
     Raises:
         TurnError: it may not.
     """
-    if position >= bounds.model_calls:
-        raise TurnError(
-            f"the turn has made {position} model calls without coming to an end: ask for less in one turn, "
-            "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
+    turn = received()
+    made = turn.calls + turn.inner_calls - begun
+    if made >= bounds.model_calls:
+        raise turn.cross(
+            TurnError(
+                f"the turn has made {made} model calls without coming to an end: ask for less in one turn, "
+                "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
+            )
         )
 
 
@@ -159,12 +199,15 @@ def check_calls(contents: Iterable[Content], bounds: ModelBounds) -> None:
             continue
         count += 1
         if is_larger(content.arguments, bounds.argument_bytes):
-            raise _too_much("asked for a tool with", bounds.argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
+            much = _too_much("asked for a tool with", bounds.argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
+            raise received().cross(much)
     if count > bounds.calls_at_once:
-        raise ProviderError(
-            f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at once, "
-            f"or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.calls_at_once}",
-            retryable=False,
+        raise received().cross(
+            ProviderError(
+                f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at "
+                f"once, or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.calls_at_once}",
+                retryable=False,
+            )
         )
 
 
@@ -192,12 +235,59 @@ def is_larger(value: Any, most_bytes: int) -> bool:
     return left < 0
 
 
-def too_slow(bounds: ModelBounds) -> ProviderError:
-    """Make the error of an answer that does not end."""
-    return ProviderError(
-        f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "
-        "or raise DURABLE_AGENT_HOST_ANSWER_SECONDS",
-        retryable=False,
+async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncIterator[T]:
+    """Give updates until the answer has taken too long: a service that sends a sign of life now and then, too.
+
+    Args:
+        updates: of one answer; closed at the end.
+        bounds: of the turn.
+
+    Raises:
+        ProviderError: it has.
+    """
+    deadline = asyncio.get_running_loop().time() + bounds.answer_seconds
+    async with aclosing(updates):
+        while True:
+            limit = asyncio.timeout_at(deadline)
+            try:
+                async with limit:
+                    update = await anext(updates)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                if limit.expired():
+                    raise _too_slow(bounds) from error
+                raise
+            yield update
+
+
+async def whole_in_time[T](answer: Awaitable[T], bounds: ModelBounds) -> T:
+    """Wait for an answer that does not stream.
+
+    Args:
+        answer: cancelled when it takes too long.
+        bounds: of the turn.
+
+    Raises:
+        ProviderError: it has taken too long.
+    """
+    limit = asyncio.timeout(bounds.answer_seconds)
+    try:
+        async with limit:
+            return await answer
+    except TimeoutError as error:
+        if limit.expired():
+            raise _too_slow(bounds) from error
+        raise
+
+
+def _too_slow(bounds: ModelBounds) -> ProviderError:
+    return received().cross(
+        ProviderError(
+            f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "
+            "or raise DURABLE_AGENT_HOST_ANSWER_SECONDS",
+            retryable=False,
+        )
     )
 
 

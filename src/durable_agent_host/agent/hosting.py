@@ -31,6 +31,7 @@ from durable_agent_host.agent.compaction import (
 from durable_agent_host.agent.external_history import home_of, is_replaced
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.agent.hosted_tools import without_approvals
+from durable_agent_host.agent.inner_agents import InnerAgents
 from durable_agent_host.agent.model_calls import ModelCalls
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
@@ -72,6 +73,7 @@ class HostedAgent:
         self.provider = provider_for(_client_of(agent))
         if self.owns_history:
             self.agent = _with_history(cast("Any", agent), self.provider)
+        self._inner = InnerAgents(provider_for)
         self.has_own_history = self.owns_history and not any(
             isinstance(one, TranscriptProvider) for one in cast("Any", self.agent).context_providers
         )
@@ -81,6 +83,8 @@ class HostedAgent:
         if self.has_journal:
             self.compaction = compaction_of(agent, choice, self.provider, has_our_history=not self.has_own_history)
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
+        else:
+            self.agent = self._inner.agent(self.agent)
         self.may_run_again = bool(getattr(agent, "may_run_again", False))
 
     @property
@@ -113,7 +117,7 @@ class HostedAgent:
         if not self.has_journal:
             return agent
         hosted: Any = copy_with(agent, _TracedAsAttempt)
-        hosted.client = _client_for_run(hosted.client, run, hosted.mcp_tools)
+        hosted.client = _client_for_run(hosted.client, run, hosted.mcp_tools, self._inner)
         hosted.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
             without_compaction(hosted, has_our_history=not self.has_own_history)
@@ -221,21 +225,25 @@ class _RunsJournaled:
     """The override; stands before the client's own class in the method resolution order."""
 
     innermost_chat_middleware: ModelCalls
+    inner_agents: InnerAgents
 
     def get_response(self, messages: Any, *, options: Any = None, middleware: Any = None, **arguments: Any) -> Any:
         client: Any = super()
         if options and options.get("tools"):
-            options = {**options, "tools": without_approvals(cast("Any", normalize_tools(options["tools"])))}
+            tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
+            options = {**options, "tools": without_approvals(tools)}
         chain = [*(middleware or ()), self.innermost_chat_middleware]
         return client.get_response(messages, options=options, middleware=chain, **arguments)
 
 
-def _client_for_run(client: Any, run: AgentRun, mcp_servers: Sequence[Any]) -> Any:
+def _client_for_run(client: Any, run: AgentRun, mcp_servers: Sequence[Any], inner: InnerAgents) -> Any:
     hosted = copy_with(client, _RunsJournaled)
     hosted.innermost_chat_middleware = ModelCalls(run)
+    hosted.inner_agents = inner
     hosted.turn_id = run.turn_id
     hosted.fold_call = run.produced.fold_call
     configuration: Any = client.function_invocation_configuration
     tells_reasons = bool(configuration and configuration.get("include_detailed_errors"))
-    hosted.function_middleware = [ToolCalls(run, mcp_servers, tells_reasons=tells_reasons), *client.function_middleware]
+    calls = ToolCalls(run, mcp_servers, inner, tells_reasons=tells_reasons)
+    hosted.function_middleware = [calls, *client.function_middleware]
     return hosted

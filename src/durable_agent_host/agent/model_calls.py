@@ -11,7 +11,6 @@ import asyncio
 import copy
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -23,7 +22,7 @@ from agent_framework import (
     add_usage_details,
 )
 
-from durable_agent_host.agent.bounds import check_calls, check_model_call, too_slow
+from durable_agent_host.agent.bounds import check_calls, check_model_call, in_time, received
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
@@ -31,7 +30,6 @@ from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
 from durable_agent_host.model.budget import Reservation
-from durable_agent_host.model.turn_bounds import ModelBounds
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -78,6 +76,7 @@ class _Answer:
         run, context = self._run, self._context
         run.check_waiting()
         position, recorded = run.journal.next_model_call()
+        received().calls = position + 1
         context.messages = self._asked
         chosen = await run.choose_messages(run, context, position, recorded is not None)
         if recorded is not None:
@@ -85,7 +84,7 @@ class _Answer:
             self._step = _Replay(run, recorded, position)
             return
         run.check()
-        check_model_call(position, run.bounds)
+        check_model_call(run.bounds, begun=1)
         context.messages = list(run.prepare_messages(chosen))
         self._step = _Call(run, context, self._call_next, position, await self._admitted())
 
@@ -179,7 +178,7 @@ class _Call:
             told = False
             held: list[ChatResponseUpdate] = []  # what opens a stream says nothing, and a retry says it again
             try:
-                async for update in _in_time(self._attempt(), run.bounds):
+                async for update in in_time(self._attempt(), run.bounds):
                     if not told and not update.contents:
                         held.append(update)
                         continue
@@ -324,26 +323,6 @@ _IS_GONE: Final = re.compile(
 
 def _is_gone(advice: Advice) -> bool:
     return advice.status in _GONE or (advice.status in _REFUSED and _IS_GONE.search(advice.said) is not None)
-
-
-async def _in_time(
-    updates: AsyncGenerator[ChatResponseUpdate], bounds: ModelBounds
-) -> AsyncIterator[ChatResponseUpdate]:
-    """Give updates until the answer has taken too long: a service that sends a sign of life now and then, too."""
-    deadline = asyncio.get_running_loop().time() + bounds.answer_seconds
-    async with aclosing(updates):
-        while True:
-            limit = asyncio.timeout_at(deadline)
-            try:
-                async with limit:
-                    update = await anext(updates)
-            except StopAsyncIteration:
-                return
-            except TimeoutError as error:
-                if limit.expired():
-                    raise too_slow(bounds) from error
-                raise
-            yield update
 
 
 class _CutOffError(ProviderError):

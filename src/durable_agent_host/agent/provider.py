@@ -35,8 +35,13 @@ class ModelProvider(ItemReader, Protocol):
         """Load what the first call of a process needs; asks no service, and may do nothing."""
         ...
 
-    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
-        """Give the SDK's clients with which a hosted chat client does its work, by the attributes that they replace."""
+    def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
+        """Give the SDK's clients with which a hosted chat client does its work, by the attributes that they replace.
+
+        Args:
+            client: the chat client.
+            retries: whether the SDK makes failed requests again, as the app has set it; the host does it otherwise.
+        """
         ...
 
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:

@@ -28,6 +28,7 @@ from pydantic import BaseModel
 from durable_agent_host.agent.bounds import is_larger
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError, stop_of
 from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, without_approvals
+from durable_agent_host.agent.inner_agents import InnerAgents
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -90,11 +91,15 @@ class ToolCalls(FunctionMiddleware):
     Args:
         run: whose calls they are.
         mcp_servers: the agent's, whose tools say by their annotations whether they may be run again.
+        inner: bounds the tools that are agents.
         tells_reasons: whether the model is told the texts of exceptions; else only the log has them.
     """
 
-    def __init__(self, run: AgentRun, mcp_servers: Sequence[Any] = (), *, tells_reasons: bool = False) -> None:
+    def __init__(
+        self, run: AgentRun, mcp_servers: Sequence[Any], inner: InnerAgents, *, tells_reasons: bool = False
+    ) -> None:
         self._run = run
+        self._inner = inner
         self._tells_reasons = tells_reasons
         self._mcp_servers = mcp_servers
 
@@ -119,7 +124,7 @@ class ToolCalls(FunctionMiddleware):
             raise RunStoppedError(stop_of(error)) from error
         finally:
             if context.tools is not None:
-                context.tools[:] = without_approvals(context.tools)  # a tool can add tools
+                context.tools[:] = without_approvals(self._inner.tools(context.tools))  # a tool can add tools
 
     async def _process_open(
         self, context: FunctionInvocationContext, call_next: CallNext, key: ToolKey, known: RecordedTool

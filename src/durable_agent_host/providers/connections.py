@@ -29,11 +29,12 @@ _STEP_BYTES: Final = 256 * 1024
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-def sdk_clients(client: Any) -> dict[str, Any]:
+def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
     """Copy the SDK's clients of a chat client with guards.
 
     Args:
         client: a chat client; unchanged.
+        retries: whether the SDK makes failed requests again, as the app has set it.
 
     Returns:
         The attributes to replace in a copy of the chat client; empty for clients of unknown SDKs.
@@ -41,7 +42,7 @@ def sdk_clients(client: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in cast("dict[str, Any]", vars(client)).items():
         if callable(getattr(value, "with_options", None)) and hasattr(value, "max_retries"):
-            copied = value.with_options(max_retries=0)
+            copied = value.with_options(max_retries=value.max_retries if retries else 0)
             if (http := getattr(copied, "_client", None)) is not None and hasattr(http, "event_hooks"):
                 copied._client = _guarded(http)
             found[name] = copied
@@ -49,7 +50,7 @@ def sdk_clients(client: Any) -> dict[str, Any]:
         elif hasattr(value, "_api_client") and any(
             one.__module__.startswith("google.genai") for one in type(value).__mro__
         ):
-            found[name] = _guarded_google(value)
+            found[name] = _guarded_google(value, retries=retries)
             learn_secrets(_keys_of(value._api_client))
     return found
 
@@ -173,31 +174,36 @@ class _Bounded:
 
 
 class _StaysOfGoogle(_KeepsConnections):
-    """An API client of Google's SDK that follows no redirects, does not retry, and reads answers of bounded size."""
-
-    async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        client: Any = super()
-        return await client._async_request_once(request, *args, **{**kwargs, "implicit_retry": False})
+    """An API client of Google's SDK that follows no redirects, and reads answers of bounded size."""
 
     async def _get_aiohttp_session(self) -> Any:
         client: Any = super()
         return BoundedSession(await client._get_aiohttp_session())
-
-    async def _async_retry(self, call: Any, *args: Any, **kwargs: Any) -> Any:
-        return await call(*args, **kwargs)
 
     def _ensure_aiohttp_ssl_ctx(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         client: Any = super()
         return {**client._ensure_aiohttp_ssl_ctx(*args, **kwargs), "allow_redirects": False}
 
 
-def _guarded_google(client: Any) -> Any:
-    api = copy_with(client._api_client, _StaysOfGoogle)
+class _OnceOfGoogle(_StaysOfGoogle):
+    """The same, which does not retry."""
+
+    async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        return await client._async_request_once(request, *args, **{**kwargs, "implicit_retry": False})
+
+    async def _async_retry(self, call: Any, *args: Any, **kwargs: Any) -> Any:
+        return await call(*args, **kwargs)
+
+
+def _guarded_google(client: Any, *, retries: bool) -> Any:
+    api = copy_with(client._api_client, _StaysOfGoogle if retries else _OnceOfGoogle)
     if isinstance(found := getattr(api, "_async_client_session_request_args", None), dict):
         api._async_client_session_request_args = {**cast("dict[str, Any]", found), "allow_redirects": False}
     if hasattr(http := getattr(api, "_async_httpx_client", None), "event_hooks"):
         api._async_httpx_client = _guarded(http)
-    api.__dict__.pop("_async_retry", None)  # the override's, then
+    if not retries:
+        api.__dict__.pop("_async_retry", None)  # the override's, then
     hosted, there = copy_with(client, _KeepsConnections), copy_with(client.aio, _KeepsConnections)
     models = copy_with(there.models, _KeepsConnections)
     hosted._api_client = there._api_client = models._api_client = api

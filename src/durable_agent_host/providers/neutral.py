@@ -42,9 +42,9 @@ class NeutralProvider:
     async def warm_up(self) -> None:
         """Do nothing: which SDK the client uses is not known."""
 
-    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
+    def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
         """Guard the SDK's clients that are known by their shape; see `connections.sdk_clients`."""
-        return connections.sdk_clients(client)
+        return connections.sdk_clients(client, retries=retries)
 
     def whole_answer(self, event: Any, /) -> Any:
         """Return None: no event is known to have the whole answer."""

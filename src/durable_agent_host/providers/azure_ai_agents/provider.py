@@ -29,8 +29,9 @@ class AzureAIAgentsProvider(NeutralProvider):
         """Copy the client so that its runs are journaled: a run goes on at the service, whatever becomes of us."""
         return client if isinstance(client, _RunsElsewhere) else copy_with(client, _RunsElsewhere)
 
-    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
+    def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
         """Replace nothing: no request is repeated or redirected anyway."""
+        del retries
         learn_secrets([key for key in (client.api_key,) if isinstance(key, str)])
         return {}
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent
+from agent_framework import Agent, WorkflowExecutor
 from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
-from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
+from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient, RawOpenAIChatCompletionClient
+from agent_framework_orchestrations import GroupChatBuilder, SequentialBuilder
 from anthropic import AsyncAnthropic
 from google import genai
 
@@ -34,9 +35,54 @@ clients = {
     "Gemini": GeminiChatClient(model="m", client=genai.Client(api_key="k", vertexai=False, http_options=options)),
     "Agents": AzureAIAgentsChatClient(agent_id="asst_1", endpoint=URL, api_key="k", poll_seconds=0.1),
 }
+
+
+def talker(kind: str, name: str, tool) -> Agent:
+    """Make an agent with one kind of client, whose tool the model calls ``say``."""
+    options = {"store": False} if kind == "Responses" else {}
+    return Agent(clients[kind], "Talk.", name=name, tools=[tool], default_options=options)
+
+
+def over(inner: Agent, name: str) -> Agent:
+    """Make an agent whose tool is another."""
+    return talker("Completions", name, inner.as_tool(name="say"))
+
+
+def team(kind: str):
+    """Make a workflow of one agent."""
+
+    def build():
+        return SequentialBuilder(participants=[talker(kind, "member", say)]).build().as_agent(f"Team{kind}")
+
+    return build
+
+
+def chat():
+    """Make a group chat, in which an agent says who speaks next."""
+    asks = talker("Completions", "asks", say)
+    members = [talker("Completions", "first", say), talker("Completions", "second", say)]
+    return GroupChatBuilder(participants=members, orchestrator_agent=asks, max_rounds=2).build().as_agent("Chat")
+
+
+def nested():
+    """Make a workflow in a workflow, of an agent whose tool is a workflow."""
+    inner = over(SequentialBuilder(participants=[talker("Completions", "deep", say)]).build().as_agent("Low"), "High")
+    within = SequentialBuilder(participants=[inner]).build()
+    return SequentialBuilder(participants=[WorkflowExecutor(within, id="within")]).build().as_agent("Nested")
+
+
+class Bare(RawOpenAIChatCompletionClient):
+    """A client without the framework's layers."""
+
+
 app = DurableAgentApp(
     agents=[
-        Agent(client, "Talk.", name=name, tools=[say], default_options={"store": False} if name == "Responses" else {})
-        for name, client in clients.items()
+        *(talker(kind, kind, say) for kind in clients),
+        *(over(talker(kind, "inner", say), f"Over{kind}") for kind in clients),
+        *(team(kind) for kind in clients),
+        over(over(talker("Completions", "lowest", say), "middle"), "Twice"),
+        chat,
+        nested,
+        Agent(Bare(model="m", api_key="k", base_url=f"{URL}/v1"), "Talk.", name="Bare"),
     ],
 )

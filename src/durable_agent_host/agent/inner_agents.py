@@ -1,0 +1,255 @@
+"""Agents within an agent, and agents without a journal: what their models send and ask for is bounded, too.
+
+An agent that is a tool of another (`as_tool()`), at any depth, and the agents of a workflow call their models
+themselves. They get copies of their chat clients, whose connections are guarded like those of the hosted agent's own,
+and which count each call with the turn's. A bound that is passed there ends the turn, as if its own model had passed
+it: the agents between would take the error for the failure of a tool, and ask again.
+"""
+
+import copy
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from types import CellType, FunctionType
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from agent_framework import (
+    ChatResponse,
+    ChatResponseUpdate,
+    FunctionInvocationContext,
+    FunctionInvocationLayer,
+    FunctionMiddleware,
+    FunctionTool,
+    RawAgent,
+    ResponseStream,
+    Workflow,
+    WorkflowAgent,
+    normalize_tools,
+)
+
+from durable_agent_host.agent.bounds import check_calls, check_model_call, in_time, is_larger, received, whole_in_time
+from durable_agent_host.agent.ending import Failed, RunStoppedError
+from durable_agent_host.agent.overriding import copy_with, overridden_class
+from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.codec.journal_entry import encode_tool_result
+from durable_agent_host.errors import CorruptStateError
+
+_LOGGER = logging.getLogger(__name__)
+_WRAPPED: Final = "self"
+"""The agent's name in the function that `as_tool` makes."""
+
+_FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
+"""The functions of tools that are agents → those of their bounded copies."""
+
+
+class InnerAgents:
+    """Bounds the agents within one hosted agent.
+
+    Args:
+        provider_for: finds the provider of a chat client.
+    """
+
+    def __init__(self, provider_for: ProviderFor) -> None:
+        self._provider_for = provider_for
+
+    def client(self, client: Any) -> Any:
+        """Copy a chat client so that what it receives is bounded.
+
+        Guarantee: the client given is not changed, and shares its connections with the copy.
+
+        Args:
+            client: of an agent whose calls are not journaled, or of a strategy.
+        """
+        if isinstance(client, _Bounded) or not hasattr(client, "__dict__"):
+            return client
+        is_raw = not hasattr(client, "_inner_get_response")
+        bounded: Any = copy_with(client, _BoundedWhole if is_raw else _BoundedInside)
+        bounded.inner_agents = self
+        bounded.__dict__.update(self._provider_for(client).sdk_clients(client, retries=True))
+        if FunctionInvocationLayer in type(client).__mro__:
+            bounded.function_middleware = [_BoundedResults(), *bounded.function_middleware]
+        return bounded
+
+    def agent(self, agent: Any) -> Any:
+        """Copy an agent with a bounded client; a workflow, which was built for the run, gets bounded agents.
+
+        Args:
+            agent: of any class; others than those of the framework stay as they are.
+        """
+        match cast("object", agent):
+            case RawAgent() if not isinstance(agent.client, _Bounded):
+                bounded: Any = copy.copy(agent)
+                bounded.client = self.client(agent.client)
+                return bounded
+            case WorkflowAgent() as team:
+                self._bound_workflow(team.workflow)
+            case _:
+                pass
+        return agent
+
+    def tools(self, tools: Iterable[Any]) -> list[Any]:
+        """Return tools of which those that are agents are bounded.
+
+        Guarantee: the tools given are not changed. A view shares the attributes of its tool, counters included.
+
+        Args:
+            tools: of one run, normalized by the framework.
+        """
+        return [self._tool(tool) for tool in tools]
+
+    def _tool(self, tool: Any) -> Any:
+        function: Any = tool.__dict__.get("func") if isinstance(tool, FunctionTool) else None
+        if isinstance(tool, _BoundedTool) or not isinstance(function, FunctionType):
+            return tool
+        if function not in _FUNCTIONS:
+            names, cells = function.__code__.co_freevars, function.__closure__ or ()
+            if _WRAPPED not in names or not function.__module__.startswith("agent_framework"):
+                return tool
+            bounded = {_WRAPPED: CellType(self.agent(cells[names.index(_WRAPPED)].cell_contents))}
+            closure = tuple(bounded.get(name, cell) for name, cell in zip(names, cells, strict=True))
+            _FUNCTIONS[function] = _rebound(function, closure)
+        view = object.__new__(overridden_class(cast("type[Any]", type(tool)), _BoundedTool))
+        view.__dict__ = tool.__dict__
+        return view
+
+    def _bound_workflow(self, workflow: Workflow) -> None:
+        for executor in workflow.executors.values():
+            for holder in (executor, *_managers(executor)):
+                for name, value in list(vars(holder).items()):
+                    if isinstance(value, Workflow):
+                        self._bound_workflow(value)
+                    elif (bounded := self.agent(value)) is not value:
+                        setattr(holder, name, bounded)
+
+
+def _managers(executor: object) -> Iterator[object]:
+    """List what an orchestrator holds that asks agents for it."""
+    return (one for one in vars(executor).values() if callable(getattr(one, "on_checkpoint_save", None)))
+
+
+def _rebound(function: FunctionType, closure: tuple[CellType, ...]) -> FunctionType:
+    bounded = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
+    bounded.__kwdefaults__, bounded.__annotations__ = function.__kwdefaults__, function.__annotations__
+    bounded.__dict__.update(function.__dict__)
+    return bounded
+
+
+class _BoundedTool:
+    """The override of a tool that is an agent; stands before the tool's own class in the method resolution order."""
+
+    @property
+    def func(self) -> Any:
+        function = self.__dict__.get("func")
+        return _FUNCTIONS.get(function, function)
+
+    @func.setter
+    def func(self, function: Any) -> None:
+        self.__dict__["func"] = function
+
+
+class _Bounded:
+    """The override of a chat client; stands before the client's own class in the method resolution order."""
+
+    inner_agents: InnerAgents
+
+    def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
+        if options and options.get("tools"):
+            tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
+            options = {**options, "tools": tools}
+        client: Any = super()
+        return client.get_response(messages, options=options, **arguments)
+
+
+class _BoundedInside(_Bounded):
+    """The override of a client whose model calls are made by one method, within all of the framework's layers."""
+
+    def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
+        client: Any = super()
+        inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
+        return _call(lambda: inner(stream=stream, **arguments), stream=stream)
+
+
+class _BoundedWhole(_Bounded):
+    """The override of a client that is none of the framework's."""
+
+    def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
+        ask = super().get_response
+        return _call(lambda: ask(messages, stream=stream, **arguments), stream=stream)
+
+
+def _call(ask: Callable[[], Any], *, stream: bool) -> Any:
+    """Make one model call within the bounds of the turn."""
+    if not stream:
+        return _whole(ask)
+    asked: list[Any] = []
+
+    async def updates() -> AsyncGenerator[ChatResponseUpdate]:
+        with _ends_turn():
+            _begin()
+            result = ask()
+            asked.append(result if isinstance(result, ResponseStream) else await result)
+            async with asked[0]:
+                async for update in in_time(_each(asked[0]), received().bounds):
+                    yield update
+
+    async def response(_: Any) -> ChatResponse[Any]:
+        with _ends_turn():
+            return _checked(await asked[0].get_final_response())
+
+    return ResponseStream(updates(), finalizer=response)
+
+
+async def _whole(ask: Callable[[], Awaitable[ChatResponse[Any]]]) -> ChatResponse[Any]:
+    with _ends_turn():
+        _begin()
+        return _checked(await whole_in_time(ask(), received().bounds))
+
+
+async def _each(stream: Any) -> AsyncGenerator[ChatResponseUpdate]:
+    async for update in stream:
+        yield update
+
+
+def _begin() -> None:
+    bounded = received()
+    bounded.check()
+    check_model_call(bounded.bounds)
+    bounded.inner_calls += 1
+
+
+def _checked(response: ChatResponse[Any]) -> ChatResponse[Any]:
+    contents = (content for message in response.messages for content in message.contents)
+    check_calls(contents, received().bounds)
+    return response
+
+
+@contextmanager
+def _ends_turn() -> Generator[None]:
+    """End the turn when a bound was passed; other errors are for the agent."""
+    try:
+        yield
+    except Exception as error:
+        crossed = received().crossed
+        if crossed is None:
+            raise
+        raise RunStoppedError(Failed(crossed)) from error
+
+
+class _BoundedResults(FunctionMiddleware):
+    """Tells the model instead when the result of a tool is too large."""
+
+    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        await call_next()
+        most = received().bounds.tool_result_bytes
+        try:
+            is_too_large = is_larger(encode_tool_result(context.result), most)
+        except (CorruptStateError, RecursionError):  # what cannot be stored need not be, here
+            return
+        if is_too_large:
+            _LOGGER.warning(
+                "the result of tool %s, of an agent within an agent, is larger than %d bytes, and the model is told "
+                "so; DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
+                *(context.function.name, most),
+            )
+            context.result = f"Error: The tool has run, and its result is larger than {most} bytes: ask it for less."

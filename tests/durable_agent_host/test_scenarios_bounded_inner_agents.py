@@ -1,0 +1,184 @@
+"""What a model that misbehaves may cost within a sub-agent or a workflow: the same, and the turn ends with it."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, endless
+from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, calling, for_ever, silence, words
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    Send,
+    answer,
+    chat_chunk,
+    events,
+    hostile_model,
+    pieces,
+    stream,
+)
+from tests.kit import AgentHost
+from tests.processes import wait_until
+
+CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
+
+
+def whole(*calls: tuple[str, str]) -> bytes:
+    """Write an answer of Chat Completions that is no stream and calls the tool ``say``."""
+    asked = [{"id": name, "type": "function", "function": {"name": "say", "arguments": text}} for name, text in calls]
+    message = {"role": "assistant", "content": None, "tool_calls": asked}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    said = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return answer(json.dumps(said).encode())
+
+
+ASKS = stream(calling("Completions", [("call_outer", '{"task": "Talk."}')]))
+AGENTS = (
+    *((f"Over{client}", client, (ASKS,)) for client in CLIENTS),
+    *((f"Team{client}", client, ()) for client in CLIENTS),
+    ("Twice", "Completions", (ASKS, ASKS)),
+    ("Nested", "Completions", (whole(("call_outer", '{"task": "Talk."}')),)),
+)
+"""An agent, the client of the agent within it whose model misbehaves, and what is answered before that."""
+
+CALL = ("call_1", '{"words": 1}')
+LONG = json.dumps({"words": 1, "more": "x" * 30_000})
+BOMB = gzip.compress(b"\n\n" * 10_000_000)
+MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
+    "words": (lambda client: endless(client, words(client, "more " * 100) * 20), "MAX_ANSWER_BYTES"),
+    "silence": (lambda client: endless(client, silence(client) * 500), "MAX_ANSWER_BYTES"),
+    "a line": (
+        lambda client: pieces(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))),
+        "MAX_LINE_BYTES",
+    ),
+    "a bomb": (lambda _: stream(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
+    "calls at once": (
+        lambda client: stream(calling(client, [(f"call_{number}", CALL[1]) for number in range(200)])),
+        "MAX_CALLS_AT_ONCE",
+    ),
+    "arguments": (lambda client: stream(calling(client, [("call_1", LONG)])), "MAX_ARGUMENT_BYTES"),
+    "a loop": (lambda client: stream(calling(client, [CALL])), "MAX_MODEL_CALLS"),
+}
+
+
+WHOLE_ANSWERS = {
+    "spaces": (answer(b" " * 1_000_000), "MAX_ANSWER_BYTES"),
+    "a bomb": (answer(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
+    "calls at once": (whole(*((f"call_{number}", CALL[1]) for number in range(200))), "MAX_CALLS_AT_ONCE"),
+    "arguments": (whole(("call_1", LONG)), "MAX_ARGUMENT_BYTES"),
+    "a loop": (whole(CALL), "MAX_MODEL_CALLS"),
+}
+"""Of an agent that is not asked for a stream: who leads a group chat."""
+
+
+@pytest.fixture(scope="module")
+def effects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file to which the tool writes."""
+    return tmp_path_factory.mktemp("effects") / "effects.txt"
+
+
+@pytest.fixture(scope="module")
+def _model() -> Iterator[HostileModel]:
+    with hostile_model() as running:
+        running.by_path |= AGENTS_ROUTES
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(_model: HostileModel, effects: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with small bounds."""
+    with bounded_host(
+        tmp_path_factory.mktemp("bounded"), _model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="4"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def model(_model: HostileModel, effects: Path) -> HostileModel:
+    """The endpoint, with nothing scripted and nothing received; no tool has run."""
+    effects.write_text("")
+    _model.play()
+    return _model
+
+
+@pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
+@pytest.mark.parametrize(("agent", "client", "before"), AGENTS, ids=[agent for agent, _, _ in AGENTS])
+def test_a_bound_that_is_passed_within_an_agent_ends_the_turn(  # noqa: PLR0917 - fixtures and a table
+    host: AgentHost,
+    model: HostileModel,
+    effects: Path,
+    agent: str,
+    client: str,
+    before: tuple[bytes, ...],
+    misbehaviour: str,
+):
+    """The problem names the setting, the model is asked no more, and the conversation is as it was."""
+    make, setting = MISBEHAVIOURS[misbehaviour]
+    check_ends(host, model, effects, agent, before, make(client), setting)
+
+
+@pytest.mark.parametrize("misbehaviour", WHOLE_ANSWERS)
+def test_a_bound_that_a_whole_answer_passes_ends_the_turn(
+    host: AgentHost, model: HostileModel, effects: Path, misbehaviour: str
+):
+    """Answers that do not stream are bounded in the same way."""
+    check_ends(host, model, effects, "Chat", (), *WHOLE_ANSWERS[misbehaviour])
+
+
+def check_ends(  # noqa: PLR0917 - one turn
+    host: AgentHost,
+    model: HostileModel,
+    effects: Path,
+    agent: str,
+    before: tuple[bytes, ...],
+    sent: bytes | Send,
+    setting: str,
+) -> None:
+    """Run a turn that fails by a bound."""
+    model.play(*before, fallback=sent)
+    reply = host.run(agent, {"message": "Good morning"})
+    assert reply.status_code == 502, reply.text
+    assert setting in reply.json()["detail"]
+    assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
+    loops = setting == "MAX_MODEL_CALLS"
+    assert len(model.received) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
+    assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)
+
+
+def test_an_agent_within_an_agent_that_drips_ends_with_the_time_of_an_answer(host: AgentHost, model: HostileModel):
+    """A sign of life now and then does not keep the answer of a sub-agent open."""
+
+    def drip(write: Callable[[bytes], None]) -> None:
+        pieces(for_ever(b"\n\n", 0.05))(write)
+
+    turns: dict[str, str] = {}
+    for agent, _, before in AGENTS:
+        model.play(*before, fallback=drip)
+        reply = host.run(agent, {"message": "Good morning", "session_id": "drip", "wait_for_response": False})
+        turns[agent] = f"{host.url}/api/agents/{agent}/sessions/drip/turns/{reply.headers['x-ms-turn-id']}"
+        wait_until(lambda: len(model.received) == len(before) + 1)  # noqa: B023 - before the next one
+    for agent, turn in turns.items():
+        assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in host.end_of_turn(turn)["error"]["message"], agent
+
+
+def test_a_gigantic_result_within_an_agent_is_not_for_its_model(host: AgentHost, model: HostileModel, effects: Path):
+    """The sub-agent's tool has run once; its model is told that the result was too large, and goes on."""
+    spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
+    model.play(ASKS, stream(calling("Completions", [("call_1", '{"words": 100000}')])), fallback=spoken)
+    reply = host.run("OverCompletions", {"message": "Say a lot"})
+    assert reply.status_code == 200, reply.text
+    told = json.loads(model.received[2].body)["messages"][-1]
+    assert "larger than 20000 bytes" in told["content"]
+    assert effects.read_text().split() == ["said"]
+
+
+def test_an_agent_within_an_agent_is_asked_again_by_its_sdk(host: AgentHost, model: HostileModel):
+    """What is no bound is as without this host: the SDK makes a refused request again."""
+    spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
+    busy = answer(b'{"error": {"message": "busy"}}', status=503, retry_after_ms="1")
+    model.play(ASKS, busy, fallback=spoken)
+    assert host.run("OverCompletions", {"message": "Good morning"}).status_code == 200
+    assert len(model.received) == 4
