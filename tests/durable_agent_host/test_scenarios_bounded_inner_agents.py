@@ -128,6 +128,38 @@ def test_a_bound_that_a_whole_answer_passes_ends_the_turn(
     check_ends(host, model, effects, "Chat", (), *WHOLE_ANSWERS[misbehaviour])
 
 
+@pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
+@pytest.mark.parametrize("client", ["Own", "ItsOwnHttp"])
+@pytest.mark.parametrize("within", [False, True], ids=["itself", "within"])
+def test_connections_of_the_app_are_bounded(  # noqa: PLR0917 - fixtures and a table
+    host: AgentHost, model: HostileModel, effects: Path, client: str, misbehaviour: str, within: bool
+):
+    """A chat client of the app over httpx, and an SDK's client that the app has made, read within the bounds."""
+    make, setting = MISBEHAVIOURS[misbehaviour]
+    agent, before = (f"Over{client}", (ASKS,)) if within else (client, ())
+    check_ends(host, model, effects, agent, before, make("Completions"), setting)
+
+
+@pytest.mark.parametrize("misbehaviour", ["words", "silence", "a line", "a bomb"])
+def test_a_client_without_the_framework_s_layers_reads_within_the_bounds(
+    host: AgentHost, model: HostileModel, effects: Path, misbehaviour: str
+):
+    """An agent that has no journal has the bounds, too."""
+    make, setting = MISBEHAVIOURS[misbehaviour]
+    check_ends(host, model, effects, "Bare", (), make("Completions"), setting)
+
+
+@pytest.mark.parametrize(("agent", "before"), [("Unseen", ()), ("OverUnseen", (ASKS,))], ids=["itself", "within"])
+def test_a_client_whose_connection_nobody_sees_says_a_bounded_amount(
+    host: AgentHost, model: HostileModel, agent: str, before: tuple[bytes, ...]
+):
+    """What cannot be counted as it comes in is counted as it is said."""
+    model.play(*before)
+    reply = host.run(agent, {"message": "Good morning"})
+    assert reply.status_code == 502, reply.text
+    assert "MAX_ANSWER_BYTES" in reply.json()["detail"]
+
+
 def check_ends(  # noqa: PLR0917 - one turn
     host: AgentHost,
     model: HostileModel,

@@ -19,6 +19,11 @@ from durable_agent_host.model.turn_bounds import ModelBounds
 MOST_LINES: Final = 1000
 """Of one event of a stream; the services write three. SDKs copy an event once for each of its lines."""
 
+_UPDATE_BYTES: Final = 32
+"""Of an update that says nothing; the services send more for each."""
+
+_ONE_ANSWER: Final = ("for one answer", "MAX_ANSWER_BYTES")
+_ONE_TURN: Final = ("for one turn", "MAX_TURN_BYTES")
 _BLANK: Final = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
@@ -30,7 +35,8 @@ class Received:
 
     Attributes:
         bounds: of the turn.
-        bytes: of all answers so far.
+        bytes: of all answers so far, as they came in.
+        said_bytes: of what all answers have said so far.
         calls: model calls that the turn's agent has begun, replayed ones included.
         inner_calls: model calls of agents within the agent so far.
         crossed: the first bound that was passed, whoever has caught its error; nothing is read after it.
@@ -39,6 +45,7 @@ class Received:
     def __init__(self, bounds: ModelBounds) -> None:
         self.bounds = bounds
         self.bytes = 0
+        self.said_bytes = 0
         self.calls = 0
         self.inner_calls = 0
         self.crossed: ProviderError | TurnError | None = None
@@ -114,9 +121,9 @@ class AnswerMeter:
         self._bytes += size
         self._received.bytes += 0 if self._is_counted else size
         if self._bytes > bounds.answer_bytes:
-            raise self._too_much(bounds.answer_bytes, "for one answer", "MAX_ANSWER_BYTES")
+            raise self._too_much(bounds.answer_bytes, *_ONE_ANSWER)
         if self._received.bytes > bounds.turn_bytes:
-            raise self._too_much(bounds.turn_bytes, "for one turn", "MAX_TURN_BYTES")
+            raise self._too_much(bounds.turn_bytes, *_ONE_TURN)
         return self._whole_lines(piece) if self._is_stream else piece
 
     def rest(self) -> bytes:
@@ -155,6 +162,35 @@ class AnswerMeter:
                         retryable=False,
                     )
                 )
+
+
+class WordMeter:
+    """Counts what one answer says, for clients whose connections nobody guards: others send more than they say."""
+
+    def __init__(self) -> None:
+        self._received = received()
+        self._bytes = 0
+
+    def take(self, contents: Iterable[Content]) -> None:
+        """Count an update, or a whole message.
+
+        Args:
+            contents: of it.
+
+        Raises:
+            ProviderError: it is too much.
+        """
+        size = _UPDATE_BYTES
+        for content in contents:
+            for said in (content.text, content.arguments, content.uri):
+                size += len(said) if isinstance(said, str) else 0
+        self._bytes += size
+        self._received.said_bytes += size
+        bounds = self._received.bounds
+        if self._bytes > bounds.answer_bytes:
+            raise self._received.cross(_too_much("said", bounds.answer_bytes, *_ONE_ANSWER))
+        if self._received.said_bytes > bounds.turn_bytes:
+            raise self._received.cross(_too_much("said", bounds.turn_bytes, *_ONE_TURN))
 
 
 def _end(piece: bytes, mark: bytes) -> int:

@@ -28,7 +28,15 @@ from agent_framework import (
     normalize_tools,
 )
 
-from durable_agent_host.agent.bounds import check_calls, check_model_call, in_time, is_larger, received, whole_in_time
+from durable_agent_host.agent.bounds import (
+    WordMeter,
+    check_calls,
+    check_model_call,
+    in_time,
+    is_larger,
+    received,
+    whole_in_time,
+)
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ProviderFor
@@ -203,11 +211,17 @@ def _call(ask: Callable[[], Any], *, stream: bool) -> Any:
 async def _whole(ask: Callable[[], Awaitable[ChatResponse[Any]]]) -> ChatResponse[Any]:
     with _ends_turn():
         _begin()
-        return _checked(await whole_in_time(ask(), received().bounds))
+        response = await whole_in_time(ask(), received().bounds)
+        meter = WordMeter()
+        for message in response.messages:
+            meter.take(message.contents)
+        return _checked(response)
 
 
 async def _each(stream: Any) -> AsyncGenerator[ChatResponseUpdate]:
+    meter = WordMeter()
     async for update in stream:
+        meter.take(update.contents)
         yield update
 
 

@@ -22,7 +22,7 @@ from agent_framework import (
     add_usage_details,
 )
 
-from durable_agent_host.agent.bounds import check_calls, check_model_call, in_time, received
+from durable_agent_host.agent.bounds import WordMeter, check_calls, check_model_call, in_time, received
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
@@ -250,8 +250,10 @@ class _Call:
         """Make the call once."""
         await self._call_next()
         result: Any = self._context.result
+        meter = WordMeter()
         if isinstance(result, ResponseStream):
             async for update in cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result):
+                meter.take(update.contents)
                 self._updates.append(update)
                 await self._note_background(update.continuation_token)
                 yield update
@@ -260,6 +262,8 @@ class _Call:
                 raise _cut_off(self._updates)
             self.response = await result.get_final_response()
         else:
+            for message in result.messages:
+                meter.take(message.contents)
             if self._run.provider.ended_early([result]):
                 raise _cut_off([])
             self.response = result

@@ -2,7 +2,8 @@
 
 A hosted run gets copies of the SDK's client that share its connections; the app's chat client and its SDK client are
 unchanged. Supported by their shape are the SDKs of OpenAI and Anthropic, which one generator makes on httpx, and
-Google's, which uses aiohttp where that is installed.
+Google's, which uses aiohttp where that is installed. A client of httpx that a chat client of the app holds reads
+answers of bounded size, too.
 
 - **Redirects.** The conversation and the key go only to the origin that the app configured. A redirect within it, or
   from http to https of the same host, is followed; any other raises an error before anything is sent.
@@ -52,6 +53,8 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
         ):
             found[name] = _guarded_google(value, retries=retries)
             learn_secrets(_keys_of(value._api_client))
+        elif hasattr(value, "event_hooks") and callable(getattr(value, "aclose", None)):
+            found[name] = _bounded_only(value)
     return found
 
 
@@ -77,6 +80,17 @@ def _guarded(http: Any) -> Any:
     copied.event_hooks = {
         "request": [*hooks.get("request", ()), _ask_for_gzip, _tell],
         "response": [*hooks.get("response", ()), _refuse_detours, _bound],
+    }
+    return copied
+
+
+def _bounded_only(http: Any) -> Any:
+    """Copy an httpx client of the app's own chat client, which says itself where it may be sent on."""
+    copied = copy_with(http, _KeepsConnections)
+    hooks = http.event_hooks
+    copied.event_hooks = {
+        "request": [*hooks.get("request", ()), _ask_for_gzip],
+        "response": [*hooks.get("response", ()), _bound],
     }
     return copied
 

@@ -1,18 +1,31 @@
 """An agent of every kind of client, each with the same tool; all ask the endpoint at ``MODEL_URL``."""
 
+import asyncio
+import json
 import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, WorkflowExecutor
+import httpx
+import httpx2
+from agent_framework import (
+    Agent,
+    BaseChatClient,
+    ChatMiddlewareLayer,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationLayer,
+    WorkflowExecutor,
+)
 from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
-from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient, RawOpenAIChatCompletionClient
+from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from agent_framework_orchestrations import GroupChatBuilder, SequentialBuilder
 from anthropic import AsyncAnthropic
 from google import genai
+from openai import AsyncOpenAI
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
@@ -71,10 +84,62 @@ def nested():
     return SequentialBuilder(participants=[WorkflowExecutor(within, id="within")]).build().as_agent("Nested")
 
 
-class Bare(RawOpenAIChatCompletionClient):
-    """A client without the framework's layers."""
+class Bare(BaseChatClient):
+    """A client of the app over httpx, which speaks Chat Completions, without the framework's layers."""
+
+    def __init__(self, **more) -> None:
+        super().__init__(**more)
+        self.http = httpx.AsyncClient(base_url=URL, timeout=None)
+
+    def _inner_get_response(self, *, messages, stream, options, **_):
+        del messages, options
+        made = self._build_response_stream(self._updates())
+        return made if stream else made.get_final_response()
+
+    async def _updates(self):
+        async with self.http.stream("POST", "/own", json={}) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    yield read_chunk(json.loads(line.removeprefix("data: ")))
 
 
+class Own(FunctionInvocationLayer, ChatMiddlewareLayer, Bare):
+    """The same with layers."""
+
+
+class Unseen(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
+    """A client whose connection nobody sees: it says words for ever, each a little later than the one before."""
+
+    def _inner_get_response(self, *, messages, stream, options, **_):
+        del messages, options
+        made = self._build_response_stream(self._updates())
+        return made if stream else made.get_final_response()
+
+    async def _updates(self):
+        while True:
+            yield ChatResponseUpdate(contents=[Content.from_text("more " * 1000)], role="assistant")
+            await asyncio.sleep(0.001)
+
+
+def read_chunk(chunk: dict) -> ChatResponseUpdate:
+    """Read a chunk of Chat Completions."""
+    (choice,) = chunk["choices"]
+    delta = choice["delta"]
+    contents = [Content.from_text(delta["content"])] if delta.get("content") else []
+    for call in delta.get("tool_calls", ()):
+        asked = call["function"]
+        contents.append(Content.from_function_call(call["id"], asked["name"], arguments=asked["arguments"]))
+    return ChatResponseUpdate(contents=contents, role="assistant", finish_reason=choice["finish_reason"])
+
+
+http = httpx2.AsyncClient(headers={"x-gateway": "1"})
+its_own = AsyncOpenAI(api_key="k", base_url=f"{URL}/v1", http_client=http)
+OWN_CLIENTS = {
+    "Own": (Own(), [say]),
+    "Bare": (Bare(), []),
+    "Unseen": (Unseen(), []),
+    "ItsOwnHttp": (OpenAIChatCompletionClient(model="m", async_client=its_own), [say]),
+}
 app = DurableAgentApp(
     agents=[
         *(talker(kind, kind, say) for kind in clients),
@@ -83,6 +148,10 @@ app = DurableAgentApp(
         over(over(talker("Completions", "lowest", say), "middle"), "Twice"),
         chat,
         nested,
-        Agent(Bare(model="m", api_key="k", base_url=f"{URL}/v1"), "Talk.", name="Bare"),
+        *(Agent(client, "Talk.", name=name, tools=tools) for name, (client, tools) in OWN_CLIENTS.items()),
+        *(
+            over(Agent(client, "Talk.", name="own", tools=tools), f"Over{name}")
+            for name, (client, tools) in OWN_CLIENTS.items()
+        ),
     ],
 )
