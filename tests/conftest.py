@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from tests import sweeps
 # A shell that is not interactive starts background jobs with SIGINT ignored, and processes of tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each worker would compile all tests anew where the environment keeps bytecode from being written; hosts still obey it.
+sys.dont_write_bytecode = False
 
 # Each client of a model reads the certificates that it trusts, 20 milliseconds for the usual ones. No test needs TLS.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
