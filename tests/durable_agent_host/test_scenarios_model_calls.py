@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +9,9 @@ import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_steps import WORDS, steps_of
+from tests.forks import AGENTS
 from tests.kit import AgentHost, Lives, PracticeModel, clean_environment, hosted
-from tests.processes import wait_until
+from tests.processes import Process, wait_until
 
 REST = {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}
 CANARY = "canary-of-calls-4711"
@@ -145,11 +144,11 @@ def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp
     shutil.copytree(PEOPLE, app)
     (app / "test_turn.py").write_text(text.text)
     passed = run_test(app)
-    assert "1 passed" in passed.stdout, passed.stdout + passed.stderr
+    assert "1 passed" in passed, passed
     source = next(file for file in app.rglob("*.py") if '"rested"' in file.read_text())
     source.write_text(source.read_text().replace('"rested"', '"fidgeted"'))
     failed = run_test(app)
-    assert ("1 failed" in failed.stdout, "fidgeted" in failed.stdout) == (True, True), failed.stdout
+    assert ("1 failed" in failed, "fidgeted" in failed) == (True, True), failed
     model.plan({"error": {"status": 400, "message": "no"}})
     people.run("Talker", {"message": "hi", "session_id": "untested"})
     (ended,) = people.session("Talker", "untested")["turns"]
@@ -157,8 +156,10 @@ def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp
     assert (refused.status_code, "completed" in refused.json()["detail"]) == (409, True)
 
 
-def run_test(app: Path) -> subprocess.CompletedProcess[str]:
-    """Run the test of an app's folder as its author does."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_turn.py"]
+def run_test(app: Path) -> str:
+    """Run the test of an app's folder as its author does; gives what pytest says."""
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_turn.py"]
     env = clean_environment() | {"LEDGER": str(app / "ledger.txt")}
-    return subprocess.run(command, cwd=app, env=env, capture_output=True, text=True, timeout=120, check=False)
+    with Process(*command, cwd=app, env=env, preload=AGENTS) as process:
+        process.process.wait(120)
+        return process.text
