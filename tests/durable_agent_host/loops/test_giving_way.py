@@ -2,12 +2,12 @@
 
 import asyncio
 import sys
-import threading
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
-from durable_agent_host.loops.giving_way import Pace, give_way, let_others, switch_often
+from durable_agent_host.loops.giving_way import Pace, let_others, switch_often
 
 USUAL_SECONDS = 0.005
 
@@ -30,20 +30,17 @@ def test_threads_take_turns_more_often_and_never_less():
     assert sys.getswitchinterval() == pytest.approx(0.0001, abs=2e-6)
 
 
-def test_a_computation_beside_a_loop_rests_between_its_parts():
-    """Another thread of the process works while a computation that gives way goes on."""
-    ended, seen = threading.Event(), list[int]()
-
-    def compute() -> None:
-        while not ended.is_set():
-            give_way()
-
-    thread = threading.Thread(target=compute)
-    thread.start()
-    seen.extend(range(1000))
-    ended.set()
-    thread.join()
-    assert len(seen) == 1000
+def test_a_computation_rests_again_and_again(monkeypatch: pytest.MonkeyPatch):
+    """It sleeps after each stretch of work, later when it has met nobody."""
+    slept_at: list[int] = []
+    called = 0
+    monkeypatch.setattr("time.sleep", lambda _: slept_at.append(called))
+    pace = Pace()
+    while len(slept_at) < 4:  # without rests, for ever
+        called += 1
+        pace.give_way()
+    assert slept_at[0] == 1
+    assert all(after - before > 1 for before, after in pairwise(slept_at))
 
 
 def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPatch):
