@@ -1,5 +1,6 @@
 """Lists of one's own sessions: every way to begin one leads into the list, and others' sessions are not read for it."""
 
+import base64
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -104,5 +105,24 @@ def test_notes_that_are_missing_are_made_up_for(tmp_path: Path):
         assert sorted(listed(now, "ida")) == ["ida-0", "ida-2"]
         assert now.run("ida", "again", "ida-1").ok
         assert listed(now, "ida", limit=1) == ["ida-1"]
+    finally:
+        lives.host.stop()
+
+
+def test_a_session_that_cannot_be_decrypted_hides_no_other(tmp_path: Path):
+    """What somebody has moved from one encrypted session to another is in no list, and the others are."""
+    key = base64.b64encode(bytes(32)).decode()
+    env = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"k={key}"}
+    lives = Lives(tmp_path / "data", None, app=APP, **env)
+    try:
+        for number in range(3):
+            assert Place(lives.host, tmp_path, tmp_path).run("una", "hi", f"una-{number}").ok
+        lives.host.kill()
+        with closing(sqlite3.connect(tmp_path / "data" / "host.db")) as hub, hub:
+            (moved,) = hub.execute("SELECT state FROM entities WHERE id = '@dafx-echo@una-0'").fetchone()
+            hub.execute("UPDATE entities SET state = ? WHERE id = '@dafx-echo@una-1'", (moved,))
+        now = Place(lives.crash(), tmp_path, tmp_path)
+        for _ in range(2):  # the first one notes what has no note
+            assert sorted(listed(now, "una")) == ["una-0", "una-2"]
     finally:
         lives.host.stop()

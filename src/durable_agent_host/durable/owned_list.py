@@ -8,6 +8,7 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 from durable_agent_host.codec.last_use import last_use_of_document
 from durable_agent_host.codec.owner import owner_of_document
 from durable_agent_host.durable.listing import Listed, entity_state_pages
+from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.owned import OwnedSessions
@@ -41,7 +42,10 @@ async def list_owned(
 
     async def look(session_id: str) -> Listed | None:
         async with room:
-            state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
+            try:
+                state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
+            except CorruptStateError:  # nobody can tell whose it is
+                return None
             if not state.entity_exists:
                 await owned.forget(agent, session_id, owner, is_erased=False)
                 return None
