@@ -1,11 +1,11 @@
 """Lists of one's own sessions: every way to begin one leads into the list, and others' sessions are not read for it."""
 
 import base64
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -35,9 +35,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(running, data, ledger)
 
 
-def listed(place: Place, who: str, **params: Any) -> list[str]:
+def listed(place: Place, who: str) -> list[str]:
     """Give the ids in somebody's list."""
-    return [one["session_id"] for one in place.ask("GET", SESSIONS, who, params=params).json()["sessions"]]
+    return [one["session_id"] for one in place.ask("GET", SESSIONS, who).json()["sessions"]]
+
+
+def paged(place: Place, who: str) -> list[str]:
+    """Give the ids in somebody's list, read one by one."""
+    found: list[str] = []
+    cursor = ""
+    while cursor is not None:
+        params = {"limit": 1} | ({"cursor": cursor} if cursor else {})
+        page = place.ask("GET", SESSIONS, who, params=params).json()
+        found += [one["session_id"] for one in page["sessions"]]
+        cursor = page["cursor"]
+    return found
 
 
 def test_every_way_to_begin_a_session_leads_into_the_list(place: Place):
@@ -94,17 +106,20 @@ def test_notes_that_are_missing_are_made_up_for(tmp_path: Path):
         for number in range(3):
             assert place(lives.host).run("una", "hi", f"una-{number}").ok
             assert place(lives.host).run("ida", "hi", f"ida-{number}").ok
+        export = place(lives.host).ask("GET", f"{SESSIONS}/una-0/export", "una").text
+        old = re.sub(r'"20(\d\d-\d\d-)', r'"19\1', export)
+        assert place(lives.host).ask("POST", f"{SESSIONS}/una-old/import", "una", data=old.encode()).ok
         lives.host.kill()
         notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE 'owned:%'")
         now = place(lives.crash())
-        assert sorted(listed(now, "una")) == ["una-0", "una-1", "una-2"]
-        assert len(notes(tmp_path / "data")) == 6
+        assert sorted(paged(now, "una")) == ["una-0", "una-1", "una-2", "una-old"]
+        assert len(notes(tmp_path / "data")) == 7
         lives.host.kill()
         notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%ida-1'")
         now = place(lives.crash())
         assert sorted(listed(now, "ida")) == ["ida-0", "ida-2"]
         assert now.run("ida", "again", "ida-1").ok
-        assert listed(now, "ida", limit=1) == ["ida-1"]
+        assert sorted(listed(now, "ida")) == ["ida-0", "ida-1", "ida-2"]
     finally:
         lives.host.stop()
 

@@ -64,7 +64,7 @@ async def _look_through_all(
         for one, state in page:
             whose = owner_of_document(state)
             if whose == owner:
-                found[one.session_id] = one
+                found[one.session_id] = Listed(last_use_of_document(state), one.session_id)
             if whose is not None and notes:
                 others.append((one.session_id, whose))
     if notes:
