@@ -129,7 +129,7 @@ def test_a_bound_that_a_whole_answer_passes_ends_the_turn(
 
 
 @pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
-@pytest.mark.parametrize("client", ["Own", "ItsOwnHttp"])
+@pytest.mark.parametrize("client", ["Own", "ItsOwnHttp", "ItsOwnAgents"])
 @pytest.mark.parametrize("within", [False, True], ids=["itself", "within"])
 def test_connections_of_the_app_are_bounded(  # noqa: PLR0917 - fixtures and a table
     host: AgentHost, model: HostileModel, effects: Path, client: str, misbehaviour: str, within: bool
@@ -137,7 +137,20 @@ def test_connections_of_the_app_are_bounded(  # noqa: PLR0917 - fixtures and a t
     """A chat client of the app over httpx, and an SDK's client that the app has made, read within the bounds."""
     make, setting = MISBEHAVIOURS[misbehaviour]
     agent, before = (f"Over{client}", (ASKS,)) if within else (client, ())
-    check_ends(host, model, effects, agent, before, make("Completions"), setting)
+    speaks = "Agents" if client == "ItsOwnAgents" else "Completions"
+    check_ends(host, model, effects, agent, before, make(speaks), setting)
+
+
+@pytest.mark.parametrize("agent", ["Agents", "ItsOwnAgents"])
+@pytest.mark.parametrize("sent", ["spaces", "a bomb"])
+def test_what_is_asked_beside_an_answer_is_bounded(
+    host: AgentHost, model: HostileModel, agent: str, sent: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The Agents service is asked for threads, too: their answers have the bounds of an answer."""
+    monkeypatch.setitem(model.by_path, "/threads", WHOLE_ANSWERS[sent][0])
+    reply = host.run(agent, {"message": "Good morning"})
+    assert reply.status_code == 502, reply.text
+    assert "MAX_ANSWER_BYTES" in reply.json()["detail"]
 
 
 @pytest.mark.parametrize("misbehaviour", ["words", "silence", "a line", "a bomb"])
@@ -176,7 +189,8 @@ def check_ends(  # noqa: PLR0917 - one turn
     assert setting in reply.json()["detail"]
     assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
     loops = setting == "MAX_MODEL_CALLS"
-    assert len(model.received) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
+    asked = [request for request in model.received if request.body]  # a run that is cancelled is read, too
+    assert len(asked) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)
 
 

@@ -9,6 +9,7 @@ from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_sdk
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, forgotten_by_service
 from durable_agent_host.providers.azure_ai_agents.events import ENDS, complete_item, event_of
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER
@@ -30,10 +31,10 @@ class AzureAIAgentsProvider(NeutralProvider):
         return client if isinstance(client, _RunsElsewhere) else copy_with(client, _RunsElsewhere)
 
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
-        """Replace nothing: no request is repeated or redirected anyway."""
+        """Bound what the app's client receives; no request is repeated or redirected anyway."""
         del retries
         learn_secrets([key for key in (client.api_key,) if isinstance(key, str)])
-        return {}
+        return {"sdk": bounded_sdk(client.sdk)}
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Read it from the service's event."""

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.bounds import AnswerMeter
-from durable_agent_host.providers.bounded_sessions import BoundedSession
+from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_transport
 
 Json = dict[str, Any]
 
@@ -38,31 +38,10 @@ def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -
             from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - the same
 
             credential = DefaultAzureCredential()
-        return AgentsClient(endpoint, credential, transport=_bounded_transport())
+        return AgentsClient(endpoint, credential, transport=bounded_transport())
     key = AzureKeyCredential(api_key)
     policy = cast("Any", AzureKeyCredentialPolicy)(key, "api-key")
-    return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy, transport=_bounded_transport())
-
-
-@cache
-def _transport_class() -> type[Any]:
-    """Make the class of the SDK's transport whose answers are bounded."""
-    from aiohttp import ClientSession, DummyCookieJar  # noqa: PLC0415 - loaded when used
-    from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - the same
-
-    class BoundedTransport(AioHttpTransport):
-        async def open(self) -> None:
-            if self.session is None and not self._has_been_opened:
-                session = ClientSession(trust_env=True, cookie_jar=DummyCookieJar())
-                self.session = cast("Any", BoundedSession(session))
-            transport: Any = super()
-            await transport.open()
-
-    return BoundedTransport
-
-
-def _bounded_transport() -> Any:
-    return _transport_class()()
+    return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy, transport=bounded_transport())
 
 
 class AgentsService:

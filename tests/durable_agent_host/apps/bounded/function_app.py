@@ -24,6 +24,9 @@ from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from agent_framework_orchestrations import GroupChatBuilder, SequentialBuilder
 from anthropic import AsyncAnthropic
+from azure.ai.agents.aio import AgentsClient
+from azure.core.credentials import AzureKeyCredential
+from azure.core.pipeline.policies import AzureKeyCredentialPolicy
 from google import genai
 from openai import AsyncOpenAI
 
@@ -134,7 +137,11 @@ def read_chunk(chunk: dict) -> ChatResponseUpdate:
 
 http = httpx2.AsyncClient(headers={"x-gateway": "1"})
 its_own = AsyncOpenAI(api_key="k", base_url=f"{URL}/v1", http_client=http)
+key = AzureKeyCredential("k")
+policy = AzureKeyCredentialPolicy(key, "api-key")
+its_own_agents = AgentsClient(URL, key, authentication_policy=policy)
 OWN_CLIENTS = {
+    "ItsOwnAgents": (AzureAIAgentsChatClient(agent_id="asst_1", agents_client=its_own_agents, poll_seconds=0.1), [say]),
     "Own": (Own(), [say]),
     "Bare": (Bare(), []),
     "Unseen": (Unseen(), []),
