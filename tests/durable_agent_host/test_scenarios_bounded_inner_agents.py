@@ -56,7 +56,7 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
     ),
     "a bomb": (lambda _: stream(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
     "calls at once": (
-        lambda client: stream(calling(client, [(f"call_{number}", CALL[1]) for number in range(200)])),
+        lambda client: stream(calling(client, [(f"call_{number}", CALL[1]) for number in range(100)])),
         "MAX_CALLS_AT_ONCE",
     ),
     "arguments": (lambda client: stream(calling(client, [("call_1", LONG)])), "MAX_ARGUMENT_BYTES"),
@@ -67,7 +67,7 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
 WHOLE_ANSWERS = {
     "spaces": (answer(b" " * 1_000_000), "MAX_ANSWER_BYTES"),
     "a bomb": (answer(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
-    "calls at once": (whole(*((f"call_{number}", CALL[1]) for number in range(200))), "MAX_CALLS_AT_ONCE"),
+    "calls at once": (whole(*((f"call_{number}", CALL[1]) for number in range(100))), "MAX_CALLS_AT_ONCE"),
     "arguments": (whole(("call_1", LONG)), "MAX_ARGUMENT_BYTES"),
     "a loop": (whole(CALL), "MAX_MODEL_CALLS"),
 }

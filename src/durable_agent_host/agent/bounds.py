@@ -165,9 +165,14 @@ class AnswerMeter:
 
 
 class WordMeter:
-    """Counts what one answer says, for clients whose connections nobody guards: others send more than they say."""
+    """Counts what one answer says, for clients whose connections nobody guards: others send more than they say.
 
-    def __init__(self) -> None:
+    Args:
+        update_bytes: that an update counts for besides what it says.
+    """
+
+    def __init__(self, update_bytes: int = _UPDATE_BYTES) -> None:
+        self._update_bytes = update_bytes
         self._received = received()
         self._bytes = 0
 
@@ -180,7 +185,7 @@ class WordMeter:
         Raises:
             ProviderError: it is too much.
         """
-        size = _UPDATE_BYTES
+        size = self._update_bytes
         for content in contents:
             for said in (content.text, content.arguments, content.uri):
                 size += len(said) if isinstance(said, str) else 0

@@ -37,6 +37,7 @@ from durable_agent_host.agent.bounds import (
     received,
     whole_in_time,
 )
+from durable_agent_host.agent.condensing import EVERY
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ProviderFor
@@ -46,6 +47,9 @@ from durable_agent_host.errors import CorruptStateError
 _LOGGER = logging.getLogger(__name__)
 _WRAPPED: Final = "self"
 """The agent's name in the function that `as_tool` makes."""
+
+_UPDATE_BYTES: Final = 512
+"""That an update counts for: the framework's layers keep some kilobytes of each until the answer ends."""
 
 _FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
 """The functions of tools that are agents → those of their bounded copies."""
@@ -61,37 +65,40 @@ class InnerAgents:
     def __init__(self, provider_for: ProviderFor) -> None:
         self._provider_for = provider_for
 
-    def client(self, client: Any) -> Any:
+    def client(self, client: Any, *, is_tool: bool = False) -> Any:
         """Copy a chat client so that what it receives is bounded.
 
         Guarantee: the client given is not changed, and shares its connections with the copy.
 
         Args:
-            client: of an agent whose calls are not journaled, or of a strategy.
+            client: of an agent whose calls are not journaled.
+            is_tool: whether nobody but the agent itself sees what it streams: the SDK's events of texts that it has
+                passed on are let go, then, as they take more memory than the texts.
         """
         if isinstance(client, _Bounded) or not hasattr(client, "__dict__"):
             return client
         is_raw = not hasattr(client, "_inner_get_response")
         bounded: Any = copy_with(client, _BoundedWhole if is_raw else _BoundedInside)
-        bounded.inner_agents = self
+        bounded.inner_agents, bounded.lets_go = self, is_tool
         bounded.__dict__.update(self._provider_for(client).sdk_clients(client, retries=True))
         if FunctionInvocationLayer in type(client).__mro__:
             bounded.function_middleware = [_BoundedResults(), *bounded.function_middleware]
         return bounded
 
-    def agent(self, agent: Any) -> Any:
+    def agent(self, agent: Any, *, is_tool: bool = False) -> Any:
         """Copy an agent with a bounded client; a workflow, which was built for the run, gets bounded agents.
 
         Args:
             agent: of any class; others than those of the framework stay as they are.
+            is_tool: see `client`.
         """
         match cast("object", agent):
             case RawAgent() if not isinstance(agent.client, _Bounded):
                 bounded: Any = copy.copy(agent)
-                bounded.client = self.client(agent.client)
+                bounded.client = self.client(agent.client, is_tool=is_tool)
                 return bounded
             case WorkflowAgent() as team:
-                self._bound_workflow(team.workflow)
+                self._bound_workflow(team.workflow, is_tool=is_tool)
             case _:
                 pass
         return agent
@@ -114,20 +121,20 @@ class InnerAgents:
             names, cells = function.__code__.co_freevars, function.__closure__ or ()
             if _WRAPPED not in names or not function.__module__.startswith("agent_framework"):
                 return tool
-            bounded = {_WRAPPED: CellType(self.agent(cells[names.index(_WRAPPED)].cell_contents))}
+            bounded = {_WRAPPED: CellType(self.agent(cells[names.index(_WRAPPED)].cell_contents, is_tool=True))}
             closure = tuple(bounded.get(name, cell) for name, cell in zip(names, cells, strict=True))
             _FUNCTIONS[function] = _rebound(function, closure)
         view = object.__new__(overridden_class(cast("type[Any]", type(tool)), _BoundedTool))
         view.__dict__ = tool.__dict__
         return view
 
-    def _bound_workflow(self, workflow: Workflow) -> None:
+    def _bound_workflow(self, workflow: Workflow, *, is_tool: bool) -> None:
         for executor in workflow.executors.values():
             for holder in (executor, *_managers(executor)):
                 for name, value in list(vars(holder).items()):
                     if isinstance(value, Workflow):
-                        self._bound_workflow(value)
-                    elif (bounded := self.agent(value)) is not value:
+                        self._bound_workflow(value, is_tool=is_tool)
+                    elif (bounded := self.agent(value, is_tool=is_tool)) is not value:
                         setattr(holder, name, bounded)
 
 
@@ -160,6 +167,7 @@ class _Bounded:
     """The override of a chat client; stands before the client's own class in the method resolution order."""
 
     inner_agents: InnerAgents
+    lets_go: bool
 
     def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
         if options and options.get("tools"):
@@ -175,7 +183,7 @@ class _BoundedInside(_Bounded):
     def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
         client: Any = super()
         inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
-        return _call(lambda: inner(stream=stream, **arguments), stream=stream)
+        return _call(lambda: inner(stream=stream, **arguments), stream=stream, lets_go=self.lets_go)
 
 
 class _BoundedWhole(_Bounded):
@@ -183,10 +191,10 @@ class _BoundedWhole(_Bounded):
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         ask = super().get_response
-        return _call(lambda: ask(messages, stream=stream, **arguments), stream=stream)
+        return _call(lambda: ask(messages, stream=stream, **arguments), stream=stream, lets_go=self.lets_go)
 
 
-def _call(ask: Callable[[], Any], *, stream: bool) -> Any:
+def _call(ask: Callable[[], Any], *, stream: bool, lets_go: bool) -> Any:
     """Make one model call within the bounds of the turn."""
     if not stream:
         return _whole(ask)
@@ -198,7 +206,7 @@ def _call(ask: Callable[[], Any], *, stream: bool) -> Any:
             result = ask()
             asked.append(result if isinstance(result, ResponseStream) else await result)
             async with asked[0]:
-                async for update in in_time(_each(asked[0]), received().bounds):
+                async for update in in_time(_each(asked[0], lets_go=lets_go), received().bounds):
                     yield update
 
     async def response(_: Any) -> ChatResponse[Any]:
@@ -218,11 +226,22 @@ async def _whole(ask: Callable[[], Awaitable[ChatResponse[Any]]]) -> ChatRespons
         return _checked(response)
 
 
-async def _each(stream: Any) -> AsyncGenerator[ChatResponseUpdate]:
-    meter = WordMeter()
+async def _each(stream: Any, *, lets_go: bool) -> AsyncGenerator[ChatResponseUpdate]:
+    meter, passed = WordMeter(_UPDATE_BYTES), list[ChatResponseUpdate]()
     async for update in stream:
         meter.take(update.contents)
         yield update
+        if lets_go:
+            passed.append(update)
+        if len(passed) >= EVERY:
+            _let_go(passed)
+            passed.clear()
+
+
+def _let_go(passed: Iterable[ChatResponseUpdate]) -> None:
+    for update in passed:
+        if [content.type for content in update.contents] == ["text"]:
+            update.raw_representation = update.contents[0].raw_representation = None
 
 
 def _begin() -> None:
