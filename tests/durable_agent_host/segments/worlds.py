@@ -57,6 +57,7 @@ class World:
         self._said: dict[str, list[str]] = {}
         self._waiting: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
         self._kinds: dict[asyncio.Task[None], str] = {}
+        self._moved = asyncio.Event()
         self._turns = 0
         self._clean = CleanHomes()
 
@@ -65,6 +66,7 @@ class World:
     async def start(self, kind: str, act: Awaitable[None]) -> None:
         """Begin something, up to its first access."""
         task = asyncio.ensure_future(act)
+        task.add_done_callback(lambda _: self._moved.set())
         self._kinds[task] = kind
         await self._settled(task)
 
@@ -110,7 +112,8 @@ class World:
 
     async def _settled(self, task: asyncio.Task[None]) -> None:
         while not task.done() and all(waiting is not task for waiting, _ in self._waiting):
-            await asyncio.sleep(0)
+            self._moved.clear()
+            await self._moved.wait()
         if task.done():
             del self._kinds[task]
             task.result()
@@ -120,6 +123,7 @@ class World:
         task = asyncio.current_task()
         assert task is not None
         self._waiting.append((task, gate))
+        self._moved.set()
         await gate
 
     # --- what acts ---------------------------------------------------------------------------
