@@ -47,6 +47,9 @@ STORES = (
 )
 """What a process imports that writes to stores of turn logs and pieces."""
 
+_ENVIRONMENT = dict(os.environ)
+"""Before any test has changed it: a server's own is for all tests of the run."""
+
 
 class Forked:
     """One process, with the part of `subprocess.Popen` that tests use.
@@ -136,7 +139,7 @@ class _Server:
             door.bind(name)  # fails where there is one
             door.listen()
             command = [sys.executable, "-m", "tests.forks", str(door.fileno()), *preload]
-            subprocess.run(command, cwd=ROOT, pass_fds=[door.fileno()], check=True)
+            subprocess.run(command, cwd=ROOT, env=_ENVIRONMENT, pass_fds=[door.fileno()], check=True)
         ours = socket.socket(socket.AF_UNIX)
         with contextlib.suppress(ConnectionError):
             ours.connect(name)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.functions_host.conftest import APPS, MANAGEMENT, READY, Host, StartHost
-from tests.processes import Process, Server, wait_until
+from tests.processes import READY_SECONDS, Process, Server, wait_until
 
 MINIMAL = """
 import azure.functions as func
@@ -40,7 +40,7 @@ def fail_to_start(app: Path, data: Path, *arguments: str, preload: tuple[str, ..
         command += ["--port", "0"]
     log = app.with_name("errors.log")
     with Process(*([] if preload else [sys.executable]), *command, log=log, preload=preload) as host:
-        assert host.process.wait(30) != 0
+        assert host.process.wait(READY_SECONDS) != 0
     errors = log.read_text()
     log.unlink()
     assert host.text == ""
