@@ -16,7 +16,9 @@ MAX_PART_HEADER_BYTES: Final = 8192
 
 _BOUNDARY: Final = re.compile(r'(?:^|;)\s*boundary=(?:"([^"\\]{1,70})"|([^\s;"]{1,70}))\s*(?=;|$)', re.IGNORECASE)
 _BOUNDARY_CHARACTERS: Final = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]*[0-9A-Za-z'()+_,\-./:=?]")
-_PARAMETER: Final = re.compile(r';\s*([A-Za-z0-9*_-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))\s*')
+_END: Final = r"(?=\s*(?:;|$))"
+_PARAMETER: Final = re.compile(rf';\s*([A-Za-z0-9*_-]+)=(?:"((?:[^"\\]|\\.)*)"{_END}|"([^"]*)"{_END}|([^\s;"]*))\s*')
+"""Quoted text with escapes, as curl writes it; or, where that is none, with a backslash that ends it: browsers."""
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PLAIN_ENCODINGS: Final = frozenset({"", "7bit", "8bit", "binary"})
 
@@ -138,7 +140,7 @@ def _parameters_of(disposition: str) -> dict[str, str]:
         found = _PARAMETER.match(rest, place)
         if found is None or found[1].lower() in parameters:
             raise RequestError("the form has a part whose Content-Disposition cannot be read")
-        quoted = re.sub(r'\\(["\\])', r"\1", found[2]) if found[2] is not None else found[3]
+        quoted = re.sub(r'\\(["\\])', r"\1", found[2]) if found[2] is not None else found[3] or found[4] or ""
         parameters[found[1].lower()] = quoted.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")
         place = found.end()
     return parameters

@@ -44,6 +44,10 @@ def test_what_a_library_sends_is_read(files):
         ('form-data; name="f"; filename="é.pdf"', "é.pdf"),
         ('form-data; name="f"; filename="C:\\dir\\a.pdf"', "C:\\dir\\a.pdf"),
         ('FORM-DATA; NAME="f"; filename="a;b=c.pdf"; filename*=UTF-8\'\'x', "a;b=c.pdf"),
+        ('form-data; name="f"; filename="dir\\"', "dir\\"),
+        ('form-data; filename="\\"; name="f"', "\\"),
+        ('form-data; name="f"; filename="a\\"; b.pdf"', 'a"; b.pdf'),
+        ('form-data; name="f"; filename=""', ""),
         ('form-data; name="f"', None),
     ],
 )
