@@ -37,7 +37,7 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.loops.aside import aside
-from durable_agent_host.loops.giving_way import give_way
+from durable_agent_host.loops.giving_way import Stretch, give_way
 from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart
@@ -234,11 +234,12 @@ class AgentRuns:
         if not self.hosted.has_journal:
             await self._note_whole_agent(run.journal)
         while True:
-            start = len(self.produced)
+            start, stretch = len(self.produced), Stretch()
             async with aclosing(_updates(agent, messages, self.agent_session, _options(self.request))) as updates:
                 async for update in updates:
                     run.check_waiting()
                     await self._take(run, update)
+                    await stretch.pause()
             if run.progress.pending or (answers := await self._provider_answers(run, messages, start)) is None:
                 break
             messages = answers

@@ -17,6 +17,7 @@ _LATE_SECONDS: Final = 0.0002
 """A rest that is longer by this has met somebody: to wait for a timer takes less."""
 _WORK_SECONDS: Final = 0.001
 _MOST_SECONDS: Final = 0.016
+_STRETCH_SECONDS: Final = 0.003
 
 
 def switch_often() -> None:
@@ -50,6 +51,23 @@ class Pace:
         is_alone = ended - began < _REST_SECONDS + _LATE_SECONDS
         self._work_seconds = min(self._work_seconds * 2, _MOST_SECONDS) if is_alone else _WORK_SECONDS
         self._rests_at = ended + self._work_seconds
+
+
+class Stretch:
+    """The work of one task between two moments at which other tasks of its loop go on.
+
+    What has come already is taken without waiting: a stream that comes faster than it is worked off holds its loop for
+    as many updates as one read has brought.
+    """
+
+    def __init__(self) -> None:
+        self._ends_at = time.perf_counter() + _STRETCH_SECONDS
+
+    async def pause(self) -> None:
+        """Let others go on when it is time to; called after each piece of work."""
+        if time.perf_counter() >= self._ends_at:
+            await asyncio.sleep(0)
+            self._ends_at = time.perf_counter() + _STRETCH_SECONDS
 
 
 def _has_loop() -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from durable_agent_host.loops.giving_way import Pace, let_others, switch_often
+from durable_agent_host.loops.giving_way import Pace, Stretch, let_others, switch_often
 
 USUAL_SECONDS = 0.005
 
@@ -64,3 +64,22 @@ def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPat
     asyncio.run(let_others())
     Pace().give_way()
     assert len(slept) == 1
+
+
+def test_a_task_that_never_waits_lets_others_go_on():
+    """Again and again; without pauses the others would not even begin."""
+    turns = list[int]()
+
+    async def other() -> None:
+        while len(turns) < 3:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        task, stretch = asyncio.get_running_loop().create_task(other()), Stretch()
+        while len(turns) < 3:
+            await stretch.pause()
+        await task
+
+    asyncio.run(run())
+    assert turns == [0, 1, 2]
