@@ -17,7 +17,7 @@ _LATE_SECONDS: Final = 0.0002
 """A rest that is longer by this has met somebody: to wait for a timer takes less."""
 _WORK_SECONDS: Final = 0.001
 _MOST_SECONDS: Final = 0.016
-_STRETCH_SECONDS: Final = 0.003
+_STRETCH_SECONDS: Final = 0.001
 
 
 def switch_often() -> None:
