@@ -73,3 +73,16 @@ def test_an_operation_that_names_no_turn_changes_nothing(lab: AgentHost, operati
     receipts = after["data"]["extensionData"]["durableAgentHost"]["receipts"]
     assert len(receipts) == len(before["data"]["extensionData"]["durableAgentHost"]["receipts"]) + 1
     assert lab.get(f"/agents/Instant/sessions/{session}/verify").json()["problems"] == []
+
+
+@pytest.mark.parametrize("turn_id", [".", "..", "../entities", "a?b", "a#b", "a%2Fb"])
+def test_a_turn_whose_id_no_orchestration_can_have(lab: AgentHost, turn_id: str):
+    """A session that says it runs one is shown, and listed with details: nothing else is asked for."""
+    session = f"odd-{uuid4().hex}"
+    turn = {"agent": "Instant", "session_id": session, "turn_id": turn_id, "message": "Hi", "policy": "queue"}
+    lab.signal("Instant", session, "admit", turn)
+    path = f"/agents/Instant/sessions/{session}"
+    wait_until(lambda: lab.get(path).ok)
+    listed = lab.get(f"/agents/Instant/sessions?details=true&search={session}")
+    assert listed.status_code == 200, listed.text
+    assert [one["session_id"] for one in listed.json()["sessions"]] == [session]

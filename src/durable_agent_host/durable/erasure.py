@@ -23,6 +23,7 @@ from durable_agent_host.codec.state import decode_session, document_digest, enco
 from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.holders import ENDED, Holders
+from durable_agent_host.durable.statuses import status_of_turn
 from durable_agent_host.errors import (
     CorruptStateError,
     HistoryElsewhereError,
@@ -320,7 +321,7 @@ class _Erasing:
 
 async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> int:
     """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""
-    status = await client.get_status(turn_id, show_input=True)
+    status = await status_of_turn(client, turn_id, show_input=True)
     given: Any = status.input_ if status else None
     if given is None:
         return 0

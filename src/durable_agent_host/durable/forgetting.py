@@ -20,6 +20,7 @@ from uuid import uuid4
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext
 
 from durable_agent_host.durable.holders import ENDED
+from durable_agent_host.durable.statuses import status_of_turn
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import ENDED_TURN, LogEntry
@@ -185,7 +186,7 @@ async def _have_ended(client: DurableOrchestrationClient, turn_ids: Sequence[str
 
     async def has_ended(turn_id: str) -> bool:
         async with room:
-            status = await client.get_status(turn_id)
+            status = await status_of_turn(client, turn_id)
         return not status or status.runtime_status in (*ENDED, None)
 
     return await asyncio.gather(*map(has_ended, turn_ids))

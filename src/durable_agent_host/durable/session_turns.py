@@ -14,6 +14,7 @@ from durable_agent_host.agent.spending import spent_in
 from durable_agent_host.codec.state import encode_spent
 from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.durable.statuses import status_of_turn
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.ids import turn_log_id
@@ -157,7 +158,7 @@ async def _tend(
         async with asyncio.timeout(_SETTLE_SECONDS):
             spent = await stopper.settle(agent, session_id, turn_id)
         return {"spent": encode_spent(spent)} if spent is not None else {}
-    status = await client.get_status(turn_id)
+    status = await status_of_turn(client, turn_id)
     state = status.runtime_status if status else None
     if state is None and wire.get("request"):
         await client.start_new(TURN_ORCHESTRATION, turn_id, wire["request"])

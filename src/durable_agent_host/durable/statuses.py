@@ -3,14 +3,29 @@
 import json
 from typing import Any
 
-from azure.durable_functions import OrchestrationRuntimeStatus
+from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
+from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn.waiting import decode_waiting
 from durable_agent_host.turn.wire import decode_turn_outcome
+
+
+async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, show_input: bool = False) -> Any:
+    """Ask for the status of a turn's orchestration.
+
+    Args:
+        client: the SDK's.
+        turn_id: callers of the entity choose their own, and the SDK puts them into a URL as they are.
+        show_input: whether the input is wanted, too.
+
+    Returns:
+        The status, which is false when there is no such orchestration; None for an id that none can have.
+    """
+    return await client.get_status(turn_id, show_input=show_input) if can_be_instance(turn_id) else None
 
 
 def turn_of_status(turn_id: str, status: Any) -> Turn | None:

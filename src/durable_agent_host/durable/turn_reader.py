@@ -3,7 +3,7 @@
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.durable.documents import SessionDocuments
-from durable_agent_host.durable.statuses import turn_of_status
+from durable_agent_host.durable.statuses import status_of_turn, turn_of_status
 from durable_agent_host.errors import StateError
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn
@@ -62,7 +62,7 @@ class TurnReader:
 
     async def _travelled(self, turn_id: str) -> Turn | None:
         """Read a turn as its orchestration has it."""
-        status = await self._client.get_status(turn_id, show_input=True)
+        status = await status_of_turn(self._client, turn_id, show_input=True)
         return turn_of_status(turn_id, status) if status else None
 
     async def _whole(self, turn: Turn) -> Turn:

@@ -59,6 +59,11 @@ def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) 
     return session_id
 
 
+def can_be_instance(instance_id: str) -> bool:
+    """Tell whether an orchestration can have an id, and a URL of the management API can carry it. Guarantee: pure."""
+    return bool(instance_id.strip(" .")) and not any(character in "/\\#?%" for character in instance_id)
+
+
 def derived_id(*parts: str) -> str:
     """Give the same 32 hexadecimal digits for the same parts, so that a retry finds the first attempt's turn.
 
