@@ -12,6 +12,7 @@ from tests.browser import CHROMIUM, Page, opened
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_sessions import golden
 from tests.kit import AgentHost, PracticeModel, start_host
+from tests.processes import wait_until
 
 SCRIPT = "<img src=x onerror='hacked=1'><script>hacked=1</script><svg onload='hacked=1'>"
 NAMED = "<img src=x onerror='hacked=1'>\u202e"
@@ -197,7 +198,7 @@ async def test_a_fork_keeps_files_and_a_failed_turn_runs_again(people: AgentHost
         await click(page, "Fork and run", "dialog")
         await page.until("messages", lambda shown: "Read again." in shown)
         forked = await page.text("title")
-        contents = people.session("Rester", forked)["messages"][0]["contents"]
+        contents = wait_until(lambda: people.session("Rester", forked)["messages"])[0]["contents"]
         assert [one.get("text") or one["uri"] for one in contents] == ["read it again", "data:text/csv;base64,YSxi"]
         await page.evaluate("$('message').value = 'fail once'; $('ask').requestSubmit()")
         await page.until("messages", lambda shown: "Run again" in shown)

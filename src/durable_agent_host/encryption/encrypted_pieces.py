@@ -58,12 +58,16 @@ class EncryptedSegmentStore:
 
     async def _one(self, home: str, name: str) -> bytes:
         """Read a piece under any of its names; the last one is that of a piece that is not encrypted."""
-        for stored in self._cipher.stored_names(home, name):
-            try:
-                found = await self._store.get(home, [stored])
-            except CorruptStateError:
-                continue
-            return await self._decrypted(home, name, found[stored])
+        tried: list[str] = []
+        while left := [stored for stored in self._cipher.stored_names(home, name) if stored not in tried]:
+            for stored in left:
+                try:
+                    found = await self._store.get(home, [stored])
+                except CorruptStateError:
+                    continue
+                return await self._decrypted(home, name, found[stored])
+            tried += left
+            await self._keyring.look_again()  # two processes that begin at once make a key each
         found = await self._store.get(home, [name])
         self._cipher.check_plaintext(f"the piece {name} of {home}")
         return found[name]

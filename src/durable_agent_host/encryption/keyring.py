@@ -17,6 +17,7 @@ import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,7 @@ KEYS_HOME: Final = derived_id("data-keys")
 """The home of the wrapped keys."""
 _HOLDER: Final = "data-keys"
 """Holds the home for ever: a sweep leaves alone what it cannot look into."""
+_NO_KEY: Final = "none"
 _AGAIN_SECONDS: Final = 2.0
 _MISSED: Final = 1000
 _LOGGER = logging.getLogger(__name__)
@@ -89,6 +91,11 @@ class Keyring:
         """Read the keys, unless that has been done."""
         if not self._keys:
             await asyncio.to_thread(self.all)
+
+    async def look_again(self) -> None:
+        """Read the keys that other processes have made meanwhile, unless that was done a moment ago."""
+        with suppress(EncryptionKeyError):
+            await asyncio.to_thread(self.find, _NO_KEY)
 
     def _known(self, key_id: str) -> DataKey | None:
         for key in self._keys:
