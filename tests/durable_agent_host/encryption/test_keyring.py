@@ -15,7 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.encryption.cipher import Cipher
+from durable_agent_host.encryption.encrypted_pieces import EncryptedSegmentStore
 from durable_agent_host.encryption.key_setting import read_keys
 from durable_agent_host.encryption.key_vault import KeyVaultKey
 from durable_agent_host.encryption.keyring import KEYS_HOME, Keyring
@@ -54,6 +56,22 @@ async def test_processes_that_begin_at_once_read_each_other(store: SqliteSegment
     for one in rings:
         assert {await asyncio.to_thread(Cipher(one).decrypt, PLACE, each) for each in data} == {b"text"}
     assert len({ring(store, OLD).all()[0].id for _ in range(3)}) == 1
+
+
+async def test_pieces_of_processes_that_begin_at_once(store: SqliteSegmentStore):
+    """A piece is stored under a name that follows from the key of its process: one that has another key finds it."""
+    first, second = ring(store, OLD), ring(store, OLD)
+    await first.ready()
+    kept = {piece.name: b"" async for piece in store.pieces(KEYS_HOME)}
+    kept = await store.get(KEYS_HOME, kept)
+    await store.delete(KEYS_HOME, kept)
+    await second.ready()
+    await store.put(KEYS_HOME, kept)  # as if both had looked before either wrote
+    assert first.all() != second.all()
+    stores = [EncryptedSegmentStore(store, Cipher(one), one) for one in (first, second)]
+    for mine, others, data in ((*stores, b"of the first"), (*stores[::-1], b"of the second")):
+        await mine.put("a" * 32, {piece_name(data): data})
+        assert await others.get("a" * 32, [piece_name(data)]) == {piece_name(data): data}
 
 
 async def test_a_new_key_wraps_again_and_the_old_one_opens_nothing(store: SqliteSegmentStore):
