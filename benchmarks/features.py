@@ -4,7 +4,8 @@ Each feature's app runs beside one without any, both on the embedded host with t
 practice model, and their turns alternate, so both meet the same neighbours. CPU is the host's own process, by its
 clock; p50 and p99 are request to answer as a client sees them, over connections that stay open. ``none`` shows what
 two equal apps differ by. Telemetry goes to a receiver in a process of its own, by the OpenTelemetry SDK's settings.
-Each turn begins a session; ``instant`` has no model, ``echo`` two model calls and a tool. Nothing is asserted.
+Each turn of ``instant`` and ``echo`` begins a session, those of ``later`` share one; ``instant`` and ``later`` have
+no model, ``echo`` has two model calls and a tool. Nothing is asserted.
 """
 
 import argparse
@@ -32,7 +33,11 @@ from turn_overhead import WARM_UP_TURNS, connected, model_settings, print_table,
 from demo.processes import Process  # noqa: E402
 
 FEATURES = ("none", "telemetry", "encryption", "redaction", "budgets", "owners", "rates")
-WORKLOADS = {"instant": ("Instant", "Question number {}"), "echo": ("BugRepro", "Please echo 'hello number {}'")}
+WORKLOADS = {
+    "instant": ("Instant", "Question number {}", ""),
+    "echo": ("BugRepro", "Please echo 'hello number {}'", ""),
+    "later": ("Instant", "Question number {}", "?thread_id=one"),
+}
 SETTINGS = {
     "encryption": {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"bench={base64.b64encode(bytes(32)).decode()}"},
     "rates": {"DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "1000000"},
@@ -56,11 +61,11 @@ class Measured:
     milliseconds: list[float] = field(default_factory=list[float])
     cpu_milliseconds: list[float] = field(default_factory=list[float])
 
-    def hold(self, agent: str, messages: Sequence[str]) -> None:
-        """Hold turns, each of a new session."""
+    def hold(self, agent: str, messages: Sequence[str], session: str) -> None:
+        """Hold turns, of a session or each of a new one."""
         began = self._cpu()
         for message in messages:
-            path = f"/api/agents/{agent}/run?thread_id={uuid.uuid4().hex}"
+            path = f"/api/agents/{agent}/run{session or f'?thread_id={uuid.uuid4().hex}'}"
             status, body, milliseconds = send(self.connection, "POST", path, message)
             if status != 200:
                 sys.exit(f"{path} was answered with {status}: {body.decode(errors='replace')}")
@@ -103,10 +108,11 @@ def measure(feature: str, model: Process, folder: Path, rounds: int) -> list[tup
         sends = receiver(stack) if feature == "telemetry" else {}
         plain = start(stack, "none", model, folder, {})
         host = start(stack, feature, model, folder, sends | SETTINGS.get(feature, {}))
-        for workload, (agent, text) in WORKLOADS.items():
+        for workload, (agent, text, session) in WORKLOADS.items():
             for number in range(-1, rounds):
                 for one in (plain, host) if number % 2 else (host, plain):
-                    one.hold(agent, [text.format(n) for n in range(ROUND if number >= 0 else WARM_UP_TURNS * 10)])
+                    turns = ROUND if number >= 0 else WARM_UP_TURNS * 10
+                    one.hold(agent, [text.format(n) for n in range(turns)], session)
                 if number < 0:
                     plain.forget()
                     host.forget()

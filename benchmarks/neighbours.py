@@ -1,9 +1,11 @@
 """Measure a small session beside a heavy one: `.venv/bin/python benchmarks/neighbours.py [--results N] [--turns N]`.
 
-One host, one practice model. A client asks for health and runs turns of a small session, one after the other; first
-alone, then while another process does what takes longest: a session of 20,000 entries and one of 100 MB are imported,
-continued with all of their messages, read, verified, listed, exported and deleted. The table has the median and the
-99th percentile of both requests in milliseconds, and how many times the percentile is that of the client alone.
+A client asks for health and runs turns of a small session, one after the other; first alone, then while another
+process does what takes longest: a session of 20,000 entries and one of 100 MB are imported, continued with all of their
+messages, read, verified, listed, exported and deleted. It does so first on another host, which shares nothing with the
+client's but the machine, and then on the client's own. The table has the median and the 99th percentile of both
+requests in milliseconds, how many times the percentile is that of the client alone, and how many times that beside the
+other host: what the machine takes by itself is in the first figure, and what sharing a host adds is in the second.
 """
 
 import argparse
@@ -33,7 +35,10 @@ ALONE_SECONDS = 10.0
 LEAST_SECONDS = 2.0
 HEAVY, SMALL = "Sent", "Window"
 SESSIONS = f"/api/agents/{HEAVY}/sessions"
-NAMES = ("neighbour", "seconds", "turns", "turn ms", "p99", "x", "health ms", "p99", "x", "most MB")
+NAMES = (
+    *("neighbour", "seconds", "turns", "turn ms", "p99", "x alone", "x other"),
+    *("health ms", "p99", "x alone", "x other", "most MB"),
+)
 
 
 @dataclass(frozen=True)
@@ -115,13 +120,37 @@ def percentile(times: Sequence[float]) -> float:
     return quantiles(times, n=100, method="inclusive")[98] if times[1:] else times[0]
 
 
-def line(name: str, times: Times, alone: Times, most: float) -> tuple[str, ...]:
+def line(name: str, times: Times, alone: Times, other: Times | None, most: float) -> tuple[str, ...]:
     """Write a row of the table."""
     cells = [name, f"{times.seconds:,.1f}", str(len(times.turns))]
-    for mine, theirs in ((times.turns, alone.turns), (times.health, alone.health)):
+    for kind in ("turns", "health"):
+        mine: list[float] = getattr(times, kind)
         high = percentile(mine)
-        cells += [f"{median(mine):,.1f}", f"{high:,.1f}", f"{high / percentile(theirs):,.1f}"]
+        cells += [f"{median(mine):,.1f}", f"{high:,.1f}", f"{high / percentile(getattr(alone, kind)):,.1f}"]
+        cells.append(f"{high / percentile(getattr(other, kind)):,.1f}" if other is not None else "")
     return (*cells, f"{most:,.0f}")
+
+
+def start(stack: ExitStack, folder: str) -> tuple[Process, Process]:
+    """Start a host and its model."""
+    model = Process.start("practice_model", ["--port", "0"])
+    stack.callback(model.stop)
+    plan_answers(model)
+    command = ["start", "--app", str(HERE / "apps/long_ours"), "--port", "0", "--data", folder]
+    host = Process.start("functions_host", command, model_settings(model), without=("AZURE_OPENAI_ENDPOINT",))
+    stack.callback(host.stop)
+    return host, model
+
+
+def beside(watched_url: str, url: str, ask: Ask) -> Times:
+    """Watch the small session of one host while a host, the same or another, does the heavy work."""
+    process = multiprocessing.Process(target=do, args=(url, ask))
+    process.start()
+    times = watch(watched_url, lambda _: not process.is_alive())
+    process.join()
+    if process.exitcode:
+        raise SystemExit(1)
+    return times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -132,29 +161,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     lines: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory(prefix="neighbours-") as folder, ExitStack() as stack:
-        model = Process.start("practice_model", ["--port", "0"])
-        stack.callback(model.stop)
-        plan_answers(model)
-        command = ["start", "--app", str(HERE / "apps/long_ours"), "--port", "0", "--data", folder]
-        host = Process.start("functions_host", command, model_settings(model), without=("AZURE_OPENAI_ENDPOINT",))
-        stack.callback(host.stop)
-        watch(host.url, lambda seconds: seconds > LEAST_SECONDS)
+        (host, model), (other, its_model) = (start(stack, f"{folder}/{name}") for name in ("own", "other"))
+        for one in (host, other):
+            watch(one.url, lambda seconds: seconds > LEAST_SECONDS)
         alone = watch(host.url, lambda seconds: seconds > ALONE_SECONDS)
         watched = Watched(host.pid)
-        lines.append(line("alone", alone, alone, watched.megabytes("VmHWM")))
+        lines.append(line("alone", alone, alone, None, watched.megabytes("VmHWM")))
         for ask in asks(options.turns, options.results):
             watched.forget_most()
-            process = multiprocessing.Process(target=do, args=(host.url, ask))
-            process.start()
-            times = watch(host.url, lambda _, one=process: not one.is_alive())
-            process.join()
-            if process.exitcode:
-                return 1
-            if times.turns:
-                lines.append(line(ask.name, times, alone, watched.megabytes("VmHWM")))
-            print(*lines[-1], file=sys.stderr, flush=True)
-            with connected(model.url) as connection:
-                send(connection, "DELETE", "/practice/requests")
+            away, times = (beside(host.url, one.url, ask) for one in (other, host))
+            if away.turns and times.turns:
+                lines.append(line(f"{ask.name}, other", away, alone, None, 0))
+                lines.append(line(ask.name, times, alone, away, watched.megabytes("VmHWM")))
+                print(*lines[-1], file=sys.stderr, flush=True)
+            for one in (model, its_model):
+                with connected(one.url) as connection:
+                    send(connection, "DELETE", "/practice/requests")
     print_table(NAMES, lines)
     print(f"\nLoad of this machine {os.getloadavg()[0]:.1f}.")
     return 0

@@ -28,6 +28,7 @@ from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.durable.agent_sessions import OrchestrationAgent
+from durable_agent_host.durable.claims import KnownOwners
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.external_sessions import ExternalSessions
@@ -190,12 +191,12 @@ class DurableAgentApp(AgentFunctionApp):
         self._open_log, self._hub = stores.open_log, hub_of(stores)
         self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log, self._budgets.of_agent)
         self._elsewhere = elsewhere = ExternalSessions(self._external)
-        seen, grace = self.settings.max_receipts, self.settings.piece_grace_seconds
-        kept: dict[str, Any] = {"elsewhere": elsewhere, "redactors": self._redactors}
-        self._keeper = Keeper(stores.open_pieces, seen=seen, grace_seconds=grace, **kept)
+        kept: dict[str, Any] = {"seen": self.settings.max_receipts, "grace_seconds": self.settings.piece_grace_seconds}
+        self._keeper = Keeper(stores.open_pieces, elsewhere=elsewhere, redactors=self._redactors, **kept)
         probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
-        more = {"keeper": self._keeper, "elsewhere": elsewhere, "id_secret": IdSecret(), "hub": self._hub}
-        self._turns_of = partial(TurnClient, wakeups=self._wakeups, stopper=self._stopper, probes=probes, **more)
+        more = {"keeper": self._keeper, "elsewhere": elsewhere, "id_secret": IdSecret(), "known": KnownOwners()}
+        more |= {"wakeups": self._wakeups, "stopper": self._stopper, "probes": probes, "hub": self._hub}
+        self._turns_of = partial(TurnClient, **more)
 
     def add_agent(
         self,

@@ -149,6 +149,23 @@ def test_a_name_stays_whose_it_was(own: Place):
     assert own.ask("GET", f"{SESSIONS}/{name}", "kim").json()["message_count"] == 2
 
 
+@pytest.mark.parametrize("how", [name for name in BEGINNINGS if "run" in BEGINNINGS[name]["path"]])
+def test_a_name_that_was_ones_own_and_is_somebody_elses_now_is_used_again(own: Place, how: str):
+    """The process still knows whose the session was: the turn finds a session of the caller's own all the same."""
+    name = f"moved-{uuid4().hex}"
+    for number in range(3):
+        assert own.run("ada@contoso", f"words {number}", name).ok
+    assert own.ask("DELETE", f"{SESSIONS}/{name}", "ada@contoso").ok
+    assert own.run(STRANGER, "words of a stranger", name).ok
+    before = own.host.state("Echo", name)
+    again = begin(own, how, name, "ada@contoso")
+    assert again.ok, again.text
+    assert own.run("ada@contoso", "and more", name).ok
+    said = own.ask("GET", f"{SESSIONS}/{name}", "ada@contoso").json()
+    assert said["message_count"] == 4
+    assert own.host.state("Echo", name) == before
+
+
 def test_forks_and_tools_have_names_of_ones_own(own: Place):
     """The target of a fork, and the session of a tool call, are free where somebody else has them."""
     name, origin = f"fork-{uuid4().hex}", f"of-{uuid4().hex}"

@@ -262,6 +262,26 @@ def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(place: Place
     assert place.ask("DELETE", f"{SESSIONS}/gone", "ada").status_code == 404
 
 
+@pytest.mark.parametrize(
+    "headers", [{}, {"x_ms_wait_for_response": "false"}, {"accept": "text/event-stream"}, {"idempotency_key": "same"}]
+)
+def test_a_session_that_was_ones_own_and_is_somebody_elses_now_is_one_that_never_was(place: Place, headers):
+    """The process still knows whose it was: the turn is refused all the same, and none of its words are kept."""
+    name = f"moved-{uuid4().hex}"
+    for number in range(3):
+        assert place.run("ada", f"words {number}", name).ok
+    assert place.ask("DELETE", f"{SESSIONS}/{name}", "ada").ok
+    assert place.run("bob", "hi", name).ok
+    before = place.host.state("Echo", name)
+    for _ in range(2):
+        refused = place.run("ada", f"late words in {name}", name, **headers)
+        assert refused.status_code == 404, refused.text
+        assert refused.json()["detail"] == f"agent 'Echo' has no session '{name}'"
+    assert place.host.state("Echo", name) == before
+    instances = requests.get(f"{place.host.management}/instances", params={"showInput": "true"}, timeout=60).text
+    assert f"late words in {name}" not in instances
+
+
 def test_others_are_let_in_by_the_app(place: Place):
     """`authorize` is asked about sessions of others alone, and about those that there are not; the owner never is."""
     assert place.ask("GET", f"{SESSIONS}/desk", "sue:support").ok

@@ -1,6 +1,8 @@
 """Whose session a turn runs in: said before anything of it is stored, and taken back when somebody else was first."""
 
+from collections import OrderedDict
 from contextlib import suppress
+from typing import Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
@@ -14,6 +16,33 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.ownership import name_mark, unknown_session
 from durable_agent_host.turn.places import Place
 
+_REMEMBERED: Final = 10_000
+
+
+class KnownOwners:
+    """Whose sessions were when this process read them, so that an owner's next turn does not read first.
+
+    A session may have been deleted since, and begun by somebody else: its entity refuses the turn then, and the place
+    is looked for again.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], Owner] = OrderedDict()
+
+    def find(self, agent: str, session_id: str) -> Owner | None:
+        """Return whose a session was when it was read, or None."""
+        return self._known.get((agent, session_id))
+
+    def note(self, agent: str, session_id: str, owner: Owner) -> None:
+        """Note whose a session is."""
+        self._known[agent, session_id] = owner
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def forget(self, agent: str, session_id: str) -> None:
+        """Forget whose a session was."""
+        self._known.pop((agent, session_id), None)
+
 
 class SessionClaims:
     """The claims of one request, with its durable client.
@@ -22,15 +51,19 @@ class SessionClaims:
         client: the SDK's.
         documents: the stored sessions, as there are for the request.
         id_secret: of the app.
+        known: of the process.
 
     Attributes:
         known_mark: the caller's `mark`, once it was needed; empty until then.
     """
 
-    def __init__(self, client: DurableOrchestrationClient, documents: SessionDocuments, id_secret: IdSecret) -> None:
+    def __init__(
+        self, client: DurableOrchestrationClient, documents: SessionDocuments, id_secret: IdSecret, known: KnownOwners
+    ) -> None:
         self._client = client
         self._documents = documents
         self._id_secret = id_secret
+        self._known = known
         self.known_mark = ""
 
     async def id_secret(self) -> str:
@@ -44,7 +77,7 @@ class SessionClaims:
             self.known_mark = name_mark(access.owner, await self.id_secret())
         return self.known_mark
 
-    async def place_of(self, agent: str, name: str) -> Place:
+    async def place_of(self, agent: str, name: str, *, of_turn: bool = False) -> Place:
         """Find the session that the caller means by a name, or is going to begin.
 
         What is somebody else's takes as many reads as what there is not.
@@ -52,6 +85,8 @@ class SessionClaims:
         Args:
             agent: the agent's registered name.
             name: as the request has it.
+            of_turn: it is for a turn, which the session's entity refuses when it is not the caller's any more: what is
+                known to be the caller's is not read again.
 
         Returns:
             The session's id, and whose it is or is going to be.
@@ -62,10 +97,14 @@ class SessionClaims:
         """
         if (access := self._documents.access) is None:
             return Place(name, None)
+        if of_turn and self._known.find(agent, name) == access.owner:
+            return Place(name, access.owner)
         exists, owner = await self._standing(agent, name)
         if owner is not None or not access.has_own_names:
             return Place(name, owner or access.owner)
         own = await self.mark() + name
+        if of_turn and self._known.find(agent, own) == access.owner:
+            return Place(own, access.owner)
         has_own, owner = await self._standing(agent, own)
         return Place(own if exists or has_own else name, owner or access.owner)
 
@@ -88,6 +127,8 @@ class SessionClaims:
         exists, owner, access = state is not None, owner_of_document(state), self._documents.access
         if access is None:
             return exists, None
+        if owner == access.owner:
+            self._known.note(agent, session_id, access.owner)
         if not await access.sees(agent, session_id, owner, exists=exists):
             if access.has_own_names:
                 is_known = await access.sees(agent, session_id, owner, exists=exists, to_read=True) and exists
@@ -125,6 +166,7 @@ class SessionClaims:
         with suppress(Exception):  # the SDK has no type for what is gone already
             await self._client.purge_instance_history(request.turn_id)
         keeper, owner = self._documents.keeper, request.session_owner
+        self._known.forget(request.agent, request.session_id)
         await keeper.forget_turn(request)
         await SessionFiles(keeper, request.agent, request.session_id, None, owner=owner).uploads.delete()
         raise unknown_session(request.agent, request.session_id)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from aiohttp import ClientConnectionError
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.durable.claims import SessionClaims
+from durable_agent_host.durable.claims import KnownOwners, SessionClaims
 from durable_agent_host.durable.copies import SessionCopies
 from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.erasure import Erasures
@@ -53,6 +53,7 @@ class TurnClient:
         keeper: stores long requests, reads long answers and what sessions have outside their entities.
         elsewhere: what history providers of the app keep.
         id_secret: of the app.
+        known: owners, of the process.
         hub: what the task hub keeps.
 
     Attributes:
@@ -70,6 +71,7 @@ class TurnClient:
         keeper: Keeper = NO_KEEPER,
         elsewhere: ExternalSessions | None = None,
         id_secret: IdSecret | None = None,
+        known: KnownOwners | None = None,
         hub: Hub = PLAIN_HUB,
     ) -> None:
         client = hub.client(client)
@@ -82,7 +84,7 @@ class TurnClient:
         self.copies = SessionCopies(self.documents)
         self.contexts = SessionContexts(self.documents, keeper)
         self.erasures = Erasures(client)
-        self.claims = SessionClaims(client, self.documents, id_secret or IdSecret())
+        self.claims = SessionClaims(client, self.documents, id_secret or IdSecret(), known or KnownOwners())
         self._reader = TurnReader(client, self.documents)
 
     def files(

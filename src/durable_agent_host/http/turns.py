@@ -41,7 +41,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     agent, asked = host.agent(call.path_part("agent")), call.run
     if not asked.session_id or client.documents.access is None:  # one that the host names is nobody else's
         return await _run_in(host, call, client, Place(asked.session_id or "", None))
-    place = await client.claims.place_of(agent, asked.session_id)
+    place = await client.claims.place_of(agent, asked.session_id, of_turn=True)
     try:
         return await _run_in(host, call, client, place)
     except NotFoundError:  # somebody else has begun a session of this name meanwhile

@@ -66,7 +66,8 @@ async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: G
         raise RequestError("the tool call has no 'query': give the text that the agent is to answer")
     given = next((arguments[name] for name in ("sessionId", "threadId") if arguments.get(name)), None)
     session_id, key = check_session_id(_key(str(given))) if given else None, str(arguments.get("idempotencyKey") or "")
-    place = Place("", None) if session_id is None else await client.claims.place_of(agent, session_id)
+    claims = client.claims
+    place = Place("", None) if session_id is None else await claims.place_of(agent, session_id, of_turn=True)
     request = request_of_client(
         agent,
         Said(query),
