@@ -1,9 +1,10 @@
 """The form of an encrypted value in JSON. Pure."""
 
 import json
-from typing import Any, Final, cast
+from typing import Any, Final
 
 _ENCRYPTED: Final = "$encrypted"
+_BEGIN: Final = f'{{"{_ENCRYPTED}"'
 
 
 def encode_envelope(text: str) -> dict[str, Any]:
@@ -22,12 +23,14 @@ def read_envelope(value: Any) -> str | None:
     Returns:
         None when it is not encrypted.
     """
-    if isinstance(value, str) and value.startswith('{"' + _ENCRYPTED + '"'):
+    kind: type[Any] = type(value)
+    if kind is str and value.startswith(_BEGIN):
         try:
             value = json.loads(value)
         except ValueError:
             return None
-    if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
+        kind: type[Any] = type(value)
+    if kind is not dict or len(value) != 1:
         return None
-    text = cast("dict[str, Any]", value).get(_ENCRYPTED)
+    text = value.get(_ENCRYPTED)
     return text if isinstance(text, str) else None

@@ -8,6 +8,7 @@ from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
 
+_DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
@@ -40,7 +41,9 @@ def json_of_bytes(data: bytes, what: str) -> Any:
         CorruptStateError: it is no JSON.
     """
     try:
-        return json.loads(data.decode("utf-8", "surrogatepass"))
+        text = data.decode("utf-8", "surrogatepass")
+        value, end = _DECODER.raw_decode(text)
+        return value if end == len(text) else json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CorruptStateError(f"{what} cannot be read: it is no JSON; nothing was changed") from error
 

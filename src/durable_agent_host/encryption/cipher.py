@@ -74,8 +74,8 @@ class DataKeys(Protocol):
         """
         ...
 
-    def find(self, key_id: str) -> DataKey:
-        """Return a key by its id.
+    def find(self, prefix: bytes) -> DataKey:
+        """Return a key by the bytes of its id.
 
         Raises:
             EncryptionKeyError: the app has no such key.
@@ -115,7 +115,7 @@ class Cipher:
             EncryptionKeyError: the app has not the key.
         """
         decrypted = self._decrypted if len(data) <= _SHORT_BYTES else _decrypted
-        return decrypted(self._keys.find(data[:_ID_BYTES].hex()), place, data)
+        return decrypted(self._keys.find(data[:_ID_BYTES]), place, data)
 
     def enveloped(self, place: Place, data: bytes) -> dict[str, Any]:
         """Encrypt data into a JSON object; see `encrypt`."""
@@ -134,7 +134,7 @@ class Cipher:
 
     def encrypt_json(self, place: Place, value: Any) -> dict[str, Any]:
         """Encrypt JSON into a JSON object; see `encrypt`."""
-        return self.enveloped(place, json_bytes_of(value))
+        return encode_envelope(b2a_base64(self.encrypt(place, json_bytes_of(value)), newline=False).decode())
 
     def decrypt_json(self, place: Place, value: Any) -> Any:
         """Decrypt JSON; what is not encrypted is returned as it is. See `decrypt`."""
@@ -186,8 +186,8 @@ class Cipher:
             CorruptStateError: it was not stored under this name in this home.
             EncryptionKeyError: the app has not the key.
         """
-        key = self._keys.find(stored[: 2 * _ID_BYTES])
         try:
+            key = self._keys.find(bytes.fromhex(stored[: 2 * _ID_BYTES]))
             return key.names.decrypt(bytes.fromhex(stored[2 * _ID_BYTES :]), [home.encode()]).hex()
         except (InvalidTag, ValueError) as error:
             raise CorruptStateError(
@@ -216,7 +216,10 @@ def _derived(secret: bytes, place: Place) -> bytes:
     return hmac.digest(secret, _PURPOSE + _written(place), "sha512")
 
 
+@lru_cache(_REPEATED)
 def _written(place: Place) -> bytes:
     """Write a place so that two places never give the same bytes."""
+    if "".join(place).isascii():
+        return f"{len(place)}{''.join([f':{len(part)}:{part}' for part in place])}".encode()
     parts = [part.encode("utf-8", "surrogatepass") for part in place]
     return b"%d" % len(parts) + b"".join([b":%d:%b" % (len(part), part) for part in parts])

@@ -9,10 +9,9 @@ they are, unless the operator refuses plaintext.
 
 import asyncio
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -42,7 +41,7 @@ class EncryptedTurnLog:
         self._cipher = cipher
         self._keyring = keyring
         self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
-        self._turns: dict[str, Future[None]] = {}
+        self._waiting: dict[str, deque[Future[None]]] = {}
         self._lock = threading.Lock()
 
     async def open(self, log_id: str) -> int:
@@ -61,7 +60,8 @@ class EncryptedTurnLog:
         return await asyncio.shield(asyncio.Task(appending, loop=asyncio.get_running_loop(), eager_start=True))
 
     async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
-        async with self._in_turn(log_id):
+        await self._enter(log_id)
+        try:
             expected = self._next.pop((log_id, attempt), None)
             if expected is None:
                 expected = await self._end_of(log_id)
@@ -73,7 +73,9 @@ class EncryptedTurnLog:
             if first != expected:
                 raise LogError(f"the log {log_id} has grown behind its writer's back: it is not written any more")
             self._note(log_id, attempt, first + len(lines))
-        return first
+            return first
+        finally:
+            self._leave(log_id)
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read what is there now; see the protocol."""
@@ -140,27 +142,33 @@ class EncryptedTurnLog:
             offset, has_more = page.next_offset, page.has_more
         return offset
 
-    @asynccontextmanager
-    async def _in_turn(self, log_id: str) -> AsyncGenerator[None]:
+    async def _enter(self, log_id: str) -> None:
         """Let one append to a log begin when the one before it has ended, whatever loops they run on."""
-        mine = Future[None]()
         with self._lock:
-            before, self._turns[log_id] = self._turns.get(log_id), mine
+            if log_id not in self._waiting:
+                self._waiting[log_id] = deque()
+                return
+            mine = Future[None]()
+            self._waiting[log_id].append(mine)
         try:
-            if before is not None and not before.done():
-                await asyncio.shield(asyncio.wrap_future(before))
-            yield
-        finally:
-            if before is None or before.done():
-                self._end_turn(log_id, mine)
-            else:  # cancelled while it waited
-                before.add_done_callback(lambda _: self._end_turn(log_id, mine))
+            await asyncio.shield(asyncio.wrap_future(mine))
+        except asyncio.CancelledError:
+            with self._lock:
+                is_mine = mine not in self._waiting[log_id]
+                if not is_mine:
+                    self._waiting[log_id].remove(mine)
+            if is_mine:
+                self._leave(log_id)
+            raise
 
-    def _end_turn(self, log_id: str, mine: Future[None]) -> None:
+    def _leave(self, log_id: str) -> None:
         with self._lock:
-            if self._turns.get(log_id) is mine:
-                del self._turns[log_id]
-        mine.set_result(None)
+            waiting = self._waiting[log_id]
+            following = waiting.popleft() if waiting else None
+            if following is None:
+                del self._waiting[log_id]
+        if following is not None:
+            following.set_result(None)
 
     def _decrypted(self, log_id: str, page: LogPage) -> LogPage:
         if not any(record.entry.kind != ATTEMPT for record in page.records):

@@ -66,6 +66,7 @@ class Keyring:
         self._wrapping = {key.id: key for key in wrapping}
         self._current = wrapping[0]
         self._keys: tuple[DataKey, ...] = ()
+        self._found: dict[bytes, DataKey] = {}
         self._missed: dict[str, float] = {}
         self._failure: Exception | None = None
         self._lock = threading.Lock()
@@ -74,12 +75,14 @@ class Keyring:
         """Return the keys, the one for what is encrypted now first."""
         return self._keys or self._load("")
 
-    def find(self, key_id: str) -> DataKey:
-        """Return a key by its id."""
+    def find(self, prefix: bytes) -> DataKey:
+        """Return a key by the bytes of its id."""
+        return self._found.get(prefix) or self._search(prefix.hex())
+
+    def _search(self, key_id: str) -> DataKey:
+        """Read the home for a key."""
+        self._load(key_id)
         found = self._known(key_id)
-        if found is None:
-            self._load(key_id)
-            found = self._known(key_id)
         if found is None:
             raise EncryptionKeyError(
                 f"something is encrypted with the data key {key_id}, which the store of this app does not have, or "
@@ -95,7 +98,7 @@ class Keyring:
     async def look_again(self) -> None:
         """Read the keys that other processes have made meanwhile, unless that was done a moment ago."""
         with suppress(EncryptionKeyError):
-            await asyncio.to_thread(self.find, _NO_KEY)
+            await asyncio.to_thread(self._search, _NO_KEY)
 
     def _known(self, key_id: str) -> DataKey | None:
         for key in self._keys:
@@ -130,6 +133,7 @@ class Keyring:
     def _read_in_thread(self) -> None:
         try:
             self._keys, self._failure = asyncio.run(self._read()), None
+            self._found = {key.prefix: key for key in self._keys}
         except Exception as error:  # noqa: BLE001 - raised where the keys are needed
             self._failure = error
 
