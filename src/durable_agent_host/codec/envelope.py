@@ -1,7 +1,8 @@
 """The form of an encrypted value in JSON. Pure."""
 
 import json
-from typing import Any, Final
+from collections.abc import Sized
+from typing import Any, Final, cast
 
 _ENCRYPTED: Final = "$encrypted"
 _BEGIN: Final = f'{{"{_ENCRYPTED}"'
@@ -23,14 +24,12 @@ def read_envelope(value: Any) -> str | None:
     Returns:
         None when it is not encrypted.
     """
-    kind: type[Any] = type(value)
-    if kind is str and value.startswith(_BEGIN):
+    if isinstance(value, str) and value.startswith(_BEGIN):
         try:
             value = json.loads(value)
         except ValueError:
             return None
-        kind: type[Any] = type(value)
-    if kind is not dict or len(value) != 1:
+    if not isinstance(value, dict) or len(cast("Sized", value)) != 1:
         return None
-    text = value.get(_ENCRYPTED)
+    text: Any = cast("Any", value).get(_ENCRYPTED)
     return text if isinstance(text, str) else None
