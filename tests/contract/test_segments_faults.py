@@ -13,7 +13,7 @@ from tests.forks import STORES
 from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port
 from tests.processes import Process
 
-BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small"], indirect=True)
+BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small", "encrypted-blob"], indirect=True)
 
 
 @BLOBS

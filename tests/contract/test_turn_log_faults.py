@@ -12,7 +12,9 @@ from tests.contract.conftest import Redis
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
 from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port, redis
 
-NETWORKED = pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"], indirect=True)
+NETWORKED = pytest.mark.parametrize(
+    "networked", ["blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis"], indirect=True
+)
 
 
 @NETWORKED
@@ -78,7 +80,7 @@ def delta_of_attempt(number: int):
     return LogEntry(ATTEMPT, {"number": number})
 
 
-@pytest.mark.parametrize("networked", ["blob", "blob-small"], indirect=True)
+@pytest.mark.parametrize("networked", ["blob", "blob-small", "encrypted-blob"], indirect=True)
 async def test_servers_that_fail_lose_and_repeat_nothing(networked):
     """Throttling, server errors before and after the work, and answers that never come: every append is there once."""
     log_id, chance = new_id(), random.Random(3)
