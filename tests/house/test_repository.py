@@ -171,7 +171,8 @@ root, app = sys.argv[1:]
 sys.path[:] = [app, *(path for path in sys.path if not path.startswith(root) or "site-packages" in path)]
 import function_app, durable_agent_host
 names = [function.get_function_name() for function in function_app.app.get_functions()]
-foreign = [name for name in list(sys.modules) if name.partition(".")[0] in ("functions_host", "practice_model", "tests")]
+loaded = list(sys.modules)
+foreign = [name for name in loaded if name.partition(".")[0] in ("functions_host", "practice_model", "tests")]
 print(json.dumps([names, foreign, durable_agent_host.__file__]))
 """
 
