@@ -131,6 +131,30 @@ def test_an_answer_counts_once(people: AgentHost, model: PracticeModel, book):
     assert book.read_text() == "paid 1.0\n"
 
 
+def test_an_answer_is_no_answer_to_a_call_that_borrows_its_id(people: AgentHost, model: PracticeModel, book):
+    """A model that names a call as the host would name a later one is asked for that later one all the same."""
+
+    def named(call_id: str, amount: float):
+        call = {"type": "function_call", "name": "pay", "call_id": call_id, "arguments": json.dumps({"amount": amount})}
+        return {"item": call}
+
+    model.plan({"items": [named("call_a", 1), named("call_a@1.0", 2)]}, named("call_a", 666), {"text": "Paid."})
+    turn = waiting_turn(people)
+    assert approve(turn, *(yes(call) for call in turn["pending_approvals"])).status_code == 200
+
+    def waits_again():
+        now = requests.get(turn["turn_url"], timeout=30).json()
+        calls = [call["arguments"] for call in now.get("pending_approvals") or ()]
+        return now if now["status"] == "completed" or calls == [{"amount": 666}] else None
+
+    now = wait_until(waits_again)
+    assert now["status"] == "waiting_for_approval", now
+    assert sorted(book.read_text().split("\n")) == ["", "paid 1.0", "paid 2.0"]
+    assert approve(turn, no(now["pending_approvals"][0])).status_code == 200
+    assert wait_until(lambda: ended_turn(turn))["status"] == "completed"
+    assert "666" not in book.read_text()
+
+
 def test_of_different_answers_at_once_one_counts(people: AgentHost, model: PracticeModel, book):
     """Of two people who answer differently at the same moment, one is told that the other was first."""
     model.plan(pays(1, 2), {"text": "Done."})

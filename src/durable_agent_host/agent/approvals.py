@@ -28,11 +28,12 @@ async def answer_requests(run: AgentRun, messages: Iterable[Message]) -> Message
     Returns:
         The message with the answers, or None when there was no request, or one has no answer yet.
     """
-    asked = [content for message in messages for content in message.contents if _is_asked_by_provider(content)]
-    told = [await _answer(run, content) for content in asked]
+    requests = [content for message in messages for content in message.contents if _is_asked_by_provider(content)]
+    asked = [(content, _key(run, content)) for content in requests]
+    told = [await _answer(run, content, key) for content, key in asked]
     if not told or None in told:
         return None
-    denials = [reason for content in asked if (reason := _denial(run, content))]
+    denials = [reason for content, key in asked if (reason := _denial(run, content, key))]
     return Message("user", [*cast("list[Content]", told), *map(Content.from_text, denials)])
 
 
@@ -45,12 +46,17 @@ def _is_asked_by_provider(content: Content) -> bool:
     )
 
 
-async def _answer(run: AgentRun, request: Content) -> Content | None:
-    question = cast("str", request.id)
+def _key(run: AgentRun, request: Content) -> ToolKey:
+    """Count a request among the turn's calls: the service chooses its id, as it chooses those of the app's own."""
+    key, _ = run.journal.next_tool_call(cast("str", request.id))
+    return key
+
+
+async def _answer(run: AgentRun, request: Content, key: ToolKey) -> Content | None:
+    question = run.question_id(key)
     call = cast("Content", request.function_call)
     answer = run.answers.get(question)
     if answer is None:
-        key = ToolKey(run.journal.position, question, 0)
         await run.ask(question, key, call.name or "", _arguments(call.arguments), REASON)
         return None
     told = request.to_function_approval_response(approved=_is_approved(answer, call))
@@ -66,9 +72,9 @@ def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
     return answer.get("arguments") not in (None, _arguments(call.arguments))
 
 
-def _denial(run: AgentRun, request: Content) -> str | None:
+def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
     """Say why a call was denied; the provider's form of an answer has no field for it."""
-    call, answer = cast("Content", request.function_call), run.answers[cast("str", request.id)]
+    call, answer = cast("Content", request.function_call), run.answers[run.question_id(key)]
     if _is_approved(answer, call):
         return None
     reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")

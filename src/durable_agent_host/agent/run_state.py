@@ -22,6 +22,7 @@ from durable_agent_host.agent.unreadable_arguments import set_unreadable_apart
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.turn_bounds import ModelBounds
+from durable_agent_host.turn.question_ids import question_id
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
@@ -208,6 +209,15 @@ class AgentRun:
             reason = explain(error) or error
             _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
         return seconds
+
+    def question_id(self, key: ToolKey, number: int = 0) -> str:
+        """Name a question to a person about a call; see `durable_agent_host.turn.question_ids`.
+
+        Args:
+            key: of the call, as the journal gave it.
+            number: of the question about this call, from 0.
+        """
+        return question_id(key, number, is_repeated=self.journal.is_repeated(key))
 
     async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
         """Leave it to a person whether a turn may spend more; the run stops before its next model call."""

@@ -201,7 +201,7 @@ class ToolCalls(FunctionMiddleware):
         reason: str,
         denied: _Decision,
     ) -> _Decision:
-        question = self._question(key, number)
+        question = self._run.question_id(key, number)
         answer = self._run.answers.get(question)
         if answer is None:
             approved_by = (tool.additional_properties or {}).get(APPROVED_BY)
@@ -211,11 +211,6 @@ class ToolCalls(FunctionMiddleware):
             return _Decision("run", arguments=answer.get("arguments"))
         why = f" Reason: {answer['reason']}" if answer.get("reason") else ""
         return _Decision(denied.outcome, denied.result + why)
-
-    def _question(self, key: ToolKey, number: int) -> str:
-        """Name a question: by the call's id, as long as that is unique in the turn."""
-        place = f"@{key.position}.{key.occurrence}" if self._run.journal.is_repeated(key) else ""
-        return f"{key.call_id}{place}" + (f":{number}" if number else "")
 
     async def _run_tool(
         self,

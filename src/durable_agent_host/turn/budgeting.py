@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from durable_agent_host.model.budget import KINDS, Budget, Kind, Price, Reservation, Spent
+from durable_agent_host.turn.question_ids import BUDGET_PREFIX
 
 Scope = Literal["turn", "session"]
 ANY_MODEL: Final = "*"
@@ -51,7 +52,7 @@ class Crossing:
 
     def question(self, number: int) -> str:
         """Name the question to a person; each approval allows as much again as the limit."""
-        return f"budget-{self.scope}-{self.kind}" + (f"-{number}" if number else "")
+        return f"{BUDGET_PREFIX}{self.scope}-{self.kind}" + (f"-{number}" if number else "")
 
 
 def find_crossings(
