@@ -1,6 +1,7 @@
 """A client's connection: uvicorn's two HTTP/1 protocols, limited by `connection_limits`."""
 
 import asyncio
+from collections import deque
 from http import HTTPStatus
 from typing import Any
 
@@ -11,7 +12,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from functions_host.web.connection_limits import ConnectionLimits, Connections, Stage
 from functions_host.web.watched_connection import LingeringTransport, WatchedConnection
 
-_MOST_PIPELINED = 16
+MOST_PIPELINED = 16
+"""So many requests wait for the answers before theirs; what a client sends beyond them is read when they are fewer."""
+
+_PARSED_BYTES = 4096  # at once: one piece can hold a hundred requests more
 
 
 class _RefusedError(Exception):
@@ -24,6 +28,9 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
     HTTP/1.0 has no chunks: an answer of unknown length ends with its connection. uvicorn's httptools protocol sends
     chunks regardless, against RFC 9112 (section 6.1); its h11 protocol does not. So a connection whose first line says
     HTTP/1.0 is handed to h11.
+
+    Requests that are sent ahead of their answers are answered in their order. One that is refused ends the connection
+    after the answers to those before it.
     """
 
     def __init__(self, *, limits: ConnectionLimits, connections: Connections, **more: Any) -> None:
@@ -34,11 +41,14 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         self._unparsed = 0  # bytes since something came of them
         self._header_bytes = self._header_count = 0
         self._refusal: tuple[HTTPStatus, str] | None = None
+        self._last_word: tuple[HTTPStatus, str] | None = None  # sent when all requests before it are answered
+        self._unanswered: deque[Any] = deque()  # uvicorn's cycles, the oldest first
+        self._unread = b""
 
     def data_received(self, data: bytes) -> None:
         """Receive bytes; the first line is buffered until complete."""
         self.count(data)
-        if self.is_over or self.transport.is_closing():
+        if self._takes_no_more():
             return
         if self._begin is None:
             self._parse(data)
@@ -54,11 +64,21 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         else:
             self._parse(begin)
 
+    def _takes_no_more(self) -> bool:
+        return self.is_over or self._last_word is not None or self.transport.is_closing()
+
     def _parse(self, data: bytes) -> None:
-        self._unparsed += len(data)
-        super().data_received(data)
-        if self._unparsed > self.limits.line_bytes + self.limits.header_bytes:
-            self.refuse(*self._too_large_headers())
+        """Parse what has come until enough requests wait; the rest is held, and no more is read meanwhile."""
+        rest = memoryview(self._unread + data)
+        while rest and len(self.pipeline) < MOST_PIPELINED and not self._takes_no_more():
+            piece, rest = rest[:_PARSED_BYTES], rest[_PARSED_BYTES:]
+            self._unparsed += len(piece)
+            super().data_received(piece)  # pyright: ignore[reportArgumentType] - the parser takes any buffer
+            if self._unparsed > self.limits.line_bytes + self.limits.header_bytes:
+                self.refuse(*self._too_large_headers())
+        self._unread = b"" if self._takes_no_more() else bytes(rest)
+        if self._unread:
+            self.flow.pause_reading()
         self.look()
 
     def _hand_over(self, transport: asyncio.Transport, begin: bytes) -> None:
@@ -71,15 +91,13 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
 
     def find_stage(self) -> Stage:
         """Return the current stage."""
-        cycle = self.cycle
-        is_answering = cycle is not None and (bool(self.pipeline) or not cycle.response_complete)
         if self.flow.write_paused:
             return Stage.WRITING
         if self._part is Stage.BODY:
-            return Stage.BODY if is_answering else Stage.DRAINING
-        if is_answering:
+            return Stage.BODY if self._unanswered else Stage.DRAINING
+        if self._unanswered:
             return Stage.ANSWERING
-        return Stage.HEADERS if cycle is None or self._part is Stage.HEADERS else Stage.IDLE
+        return Stage.HEADERS if self.cycle is None or self._part is Stage.HEADERS else Stage.IDLE
 
     def is_mid_answer(self) -> bool:
         """Return whether an answer has begun or is queued."""
@@ -119,12 +137,10 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the answer."""
-        self._part, self._unparsed = Stage.BODY, 0
         super().on_headers_complete()
+        self._part, self._unparsed = Stage.BODY, 0
         self.cycle.transport = LingeringTransport(self)
-        if len(self.pipeline) > _MOST_PIPELINED:
-            self._refusal = HTTPStatus.TOO_MANY_REQUESTS, "Too many requests at once on one connection."
-            raise _RefusedError
+        self._unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """Pass on part of the body."""
@@ -141,15 +157,40 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         status, sentence = self._refusal or (HTTPStatus.BAD_REQUEST, msg)
         self.refuse(status, sentence)
 
+    def refuse(self, status: HTTPStatus, sentence: str) -> None:
+        """Refuse the message that is being received, after the answers to those before it."""
+        if self._takes_no_more():
+            return
+        if len(self._unanswered) <= (self._part is Stage.BODY):
+            super().refuse(status, sentence)
+            return
+        if self._part is Stage.BODY:  # it is the last in the queue
+            self.pipeline.popleft()
+            self._unanswered.pop()
+        self._last_word, self._part = (status, sentence), None
+        self.flow.pause_reading()
+        self.look()
+
     # --- what the server does ----------------------------------------------------------------
 
     def on_response_complete(self) -> None:
         """Release the body, and answer pipelined requests before reading more."""
+        self._unanswered.popleft().body = bytearray()
         super().on_response_complete()
-        if self.cycle.response_complete:
-            self.cycle.body = bytearray()
-        if self.pipeline:
+        if self._unread and len(self.pipeline) < MOST_PIPELINED:
+            self._parse(b"")
+        if self._last_word is not None and not self._unanswered:
+            last_word, self._last_word = self._last_word, None
+            self.refuse(*last_word)
+        elif self.pipeline:
             self.flow.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the requests that are not answered that nobody waits for them."""
+        for cycle in self._unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        super().connection_lost(exc)
 
 
 class _Http10Connection(WatchedConnection, H11Protocol):

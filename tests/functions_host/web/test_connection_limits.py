@@ -1,6 +1,7 @@
 """What clients may send before an app sees it: sizes, times and numbers, with real sockets and the host's memory."""
 
 import contextlib
+import json
 import re
 import resource
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.functions_host.conftest import APPS, MANAGEMENT, Host, StartHost
-from tests.processes import Server
+from tests.processes import Server, wait_until
 
 MEBIBYTE = 1 << 20
 SENT = 96 * MEBIBYTE
@@ -22,6 +23,7 @@ CHUNK = b"10000\r\n" + PIECE + b"\r\n"
 FIELDS = b"X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 1000
 HOST = b"Host: localhost\r\n"
 ENV = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": str(BODY_LIMIT), "FUNCTIONS_HOST_READ_SECONDS": "2"}
+STATUS = re.compile(rb"HTTP/1\.1 (\d+)")
 START = f"{MANAGEMENT}/orchestrators/hello".encode()
 
 
@@ -59,6 +61,15 @@ def read_all(connection: socket.socket) -> bytes:
     return received
 
 
+def read_to_end(connection: socket.socket) -> bytes:
+    """Read until the host ends the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(65536):
+            received += piece
+    return received
+
+
 def flood(host: Host, begin: bytes, piece: bytes, end: bytes = b"") -> tuple[bytes, int]:
     """Send much of one piece; gives the status line, and by how much the host's memory has grown at its peak."""
     before = peak_of(host)
@@ -70,6 +81,11 @@ def flood(host: Host, begin: bytes, piece: bytes, end: bytes = b"") -> tuple[byt
             connection.sendall(end)
         answer = read_all(connection)
     return answer.partition(b"\r\n")[0], peak_of(host) - before
+
+
+def get(path: bytes, *headers: bytes) -> bytes:
+    """A request without a body."""
+    return b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"".join(header + b"\r\n" for header in headers) + b"\r\n"
 
 
 def post(path: bytes, *headers: bytes) -> bytes:
@@ -95,7 +111,6 @@ FLOODS = {
     "trailers": (post(b"/nothing", b"Transfer-Encoding: chunked") + b"1\r\nx\r\n0\r\n", FIELDS, b"\r\n", 0),
     "a trailer": (post(b"/nothing", b"Transfer-Encoding: chunked") + b"1\r\nx\r\n0\r\nX-A: ", PIECE, b"\r\n", 0),
     "a chunk's extension": (post(b"/nothing", b"Transfer-Encoding: chunked") + b"1;a=", PIECE, b"\r\n", 0),
-    "requests without end": (b"", (b"GET / HTTP/1.1\r\n" + HOST + b"\r\n") * 1000, b"", 0),
     "a header of HTTP/1.0": (b"GET / HTTP/1.0\r\n" + HOST + b"X-A: ", PIECE, b"\r\n\r\n", 400),
     "a body of HTTP/1.0": (
         b"POST /api/mirror HTTP/1.0\r\n" + HOST + b"Content-Length: 1073741824\r\n\r\n",
@@ -129,31 +144,28 @@ def test_a_body_that_is_allowed_arrives(host: Host):
     assert "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT" in refused.json["detail"]
 
 
-@pytest.mark.parametrize(
-    ("begin", "status"),
-    [
-        (b"", b""),
-        (b"GE", b"408"),
-        (b"GET / HTTP/1.1\r\nHost: local", b"408"),
-        (b"GET / HTTP/1.1\r\n" + HOST + b"\r\nGET / HT", b"200"),
-        (post(b"/api/mirror", b"Content-Length: 100000") + b"x", b"408"),
-        (post(START, b"Transfer-Encoding: chunked") + b"5\r\nab", b"408"),
-        (b"POST /api/mirror HTTP/1.0\r\n" + HOST + b"Content-Length: 9\r\n\r\nx", b"408"),
-    ],
+UNFINISHED = (
+    (b"", b""),
+    (b"GE", b"408"),
+    (b"GET / HTTP/1.1\r\nHost: local", b"408"),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"\r\nGET / HT", b"200 408"),
+    (post(b"/api/mirror", b"Content-Length: 100000") + b"x", b"408"),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"\r\n" + post(b"/api/mirror", b"Content-Length: 9") + b"x", b"200 408"),
+    (post(START, b"Transfer-Encoding: chunked") + b"5\r\nab", b"408"),
+    (b"POST /api/mirror HTTP/1.0\r\n" + HOST + b"Content-Length: 9\r\n\r\nx", b"408"),
 )
-def test_who_sends_nothing_more_is_let_go(host: Host, begin: bytes, status: bytes):
+"""What is begun and not ended → the statuses of the answers."""
+
+
+def test_who_sends_nothing_more_is_let_go(host: Host):
     """Headers have a time, a body a speed; the connection ends then, with a word where one was begun."""
-    if host.app.name == "streaming":
-        begin = begin.replace(b"/api/mirror", b"/api/upload")
-    with connect(host) as connection:
-        connection.sendall(begin)
-        received = b""
-        with contextlib.suppress(ConnectionError):
-            while piece := connection.recv(65536):
-                received += piece
-        assert received[9:12] == status
-        if begin.count(b"GET") == 2:
-            assert b" 408 " in received
+    path = b"/api/mirror" if host.app.name == "sample" else b"/api/upload"
+    with contextlib.ExitStack() as stack:
+        begun = [(stack.enter_context(connect(host)), *one) for one in UNFINISHED]  # all of them wait at once
+        for connection, begin, _ in begun:
+            connection.sendall(begin.replace(b"/api/mirror", path))
+        for connection, begin, statuses in begun:
+            assert b" ".join(STATUS.findall(read_to_end(connection))) == statuses, begin
 
 
 def test_idle_connections_do_not_close_the_door(tmp_path: Path):
@@ -201,14 +213,62 @@ def test_a_limit_that_makes_no_sense_is_told(tmp_path: Path):
     assert "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT is '4 MB'; set it to a number of bytes" in host.log.read_text()
 
 
-def test_a_connection_carries_few_pipelined_requests(host: Host) -> None:
-    """Sixteen requests that are sent at once are answered; of hundreds, the connection is closed, and no other."""
-    request = b"GET " + START + b" HTTP/1.1\r\n" + HOST
-    last = request + b"Connection: close\r\n\r\n"
-    for count, is_answered in ((16, True), (500, False), (16, True)):
-        received = b""
-        with connect(host) as connection, contextlib.suppress(ConnectionError):
-            connection.sendall((request + b"\r\n") * (count - 1) + last)
-            while piece := connection.recv(65536):
-                received += piece
-        assert (received.count(b"HTTP/1.1 ") == count) is is_answered
+def test_requests_that_are_sent_ahead_are_answered_in_their_order(host: Host) -> None:
+    """However many come at once, with bodies and without: each is answered, as if it had come alone."""
+    path = b"/api/mirror" if host.app.name == "sample" else b"/api/upload"
+    body = post(path, b"Content-Length: 3000") + b"y" * 3000
+    chunked = post(path, b"Transfer-Encoding: chunked") + b"3\r\nabc\r\n" * 2000 + b"0\r\n\r\n"
+    group = get(b"/") + body + get(b"/nothing") + chunked
+    last = get(b"/", b"Connection: close")
+    taken = [b"200", b"201" if host.app.name == "sample" else b"200", b"404"]
+    with connect(host) as connection:
+        connection.sendall(group * 40 + get(b"/nothing") * 1000 + last)
+        answers = STATUS.findall(read_to_end(connection))
+    assert answers == [*taken, taken[1]] * 40 + [b"404"] * 1000 + [b"200"]
+
+
+def test_who_sends_requests_without_end_is_held_back(start_host: StartHost, tmp_path: Path) -> None:
+    """Behind an answer that lasts, few requests are read: the sender stands still, and no memory is taken."""
+    host = start_host("streaming", tmp_path / "data")
+    before = peak_of(host)
+    with connect(host) as connection:
+        connection.sendall(get(b"/api/events?forever"))
+        connection.settimeout(1)
+        with pytest.raises(TimeoutError):
+            connection.sendall(get(b"/") * (SENT // len(get(b"/"))))
+        assert host.send("GET", "/").status == 200
+        assert peak_of(host) - before < GROWTH
+    wait_until((tmp_path / "data" / "events").exists)  # the function learns that nobody reads
+
+
+BROKEN = (
+    (b"\0 what is this\r\n\r\n", b"400"),
+    (get(b"http://[::1"), b"400"),
+    (get(b"/?" + b"x" * 20000), b"414"),
+    (b"GET / HTTP/1.1\r\nX-A: " + b"x" * 40000 + b"\r\n\r\n", b"431"),
+    (b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * 101 + b"\r\n", b"431"),
+    (post(b"/nothing", b"Transfer-Encoding: chunked") + b"what is this", b"400"),
+)
+
+
+def test_what_is_refused_takes_no_other_request_with_it(host: Host) -> None:
+    """Requests before one that cannot be read are answered, and so is it; the connection ends, and nothing after it."""
+    good = get(b"/")
+    for ahead in (0, 1, 3, 100):
+        for sent, status in BROKEN:
+            with connect(host) as connection:
+                connection.sendall(good * ahead + sent + good)
+                received = read_to_end(connection)
+            head, _, problem = received.rpartition(b"\r\n\r\n")
+            assert STATUS.findall(head) == [b"200"] * ahead + [status], (ahead, sent[:40])
+            assert json.loads(problem)["detail"]
+
+
+def test_a_stream_is_whole_before_the_refusal_behind_it(start_host: StartHost, tmp_path: Path) -> None:
+    """An answer that is being streamed is not cut because of what its client sends meanwhile."""
+    host = start_host("streaming", tmp_path / "data")
+    with connect(host) as connection:
+        connection.sendall(get(b"/api/events") + BROKEN[0][0])
+        received = read_to_end(connection)
+    assert STATUS.findall(received) == [b"200", b"400"]
+    assert b"data: two\n\n\r\n0\r\n\r\nHTTP/1.1 400 " in received
