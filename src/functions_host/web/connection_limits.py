@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-_MOST_CONNECTIONS = 2000
+MOST_CONNECTIONS = 2000
 _OWN_FILES = 384
 
 
@@ -105,5 +105,5 @@ class Connections:
 def _affordable_connections() -> int:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
-        return _MOST_CONNECTIONS
-    return max(16, min(_MOST_CONNECTIONS, files - max(_OWN_FILES, files // 4)))
+        return MOST_CONNECTIONS
+    return max(16, min(MOST_CONNECTIONS, files - max(_OWN_FILES, files // 4)))

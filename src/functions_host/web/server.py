@@ -19,6 +19,7 @@ from functions_host.web.problems import problem
 
 _logger = logging.getLogger("functions_host.http_server")  # log names outlive the file's name
 _server_logger = logging.getLogger("uvicorn.error")
+KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 1
 _LAST_PORT = 65535
 _BACKLOG = 2048
@@ -91,7 +92,7 @@ class HostServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
-                timeout_keep_alive=75,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
             )
         )
 
