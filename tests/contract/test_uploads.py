@@ -19,7 +19,7 @@ async def test_uploads_are_found_by_their_bytes(pieces):
     """Every process finds what one has uploaded, with what was said of it; the same bytes are stored once."""
     mine, other = (Uploads(pieces.store(), "A", "s", HOLDER) for _ in range(2))
     for file in (LARGE, SMALL, LARGE):
-        added = await mine.add(file)
+        (added,) = await mine.add(file)
         assert (added.file_id, added.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
         assert await other.find(added.file_id) == added
         assert await other.read(added.file_id) == file.data
@@ -43,7 +43,7 @@ async def test_a_file_comes_under_another_name(pieces):
 async def test_uploads_belong_to_a_session(pieces):
     """No session sees those of another one, or of one of the same name with another agent."""
     store = pieces.store()
-    added = await Uploads(store, "A", "s", HOLDER).add(SMALL)
+    (added,) = await Uploads(store, "A", "s", HOLDER).add(SMALL)
     for agent, session_id in (("B", "s"), ("A", "t")):
         other = Uploads(store, agent, session_id, HOLDER)
         assert (await other.all(), await other.find(added.file_id)) == ([], None)
@@ -52,7 +52,7 @@ async def test_uploads_belong_to_a_session(pieces):
 async def test_deleted_uploads_are_gone(pieces):
     """Nothing of them can be found in the store, and deleting again changes nothing."""
     uploads = Uploads(pieces.store(), "A", "s", HOLDER)
-    added = await uploads.add(LARGE)
+    (added,) = await uploads.add(LARGE)
     for _ in range(2):
         await uploads.delete()
     assert await uploads.find(added.file_id) is None
@@ -61,10 +61,16 @@ async def test_deleted_uploads_are_gone(pieces):
 
 
 async def test_there_is_a_most_of_uploads(pieces, monkeypatch):
-    """A session that fills itself with files that no message uses is refused more."""
-    monkeypatch.setattr(room, "MAX_UPLOADS", 2)
+    """A session that fills itself with files that no message uses is refused more, whole requests at a time."""
+    monkeypatch.setattr(room, "MAX_UPLOADS", 3)
     uploads = Uploads(pieces.store(), "A", "s", HOLDER)
-    for data in (b"1", b"2"):
-        await uploads.add(SMALL._replace(data=data))
-    with pytest.raises(RequestError, match="2 uploads"):
-        await uploads.add(SMALL)
+    one, two, three, four = (SMALL._replace(data=data) for data in (b"1", b"2", b"3", b"4"))
+    await uploads.add(one, two)
+    with pytest.raises(RequestError, match="3 uploads"):
+        await uploads.add(three, four)
+    assert {file.size for file in await uploads.all()} == {1}
+    assert len(await uploads.all()) == 2
+    await uploads.add(three, two)
+    await uploads.add(one, two, three)  # a retry takes no room
+    with pytest.raises(RequestError, match="3 uploads"):
+        await uploads.add(four)

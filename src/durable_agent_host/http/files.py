@@ -38,7 +38,7 @@ async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpR
     is_form = media_type == FORM
     files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
     uploads = client.files(agent, session_id, owner=call.owner).uploads
-    added = [await uploads.add(_bytes_of(file)) for file in files]
+    added = await uploads.add(*map(_bytes_of, files))
     body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in added]}
     return json_answer(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
 
@@ -103,12 +103,13 @@ def with_sent_files(said: Said, files: Sequence[SentFile]) -> Said:
 
 async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[SentFile]) -> None:
     """Store the files of a form as uploads of the request's session. Guarantee: idempotent."""
-    for file in files:
-        await client.files(request.agent, request.session_id, owner=request.session_owner).uploads.add(_bytes_of(file))
+    if files:
+        uploads = client.files(request.agent, request.session_id, owner=request.session_owner).uploads
+        await uploads.add(*map(_bytes_of, files))
 
 
 def _bytes_of(file: SentFile) -> FileBytes:
-    """Copy a file out of the request's body, one at a time; a body that is the file is not copied."""
+    """Copy a file out of the request's body; a body that is the file is not copied."""
     whole: Any = file.data.obj
     data = whole if isinstance(whole, bytes) and len(whole) == len(file.data) else bytes(file.data)
     return FileBytes(file.name, file.media_type or media_type_of_name(file.name), data)

@@ -5,6 +5,7 @@ small piece in a second home, which has nothing else. Once a message uses a file
 home, and the upload is not needed any more: the sweep removes it after the grace period, as all that no head names.
 """
 
+import asyncio
 from typing import Any, Final
 
 from durable_agent_host.codec.detached import piece_name
@@ -50,27 +51,38 @@ class Uploads:
         self._holder = holder
         self._files_home, self._names_home = upload_homes(agent, session_id, owner)
 
-    async def add(self, file: FileBytes) -> ConversationFile:
-        """Store a file. Guarantee: idempotent; the same bytes are stored once.
+    async def add(self, *files: FileBytes) -> list[ConversationFile]:
+        """Store files, all or none of them. Guarantee: idempotent; the same bytes are stored once.
 
         Args:
-            file: its name and type were checked.
+            files: their names and types were checked.
 
         Returns:
-            The file, with its id.
+            The files in the same order, with their ids.
 
         Raises:
-            RequestError: the session has too many uploads that no message has used.
-            LogError: the store does not answer.
+            RequestError: the session would have too many uploads that no message has used; nothing is stored.
+            LogError: the store does not answer; some may be stored.
         """
-        if len(await self._named()) >= MAX_UPLOADS:
-            raise RequestError(f"the session has {MAX_UPLOADS} uploads that no message has used: use them, or wait")
-        file_id, size = piece_name(file.data), len(file.data)
-        said = json_bytes_of({"file": file_id, "name": file.name, "mediaType": file.media_type, "size": size})
-        for home, name, data in ((self._files_home, file_id, file.data), (self._names_home, piece_name(said), said)):
+        ids = await asyncio.to_thread(lambda: [piece_name(file.data) for file in files])  # hashing takes its time
+        added = [
+            self._file(file_id, file.name, file.media_type, len(file.data))
+            for file_id, file in zip(ids, files, strict=True)
+        ]
+        lines = [
+            json_bytes_of({"file": one.file_id, "name": one.name, "mediaType": one.media_type, "size": one.size})
+            for one in added
+        ]
+        named = {piece_name(line): line for line in lines}
+        if len({*await self._named(), *named}) > MAX_UPLOADS:
+            raise RequestError(
+                f"a session holds {MAX_UPLOADS} uploads that no message has used: send fewer, use them, or wait"
+            )
+        data = {file_id: file.data for file_id, file in zip(ids, files, strict=True)}
+        for home, pieces in ((self._files_home, data), (self._names_home, named)):
             await self._store.hold(home, self._holder)
-            await self._store.put(home, {name: data})
-        return self._file(file_id, file.name, file.media_type, size)
+            await self._store.put(home, pieces)
+        return added
 
     async def all(self) -> list[ConversationFile]:
         """List the uploads, newest first; of one that came under several names, the newest name."""
