@@ -40,7 +40,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
         *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
         *("encryption", "agent"),
     },
-    "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable"},
+    "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable", "loops"},
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "inspector": set(),
     "telemetry": {"errors", "redaction", "model", "turn", "agent"},

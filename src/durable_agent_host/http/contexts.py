@@ -1,6 +1,6 @@
 """The context of a session as JSON for clients: what the model would get now. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
@@ -12,7 +12,14 @@ from durable_agent_host.session.context import RECORD, StoredContext, context_me
 _TOKENIZER: Final = CharacterEstimatorTokenizer()
 
 
-def context_view(agent: str, session_id: str, context: StoredContext, *, made_by: str | None) -> dict[str, Any]:
+def context_view(
+    agent: str,
+    session_id: str,
+    context: StoredContext,
+    *,
+    made_by: str | None,
+    between: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
     """Give the context of a conversation. Guarantee: pure.
 
     Args:
@@ -20,6 +27,7 @@ def context_view(agent: str, session_id: str, context: StoredContext, *, made_by
         session_id: without the agent's name.
         context: as it was read.
         made_by: the strategies of the agent; None when it compacts nothing.
+        between: called before each message, to let others work.
 
     Returns:
         The view. A message of the record has its ``turn_id``, one that stands for others ``stands_for``: the first and
@@ -29,13 +37,14 @@ def context_view(agent: str, session_id: str, context: StoredContext, *, made_by
         CorruptStateError: an entry cannot be read.
     """
     session, overlay, entries = context
-    messages = context_messages(entries, overlay, count=session.message_count)
+    messages = context_messages(entries, overlay, count=session.message_count, between=between)
     names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
     pieces = overlay.pieces if overlay is not None else ()
     stand_ins = {name_of_stand_in(one.name): one for one in pieces if isinstance(one, StandIn)}
     annotate_message_groups(messages, tokenizer=_TOKENIZER)
     shown: list[dict[str, Any]] = []
     for name in names:
+        between()
         place = place_of_name(name)
         if place is None:
             shown.append(_stand_in_view(stand_ins[name]))

@@ -5,6 +5,7 @@ import logging
 import uuid
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,10 +19,12 @@ from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnR
 from durable_agent_host.http.answers import header_value, json_answer, session_view
 from durable_agent_host.http.calls import Answer, Call, Host, named_session
 from durable_agent_host.http.contexts import context_view
+from durable_agent_host.http.large_answers import large_answer
 from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_place
 from durable_agent_host.http.problems import problem_of_error
 from durable_agent_host.http.session_search import find_sessions, parse_search
 from durable_agent_host.http.stream import DocumentStream
+from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
 from durable_agent_host.session.ownership import unknown_session
@@ -67,7 +70,7 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
         raise unknown_session(agent, session_id)
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
-    return json_answer(HTTPStatus.OK, session_view(agent, session_id, *read), names)
+    return await large_answer(len(read[1].entries), lambda: session_view(agent, session_id, *read), names)
 
 
 async def _read_context(host: Host, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
@@ -76,8 +79,9 @@ async def _read_context(host: Host, agent: str, session_id: str, client: TurnCli
     if context is None:
         raise unknown_session(agent, session_id)
     name = header_value(session_id)
-    view = context_view(agent, session_id, context, made_by=made_by)
-    return json_answer(HTTPStatus.OK, view, {"x-ms-session-id": name, "x-ms-thread-id": name})
+    names = {"x-ms-session-id": name, "x-ms-thread-id": name}
+    view = partial(context_view, agent, session_id, context, made_by=made_by, between=give_way)
+    return await large_answer(len(context.entries), view, names)
 
 
 async def reset_context(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:

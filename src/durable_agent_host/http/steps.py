@@ -1,16 +1,17 @@
 """The route by which people see what a turn has done, step by step."""
 
-from http import HTTPStatus
 from typing import Final
 
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RequestError
-from durable_agent_host.http.answers import json_answer, turn_headers
+from durable_agent_host.http.answers import turn_headers
 from durable_agent_host.http.calls import Call, Host
+from durable_agent_host.http.large_answers import large_answer
 from durable_agent_host.http.parse import parse_limit
 from durable_agent_host.http.turns import named_turn
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
 
@@ -26,12 +27,15 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     offset, more = 0, True
     while more:
         page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
-        reader.read(client.keeper.shown_records(request.agent, page.records))
+        for record in page.records:
+            await let_others()
+            reader.read(client.keeper.shown_records(request.agent, [record]))
         offset, more = page.next_offset, page.has_more
     steps = reader.steps()
     following = str(first + limit) if first + limit < len(steps) else None
-    view = turn_summary(turn) | {"steps": steps[first : first + limit], "cursor": following}
-    return json_answer(HTTPStatus.OK, view, turn_headers(request))
+    shown = steps[first : first + limit]
+    view = turn_summary(turn) | {"steps": shown, "cursor": following}
+    return await large_answer(len(shown), lambda: view, turn_headers(request))
 
 
 def parse_place(text: str | None) -> int:

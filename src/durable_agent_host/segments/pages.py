@@ -8,6 +8,7 @@ from durable_agent_host.codec.detached import Detached, detached_of, leave_out
 from durable_agent_host.codec.pieces import json_bytes_of
 from durable_agent_host.codec.state import decode_receipt
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.segments.record import Chunk, Record
 from durable_agent_host.session.repair import Change
@@ -103,6 +104,7 @@ class _Growing:
         """Take what there is room for of a chunk, its newest entries first."""
         places = range(chunk.first, min(chunk.first + len(chunk.entries), self.end))
         for place in reversed(places):
+            await let_others()
             entry = chunk.entries[place - chunk.first]
             if not await self._add(entry, chunk.home):
                 self.is_full = True
