@@ -275,6 +275,31 @@ def test_answers_outlive_the_process(lives, model: PracticeModel, tmp_path):
     assert len(model.requests()) == 2
 
 
+def test_a_turn_whose_log_is_gone_does_not_begin_again(lives, model: PracticeModel, tmp_path):
+    """What it had done before it waited is not known any more, so it fails, and no tool runs a second time."""
+    model.plan(pays(1), pays(2), {"text": "Done."})
+    life = lives(PEOPLE)
+    turn = waiting_turn(life.host, session_id="s")
+
+    def moved():
+        return {"turn_url": f"{life.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
+
+    def waits_for(amount: int):
+        calls = requests.get(moved()["turn_url"], timeout=30).json().get("pending_approvals") or ()
+        return next((call for call in calls if call["arguments"] == {"amount": amount}), None)
+
+    assert approve(moved(), yes(turn["pending_approvals"][0])).status_code == 200
+    second = wait_until(lambda: waits_for(2))
+    life.host.kill()
+    for file in life.data.rglob("turn-log.sqlite*"):
+        file.unlink()
+    life.crash()
+    assert approve(moved(), yes(second)).status_code == 200
+    ended = wait_until(lambda: ended_turn(moved()))
+    assert (ended["status"], "lost entries from 0" in ended["error"]["message"]) == ("failed", True), ended
+    assert ((tmp_path / "ledger.txt").read_text(), len(model.requests())) == ("paid 1.0\n", 2)
+
+
 def test_calls_that_nobody_answers_expire(lives, model: PracticeModel, tmp_path):
     """When the time is over the calls are denied, the model is told, and a late answer is a 409."""
     host = lives(PEOPLE, DURABLE_AGENT_HOST_APPROVAL_TIMEOUT_SECONDS="1.5").host

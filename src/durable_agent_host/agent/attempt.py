@@ -36,6 +36,7 @@ from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
+from durable_agent_host.turn_log.order import missing_entries
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -144,17 +145,23 @@ class Attempt:
             has_turn=None if self._redactor is not None else partial(has_ended, session),
         )
 
-    def log_resumed(self, *, is_expected: bool) -> None:
+    def resume(self, *, has_answers: bool, was_cancelled: bool) -> None:
         """Write a line about an attempt that goes on from another; none about the first one.
 
         Args:
-            is_expected: a person has answered; else the process has died.
+            has_answers: persons have answered what an earlier attempt asked.
+            was_cancelled: the turn was cancelled while it waited for them.
+
+        Raises:
+            CorruptStateError: nothing is there of the attempt that asked, so what it had done would be done again.
         """
         if self.number == 1:
+            if has_answers:
+                raise missing_entries(self.log_id, 0)
             return
         finished = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
         _LOGGER.log(
-            logging.INFO if is_expected else logging.WARNING,
+            logging.INFO if has_answers or was_cancelled else logging.WARNING,
             "%s goes on from the one before it, with %d model calls and %d tool calls finished and %d in doubt",
             self.label,
             len(self.recorded.responses),

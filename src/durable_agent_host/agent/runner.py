@@ -187,12 +187,12 @@ class AgentRunner:
 
         Raises:
             FencedError: another process runs the turn, and has not ended it in time.
-            LogError: the turn log's store does not answer.
+            LogError, CorruptStateError: the turn log's store does not answer, or has lost entries.
         """
         attempt = await Attempt.open(self._open_log(), request, self._observers, self._redactor)
         if (known := attempt.outcome) is not None:
             return known
-        attempt.log_resumed(is_expected=bool(answers) or was_cancelled)
+        attempt.resume(has_answers=bool(answers), was_cancelled=was_cancelled)
         record = self.keeper.record(session)
         runs = AgentRuns(
             host=self._host,

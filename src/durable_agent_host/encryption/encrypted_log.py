@@ -1,10 +1,11 @@
 """Encrypted turn logs, in any store of them.
 
-An entry is encrypted for its log, its attempt and its offset, so none can be moved, repeated or left out without being
-noticed. The offset is known before the append, because an attempt has one writer, which alone writes the log until it
-is fenced: it begins behind the entry that opens it, which a later attempt reads. A second writer of the same attempt,
-in another object, is an error at its first append that meets the other's. Entries of before the encryption are read as
-they are, unless the operator refuses plaintext.
+An entry is encrypted for its log, its attempt and its offset, so none can be moved or repeated without being noticed,
+and one that is left out leaves a gap. That the newest entries were cut off, or a whole log is gone, nothing here says.
+The offset is known before the append, because an attempt has one writer, which alone writes the log until it is fenced:
+it begins behind the entry that opens it, which a later attempt reads. A second writer of the same attempt, in another
+object, is an error at its first append that meets the other's. Entries of before the encryption are read as they are,
+unless the operator refuses plaintext.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
+from durable_agent_host.turn_log.order import check_order, missing_entries
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog
 
 _REMEMBERED: Final = 10_000
@@ -171,6 +173,9 @@ class EncryptedTurnLog:
             following.set_result(None)
 
     def _decrypted(self, log_id: str, page: LogPage) -> LogPage:
+        last = check_order(log_id, page.records)
+        if last is not None and not page.has_more and page.next_offset != last.offset + 1:
+            raise missing_entries(log_id, last.offset + 1)
         if not any(record.entry.kind != ATTEMPT for record in page.records):
             return page
         return replace(page, records=[self._record(log_id, record) for record in page.records])

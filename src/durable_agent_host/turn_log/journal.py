@@ -35,6 +35,7 @@ from durable_agent_host.model.journal_entry import (
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn_log.crash_points import reach
+from durable_agent_host.turn_log.order import check_order, missing_entries
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -162,14 +163,20 @@ async def read_journal(log: TurnLog, log_id: str) -> Recorded:
 
     Raises:
         LogError: the store does not answer.
+        CorruptStateError: entries are missing; whoever took the rest for the whole would do again what was done.
     """
     recorded = Recorded()
-    offset, more = 0, True
+    offset, more, last = 0, True, None
     while more:
         page = await log.read(log_id, offset)
+        if page.records and last is None and page.records[0].offset != 0:
+            raise missing_entries(log_id, 0)
+        last = check_order(log_id, page.records, after=last)
         for record in page.records:
             recorded.note(record)
         offset, more = page.next_offset, page.has_more
+    if offset != (0 if last is None else last.offset + 1):
+        raise missing_entries(log_id, 0 if last is None else last.offset + 1)
     return recorded
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
+from durable_agent_host.turn_log.journal import read_journal
 from durable_agent_host.turn_log.sqlite.log import OFFSETS
 from tests.contract.conftest import EncryptedSqlite, Sqlite
 
@@ -41,6 +42,35 @@ async def test_a_moved_entry_is_refused(tmp_path: Path, change: str):
     with pytest.raises(CorruptStateError, match="moved"):
         await log.read(MINE)
     assert len((await log.read(OTHER)).records) == 5
+    await log.close()
+
+
+TAKEN = {
+    "from the middle": "DELETE FROM entries WHERE place = :start + 2",
+    "from the end": "DELETE FROM entries WHERE place = :start + 4",
+    "for one that begins the attempt": "UPDATE entries SET body = :begins WHERE place = :start + 2",
+    "for one that begins another attempt": "UPDATE entries SET body = :begins, attempt = 2 WHERE place = :start + 2",
+}
+"""What somebody who can write to the file does with an entry."""
+
+
+@pytest.mark.parametrize("how", TAKEN)
+async def test_an_entry_that_was_taken_is_missed(tmp_path: Path, how: str):
+    """A log with an entry less, or one in the place of which there is an entry that nobody encrypts, is an error."""
+    backend = EncryptedSqlite(tmp_path / "logs" / "turns.db")
+    log = backend.log()
+    attempt = await log.open(MINE)
+    for number in range(4):
+        await log.append(MINE, [LogEntry(EVENT, {"event": "x", "data": {"number": number}})], attempt=attempt)
+    await log.close()
+    with closing(sqlite3.connect(backend.path)) as connection, connection:
+        begins = connection.execute("SELECT body FROM entries WHERE place = ?", (OFFSETS,)).fetchone()[0]
+        connection.execute(TAKEN[how], {"start": OFFSETS, "begins": begins})
+    log = backend.log()
+    with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed"):
+        await log.read(MINE)
+    with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed"):
+        await read_journal(log, MINE)
     await log.close()
 
 

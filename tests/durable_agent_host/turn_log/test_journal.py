@@ -1,16 +1,18 @@
 """What a turn log says of a turn's finished and unfinished calls."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from durable_agent_host.errors import FencedError
+from durable_agent_host.errors import CorruptStateError, FencedError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.log_entry import EVENT, LogEntry, LogRecord
 from durable_agent_host.turn_log.crash_points import CRASH_POINTS, planned_crash
 from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite.log import OFFSETS, SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 LOG_ID = turn_log_id("Agent", "session", "turn")
@@ -140,3 +142,25 @@ def test_a_planned_crash_names_a_point():
     for wrong in ("nowhere", "turn.after_open:x"):
         with pytest.raises(ValueError, match=CRASH_POINTS[-1]):
             planned_crash(wrong)
+
+
+def test_a_journal_that_has_lost_entries_is_an_error(tmp_path):
+    """What is missing at the beginning or in the middle is said, and not taken for work that was never done."""
+
+    async def scenario():
+        for number, lost in enumerate([(0, 0), (0, 1), (1, 1), (1, 2), (0, 3)]):
+            path = tmp_path / f"{number}.db"
+            log = SqliteTurnLog(path)
+            journal = await begin(log)
+            journal.next_model_call()
+            await journal.model_finished(0, {"messages": []})
+            await journal.tool_started(journal.next_tool_call("a")[0], "tool", {})
+            await log.close()
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", [OFFSETS + one for one in lost])
+            log = SqliteTurnLog(path)
+            with pytest.raises(CorruptStateError, match=f"lost entries from {lost[0]} on"):
+                await read_journal(log, LOG_ID)
+            await log.close()
+
+    asyncio.run(scenario())
