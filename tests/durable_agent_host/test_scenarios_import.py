@@ -180,3 +180,18 @@ def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
     plain = golden("session-upstream-1.1")
     answer = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", json.dumps(plain).encode())
     assert answer.json()["taken_on_trust"] == []
+
+
+@pytest.mark.parametrize("figure", [-1, -1e9, 10**400])
+@pytest.mark.parametrize("name", ["tokens", "cost", "model_calls", "tool_calls", "seconds"])
+def test_a_document_cannot_say_that_it_spent_less_than_nothing(lab: AgentHost, name, figure):
+    """From what was spent the session's budget goes on: a figure below zero would be a budget without an end."""
+    document, at = golden("session-v1"), f"spent-{uuid4().hex}"
+    ours = document["data"]["extensionData"]["durableAgentHost"]
+    ours["spent"] = {"tokens": 5, "model_calls": 1, name: figure}
+    answer = lab.post(f"/agents/Instant/sessions/{at}/import", json.dumps(document).encode())
+    assert (answer.status_code, "durableAgentHost.spent has a figure" in answer.text) == (400, True), answer.text
+    ours["spent"][name] = 7
+    answer = lab.post(f"/agents/Instant/sessions/{at}/import", json.dumps(document).encode())
+    assert answer.status_code == 201, answer.text
+    assert any("what it has spent" in told for told in answer.json()["taken_on_trust"])

@@ -1,7 +1,7 @@
 """Imports: what is taken over from an exported document, and what cannot be verified. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.detached import STORED, listing, stand_in
@@ -19,6 +19,7 @@ from durable_agent_host.model.session import Receipts, Session, without_workflow
 MOST_TOLD: Final = 100
 """How many messages of roles of the app an import names."""
 _ROLES_OF_THE_APP: Final = frozenset({"system", "developer"})
+_MOST_SPENT: Final = 1e15
 _NO_SESSION: Final = "the body is no session that can be used"
 
 
@@ -107,6 +108,9 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
         raise RequestError(f"{_NO_SESSION}: {shape_error(faults)}")
     if session.sealed != Sealed():
         raise RequestError(_references(place_of(("data", "extensionData", EXTENSION, "sealed"))))
+    if session.spent is not None and not all(0 <= (figure or 0) <= _MOST_SPENT for figure in astuple(session.spent)):
+        place = place_of(("data", "extensionData", EXTENSION, "spent"))
+        raise RequestError(f"{_NO_SESSION}: {place} has a figure below 0, or above all that can be spent")
     return replace(
         session,
         owner=owner,
@@ -177,7 +181,7 @@ def session_on_trust(session: Session) -> list[str]:
         session: with its agent session.
 
     Returns:
-        Sentences: a conversation that the model's service is to go on with, and data of the app.
+        Sentences: a conversation that the model's service is to go on with, what was spent, and data of the app.
     """
     told: list[str] = []
     service = (session.agent_session or {}).get("service_session_id")
@@ -187,6 +191,8 @@ def session_on_trust(session: Session) -> list[str]:
         )
     if session.overlay is not None:
         told.append("the session says itself what the model gets of its conversation, and what stands for the rest")
+    if session.spent is not None:
+        told.append("the session says itself what it has spent, from which its budget goes on")
     if session.app_state:
         told.append("the session has data of the app, which the app's own operations take as theirs")
     return told
