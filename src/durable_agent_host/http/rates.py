@@ -1,6 +1,6 @@
 """How much one caller may ask of a process: requests per second, and clients that follow one turn."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 from itertools import takewhile
@@ -14,6 +14,8 @@ BURST_SECONDS: Final = 10
 
 MOST_PRINCIPALS: Final = 10_000
 READERS_RETRY_SECONDS: Final = 5
+PLACE_SECONDS: Final = 10.0
+"""How long a place is kept for a client whose stream has not begun."""
 
 
 class RequestRates:
@@ -66,28 +68,47 @@ class RequestRates:
 class StreamReaders:
     """Counts the clients that follow a turn, in this process.
 
+    A client has a place from the moment at which it is let in. Its stream begins a little later, or never, when it has
+    left; then the place is free again after `PLACE_SECONDS`.
+
     Args:
         most: of one turn.
+        now: seconds of a clock that never goes back.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, now: Callable[[], float] = monotonic) -> None:
         self._most = most
+        self._now = now
         self._readers: Counter[str] = Counter()
+        self._places: dict[str, deque[float]] = {}
 
-    def check(self, turn_id: str) -> None:
-        """Check that one more client may follow a turn.
+    def take(self, turn_id: str) -> None:
+        """Give one more client a place.
+
+        Args:
+            turn_id: the turn that it is going to follow.
 
         Raises:
-            TooManyRequestsError: it may not.
+            TooManyRequestsError: there is none.
         """
-        if self._readers[turn_id] >= self._most:
+        now = self._now()
+        if len(self._places) > MOST_PRINCIPALS:
+            self._places = {one: at for one, at in self._places.items() if at and now - at[-1] < PLACE_SECONDS}
+        places = self._places.setdefault(turn_id, deque())
+        while places and now - places[0] >= PLACE_SECONDS:
+            places.popleft()
+        if self._readers[turn_id] + len(places) >= self._most:
+            self._forget(turn_id)
             raise TooManyRequestsError(
                 f"{self._most} clients follow turn {turn_id!r} already: close one, or ask for the turn's status",
                 retry_after_seconds=READERS_RETRY_SECONDS,
             )
+        places.append(now)
 
     async def counted(self, turn_id: str, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Pass a stream on, and count it while it lasts."""
+        """Pass a stream on, and count it while it lasts; it was given a place."""
+        if places := self._places.get(turn_id):
+            places.popleft()
         self._readers[turn_id] += 1
         try:
             async with aclosing(events):
@@ -95,5 +116,11 @@ class StreamReaders:
                     yield event
         finally:
             self._readers[turn_id] -= 1
-            if not self._readers[turn_id]:
-                del self._readers[turn_id]
+            self._forget(turn_id)
+
+    def _forget(self, turn_id: str) -> None:
+        """Keep nothing of a turn that nobody follows."""
+        if not self._readers[turn_id]:
+            del self._readers[turn_id]
+        if not self._places.get(turn_id):
+            self._places.pop(turn_id, None)

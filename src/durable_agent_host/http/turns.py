@@ -1,5 +1,6 @@
 """Routes of turns: run one, read one, follow one, cancel one."""
 
+import asyncio
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,13 +33,19 @@ from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.requests import request_of_client
 
+_PARSED_AT_ONCE: Final = 16 * 1024
+"""Bytes of a body; a longer one is read beside the event loop: a schema of some kilobytes takes a second."""
+
 ADMISSION_SECONDS: Final = 2.0
 """How long a 202 waits to know that the turn is let in; after that the turn's status says it."""
 
 
 async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
-    agent, asked = host.agent(call.path_part("agent")), call.run
+    agent = host.agent(call.path_part("agent"))
+    if len(call.body) > _PARSED_AT_ONCE:
+        await asyncio.to_thread(lambda: call.run)
+    asked = call.run
     if not asked.session_id or client.documents.access is None:  # one that the host names is nobody else's
         return await _run_in(host, call, client, Place(asked.session_id or "", None))
     place = await client.claims.place_of(agent, asked.session_id, of_turn=True)
@@ -101,7 +108,6 @@ async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: what a turn has told and will tell."""
     last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
     turn = await named_turn(host, call, client)
-    host.readers.check(turn.request.turn_id)
     await client.check_log()
     return _stream(host, client, turn.request, last, has_ended=turn.outcome is not None)
 
@@ -191,6 +197,7 @@ async def _streamed_run(
 def _stream(
     host: Host, client: TurnClient, request: TurnRequest, last_event_id: int | None, *, has_ended: bool = False
 ) -> EventStream:
+    host.readers.take(request.turn_id)
     first = 0 if last_event_id is None else last_event_id + 1
     heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()

@@ -1,9 +1,11 @@
 """Requests of one principal, by a clock that the test turns."""
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from durable_agent_host.errors import TooManyRequestsError
-from durable_agent_host.http.rates import BURST_SECONDS, MOST_PRINCIPALS, RequestRates
+from durable_agent_host.http.rates import BURST_SECONDS, MOST_PRINCIPALS, PLACE_SECONDS, RequestRates, StreamReaders
 
 
 class Clock:
@@ -58,3 +60,29 @@ def test_no_rate_is_no_limit():
     """0, the default, refuses nobody."""
     rates = RequestRates(now=Clock())
     assert [refused(rates, "anonymous") for _ in range(1000)] == [None] * 1000
+
+
+async def test_clients_that_come_at_once_are_counted_before_their_streams_begin():
+    """Of many clients as many are let in as may follow a turn; one that never reads loses its place after a while."""
+    now = [0.0]
+    readers = StreamReaders(2, lambda: now[0])
+
+    async def events() -> AsyncGenerator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    readers.take("turn")
+    readers.take("turn")
+    readers.take("another turn")
+    with pytest.raises(TooManyRequestsError):
+        readers.take("turn")
+    stream = readers.counted("turn", events())
+    assert await anext(stream) == b"one"
+    with pytest.raises(TooManyRequestsError):
+        readers.take("turn")
+    now[0] += PLACE_SECONDS
+    readers.take("turn")
+    with pytest.raises(TooManyRequestsError):
+        readers.take("turn")
+    await stream.aclose()
+    readers.take("turn")
