@@ -318,3 +318,15 @@ def test_a_full_queue_gives_no_202(lives, model: PracticeModel):
     assert gone.status_code == 200, gone.text
     for turn in (first["turn_id"], second.json()["turn_id"], *refused):
         assert requests.get(f"{host.management}/instances/{turn}", timeout=60).status_code == 404
+
+
+def test_a_schema_that_takes_for_ever_holds_nobody_else_up(lab: AgentHost, model: PracticeModel):
+    """A pattern that backtracks is held against its answer beside all others, whose turns begin and end meanwhile."""
+    model.plan({"text": json.dumps("a" * 60 + "!")}, {"text": "There."})
+    asked = {"message": "Which code?", "response_format": {"type": "string", "pattern": "^(a+)+$"}}
+    assert lab.run("Kept", asked, headers={"x-ms-wait-for-response": "false"}).status_code == 202
+    wait_until(lambda: len(model.requests()) == 1)
+    for message in ("Hello", "And you?"):
+        assert lab.run("Instant", {"message": message}).status_code == 200
+    deep = json.loads('{"not":' * 400 + "{}" + "}" * 400)
+    assert lab.run("Kept", {"message": "hi", "response_format": deep}).status_code == 400

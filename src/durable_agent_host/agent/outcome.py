@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, Message, add_usage_details
 
+from durable_agent_host.agent.answer_checks import hold_answer
 from durable_agent_host.agent.history import DurableSession, TranscriptProvider
 from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.weight import json_bytes
@@ -32,7 +33,6 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.closing import close_calls, finished_part
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.stream.live_events import answer_text
-from durable_agent_host.turn.answer_schema import check_answer
 from durable_agent_host.turn.waiting import shortened_calls
 from durable_agent_host.turn_log.journal import Recorded
 
@@ -68,7 +68,7 @@ def error_raised_again(error: Mapping[str, Any]) -> TurnError:
     return TurnError(message)
 
 
-def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
+async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
     """Make the outcome of a turn whose agent has answered.
 
     Args:
@@ -83,7 +83,7 @@ def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
             session keeps, holds what JSON cannot.
     """
     if runs.request.response_format is not None:
-        check_answer(answer_text(response), runs.request.response_format)
+        await hold_answer(answer_text(response), runs.request.response_format)
     try:
         return replace(_with_entries(runs, response, "completed"), overlay=overlay_after(runs, response.messages))
     except CorruptStateError as error:  # of what would be stored; the session is as it was

@@ -273,7 +273,7 @@ class AgentRunner:
     async def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
         """Make the outcome of an answer, and give it to the agent's own history providers."""
         try:
-            return Completed(response), await self._saved(runs, completed(runs, response))
+            return Completed(response), await self._saved(runs, await completed(runs, response))
         except (FencedError, LogError):
             raise
         except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn

@@ -1,16 +1,39 @@
-"""The format that a client asks of an answer: a JSON schema, and whether an answer fits it. Pure; fetches nothing."""
+"""The format that a client asks of an answer: a JSON schema, and whether an answer fits it. Pure; fetches nothing.
+
+Clients write schemas, and some take for ever: a pattern that backtracks, references that double at each level, a large
+schema for each item of a large answer. So what an answer is held against in a process that has other things to do is
+counted, and left to another process when it is much, or has parts of which nobody knows how long they take
+(`durable_agent_host.agent.answer_checks`).
+"""
 
 import json
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
 
-from jsonschema import SchemaError, ValidationError, validate
+from jsonschema import SchemaError, exceptions, validators
 from jsonschema.exceptions import UnknownType
 from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from durable_agent_host.errors import InvalidAnswerError, RequestError
+
+MAX_SCHEMA_CHARACTERS: Final = 64 * 1024
+"""The longest ``response_format``, as JSON."""
+
+MAX_SCHEMA_OBJECTS: Final = 2_000
+"""How many objects it may consist of: each takes half a millisecond to be held against the rules of JSON Schema."""
+
+STEPS_AT_ONCE: Final = 50_000
+"""How many keywords are held against values before it is too much for a process that has other things to do."""
+
+_OBJECTS_AT_ONCE: Final = 200
+_UNBOUNDED: Final = frozenset({"pattern", "patternProperties", "uniqueItems", "$schema"})
+"""Keywords that may take for ever in one step, and the one that changes what all others mean."""
+
+
+class TooMuchToCheckError(Exception):
+    """An answer cannot be held against its format in a few steps."""
 
 
 def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -47,13 +70,19 @@ def check_response_format(response_format: Mapping[str, Any]) -> None:
     schema = schema_of(response_format)
     if schema is None:
         return
+    if len(json.dumps(response_format)) > MAX_SCHEMA_CHARACTERS:
+        raise _unusable(f"it has more than {MAX_SCHEMA_CHARACTERS} characters")
+    if sum(1 for _ in _objects(schema)) > MAX_SCHEMA_OBJECTS:
+        raise _unusable(f"it has more than {MAX_SCHEMA_OBJECTS} objects")
     try:
         validator_for(schema).check_schema(schema)
     except SchemaError as error:
         raise _unusable(error.message) from None
+    except RecursionError:
+        raise _unusable("it is nested too deeply") from None
 
 
-def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
+def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: int | None = None) -> None:
     """Hold an answer against the format that was asked for.
 
     Guarantee: pure.
@@ -61,8 +90,10 @@ def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
     Args:
         text: the model's answer.
         response_format: as `schema_of` takes it.
+        most_steps: keywords that may be held against values; None for any number.
 
     Raises:
+        TooMuchToCheckError: there are more, or some of which nobody knows how long they take.
         InvalidAnswerError: the answer is not JSON, or does not fit the schema; says where.
         RequestError: the schema is none, or refers to another document; nothing is fetched.
     """
@@ -73,14 +104,54 @@ def check_answer(text: str, response_format: Mapping[str, Any]) -> None:
     schema = schema_of(response_format)
     if schema is None:
         return
+    if most_steps is not None:
+        parts = list(_objects(schema))
+        if len(parts) > _OBJECTS_AT_ONCE or any(_UNBOUNDED.intersection(part) for part in parts):
+            raise TooMuchToCheckError
     try:
-        validate(value, schema, registry=cast("Any", Registry)())
+        validator_class = validator_for(schema)
+        validator_class.check_schema(schema)
+        if most_steps is not None:
+            validator_class = _counting(validator_class, most_steps)
+        validator: Any = cast("Any", validator_class)(schema, registry=cast("Any", Registry)())
+        wrong = cast("Any", exceptions).best_match(validator.iter_errors(value))
     except (SchemaError, UnknownType, Unresolvable) as error:
         raise _unusable(str(error).partition("\n")[0]) from None
-    except ValidationError as error:
+    except RecursionError:
+        raise InvalidAnswerError("the model's answer, or response_format, is nested too deeply") from None
+    if wrong is not None:
         raise InvalidAnswerError(
-            f"the model's answer does not fit response_format: {error.message} at {error.json_path}"
-        ) from None
+            f"the model's answer does not fit response_format: {wrong.message} at {wrong.json_path}"
+        )
+
+
+def _objects(schema: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Go through all objects of a schema; that it names its own dialect at its top means nothing."""
+    waiting: list[Any] = [{name: value for name, value in schema.items() if name != "$schema"}]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            part = cast("dict[str, Any]", found)
+            yield part
+            waiting += part.values()
+        elif isinstance(found, list):
+            waiting += cast("list[Any]", found)
+
+
+def _counting(validator_class: Any, most_steps: int) -> Any:
+    """Make a validator that gives up after so many keywords."""
+    left = iter(range(most_steps))
+
+    def counted(hold: Callable[..., Any]) -> Callable[..., Any]:
+        def hold_counted(*given: Any) -> Any:
+            if next(left, None) is None:
+                raise TooMuchToCheckError
+            return hold(*given)
+
+        return hold_counted
+
+    keywords = cast("Mapping[str, Callable[..., Any]]", validator_class.VALIDATORS)
+    return cast("Any", validators).extend(validator_class, {name: counted(hold) for name, hold in keywords.items()})
 
 
 def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,9 +1,16 @@
 """Answers held against a response format."""
 
+import json
+
 import pytest
 
 from durable_agent_host.errors import InvalidAnswerError, RequestError
-from durable_agent_host.turn.answer_schema import check_answer
+from durable_agent_host.turn.answer_schema import (
+    STEPS_AT_ONCE,
+    TooMuchToCheckError,
+    check_answer,
+    check_response_format,
+)
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WRAPPED = {"type": "json_schema", "json_schema": {"name": "City", "schema": SCHEMA, "strict": True}}
@@ -43,3 +50,52 @@ def test_a_schema_that_refers_to_another_place_is_not_fetched():
     """A reference to a URL is an error; nothing is loaded from the network."""
     with pytest.raises(RequestError, match="response_format"):
         check_answer("{}", {"$ref": "http://127.0.0.1:9/schema.json"})
+
+
+SLOW = {
+    "a pattern that backtracks": ({"type": "string", "pattern": "^(a+)+$"}, json.dumps("a" * 60 + "!")),
+    "references that double": (
+        {"$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)} | {"d40": {}}}
+        | {"$ref": "#/$defs/d0"},
+        "1",
+    ),
+    "a dialect within another": (
+        {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#", "minLength": 1}}},
+        '{"a": "x"}',
+    ),
+    "much of both": ({"items": {"allOf": [{"type": "integer"}] * 1000}}, json.dumps([1] * 1000)),
+}
+
+
+@pytest.mark.parametrize("slow", SLOW)
+def test_what_may_take_for_ever_is_not_held_against_an_answer_here(slow):
+    """A client's schema costs the process that asked for few steps no more than these."""
+    schema, answer = SLOW[slow]
+    check_response_format(schema)
+    with pytest.raises(TooMuchToCheckError):
+        check_answer(answer, schema, most_steps=STEPS_AT_ONCE)
+
+
+def test_few_steps_are_enough_for_a_usual_answer():
+    """References, choices and lists of a model class are held against an answer where it is."""
+    city = {"type": "object", "properties": {"name": {"type": "string"}, "near": {"anyOf": [{"$ref": "#/$defs/City"}]}}}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": {"City": city}}
+    schema |= {"type": "array", "items": {"$ref": "#/$defs/City"}}
+    answer = [{"name": "Oslo", "near": {"name": "Moss", "near": {"name": "Ski"}}}] * 500
+    check_answer(json.dumps(answer), schema, most_steps=STEPS_AT_ONCE)
+    with pytest.raises(InvalidAnswerError, match=r"is not of type 'string' at \$\[500\]"):
+        check_answer(json.dumps([*answer, {"name": 5}]), schema, most_steps=STEPS_AT_ONCE)
+
+
+UNUSABLE = {
+    "nested too deeply": json.loads('{"not":' * 400 + "{}" + "}" * 400),
+    "has more than 65536 characters": {"description": "x" * 65_536},
+    "has more than 2000 objects": {"allOf": [{}] * 2_000},
+}
+
+
+@pytest.mark.parametrize("why", UNUSABLE)
+def test_a_schema_that_is_too_deep_or_too_long_is_refused(why):
+    """Before a model is asked, and before it takes seconds to read it."""
+    with pytest.raises(RequestError, match=why):
+        check_response_format(UNUSABLE[why])
