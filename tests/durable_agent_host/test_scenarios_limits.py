@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import requests
 
 from tests.kit import AgentHost, PracticeModel, hosted
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
 PREFIX = "DURABLE_AGENT_HOST_"
@@ -23,9 +25,6 @@ SETTINGS = {
     "MAX_STREAM_READERS": 2,
     "KEPT_CALL_BYTES": 700_000,
     "KEPT_TURN_BYTES": 1_000_000,
-    "MODEL_ATTEMPTS": 45,
-    "MODEL_RETRY_SECONDS": 0.001,
-    "MODEL_RETRY_MOST_SECONDS": 0.001,
 }
 AGENT = "/agents/Hostile"
 """Of an agent that needs no model."""
@@ -141,6 +140,14 @@ def test_what_is_sent_is_taken_up_to_its_limit(bounded: AgentHost, limit: str):
     assert bounded.get("/health").ok
 
 
+def test_ids_in_paths_have_a_length(bounded: AgentHost):
+    """An id that could be one is looked for; a longer one is refused."""
+    for path in (f"{AGENT}/sessions/%s", f"{AGENT}/sessions/s/turns/%s"):
+        assert bounded.get(path % ("i" * 128)).status_code == 404
+        refused = bounded.get(path % ("i" * 129))
+        assert (refused.status_code, "128" in refused.json()["detail"]) == (400, True)
+
+
 def test_a_session_holds_so_many_uploads(bounded: AgentHost):
     """A thousand that no message has used; the next one is refused, and nothing of them is lost."""
     for first, count in ((0, 300), (300, 300), (600, 300), (900, 100)):
@@ -148,3 +155,104 @@ def test_a_session_holds_so_many_uploads(bounded: AgentHost):
     refused = form(bounded, "many", 1, 1000)
     assert (refused.status_code, "1000 uploads" in refused.json()["detail"]) == (400, True)
     assert len(bounded.get(f"{AGENT}/sessions/many/files").json()["files"]) == 1000
+
+
+def test_a_session_remembers_so_many_turns(bounded: AgentHost):
+    """An older turn is there as long as its orchestration; then those are left that the session remembers."""
+    most = SETTINGS["MAX_RECEIPTS"]
+    path = f"{AGENT}/sessions/remembered"
+    turns = [
+        run(bounded, {"message": "hi", "session_id": "remembered"}).headers["x-ms-turn-id"] for _ in range(most + 2)
+    ]
+    assert [one["turn_id"] for one in bounded.session("Hostile", "remembered")["turns"]] == turns[-most:]
+    assert all(bounded.get(f"{path}/turns/{turn}").ok for turn in turns)
+    for turn in turns:
+        assert requests.delete(f"{bounded.management}/instances/{turn}", timeout=60).ok
+    assert [bounded.get(f"{path}/turns/{turn}").status_code for turn in turns] == [404, 404] + [200] * most
+
+
+def test_a_turn_is_streamed_to_so_many_clients(bounded: AgentHost, model: PracticeModel):
+    """Whether they follow it or ask for it with its key, and however many come at once; one that leaves makes room."""
+    most = SETTINGS["MAX_STREAM_READERS"]
+    model.plan({"text": "A slow answer. " * 1000, "chunk_characters": 4, "delay_milliseconds": 40})
+    asked = {"message": "hi", "session_id": "followed"}
+    key = {"Idempotency-Key": "followed"}
+    stream = key | {"Accept": "text/event-stream"}
+    url = f"{bounded.url}/api/agents/Reader/run"
+    begun = bounded.run("Reader", asked, headers=key | {"x-ms-wait-for-response": "false"})
+    assert begun.status_code == 202, begun.text
+    events = begun.json()["turn_url"] + "/events"
+
+    def follow(number: int) -> requests.Response:
+        if number % 2:
+            return requests.get(events, stream=True, timeout=60)
+        return requests.post(url, json=asked, headers=stream, stream=True, timeout=60)
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(follow, range(8)))
+    refused = [answer for answer in answers if answer.status_code == 429]
+    followed = [answer for answer in answers if answer.status_code == 200]
+    assert (len(followed), len(refused)) == (most, 8 - most)
+    assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
+    assert all("2 clients follow turn" in answer.json()["detail"] for answer in refused)
+    for answer in followed:
+        answer.close()
+    wait_until(lambda: all(follow(number).status_code == 200 for number in (0, 1)))
+    requests.post(begun.json()["turn_url"] + "/cancel", timeout=60)
+
+
+def first_call(host: AgentHost, model: PracticeModel, said: int, answered: int, session: str) -> tuple[dict, dict]:
+    """Run a turn with a message and an answer of so many characters; gives what is kept of its call's two bodies."""
+    model.plan({"text": "y" * answered})
+    answer = host.run("Reader", {"message": "x" * said, "session_id": session})
+    assert answer.status_code == 200, answer.text
+    turn = f"/agents/Reader/sessions/{session}/turns/{answer.headers['x-ms-turn-id']}"
+    call = host.get(f"{turn}/calls/1.0").json()
+    return call["request"], call["answer"]
+
+
+def test_model_calls_are_kept_up_to_their_limits(bounded: AgentHost, model: PracticeModel):
+    """Beyond the bound of a body or of a turn the middle is left out; a long body has a URL instead of its JSON."""
+    sent, got = first_call(bounded, model, 600_000, 300_000, "within")
+    assert (sent["complete"], got["complete"]) == (True, True)
+    sent, got = first_call(bounded, model, SETTINGS["KEPT_CALL_BYTES"], 1000, "of-a-call")
+    assert (sent["complete"], got["complete"], sent["missing_characters"] > 0) == (False, True, True)
+    sent, got = first_call(bounded, model, 600_000, 500_000, "of-a-turn")
+    assert (sent["complete"], got["complete"], got["missing_characters"] > 0) == (True, False, True)
+
+    most = 524_288
+    rest = first_call(bounded, model, 1000, 10, "rest")[0]["bytes"] - 1000
+    whole, _ = first_call(bounded, model, most - rest, 10, "whole")
+    assert (whole["bytes"], whole.get("too_large", False)) == (most, False)
+    assert whole["body"]["model"] == "practice"
+    large, _ = first_call(bounded, model, most - rest + 1, 10, "large")
+    assert (large["bytes"], large["body"], large["too_large"]) == (most + 1, None, True)
+    assert requests.get(large["url"], timeout=60).json()["model"] == "practice"
+
+
+def test_lists_and_pages_have_a_length(bounded: AgentHost):
+    """Fifty sessions in a list, a thousand messages in a page; a cursor leads to the others, and nothing is lost."""
+    texts = [{"$type": "text", "text": "hi"}]
+    pairs = [
+        {
+            "$type": kind,
+            "correlationId": f"t{number}",
+            "createdAt": "2026-01-01T00:00:00+00:00",
+            "messages": [{"role": role, "contents": texts}],
+        }
+        for number in range(501)
+        for kind, role in (("request", "user"), ("response", "assistant"))
+    ]
+    long = {"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs}}
+    answer = bounded.post("/agents/Strict/sessions/long/import", json.dumps(long).encode())
+    assert answer.status_code == 201, answer.text
+    newest = bounded.session("Strict", "long")
+    oldest = bounded.get(f"/agents/Strict/sessions/long?cursor={newest['previous']}").json()
+    assert (len(newest["messages"]), len(oldest["messages"]), oldest["previous"]) == (1000, 2, None)
+
+    short = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs[:2]}}).encode()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda number: bounded.post(f"/agents/Strict/sessions/s{number}/import", short), range(50)))
+    page = bounded.get("/agents/Strict/sessions").json()
+    rest = bounded.get(f"/agents/Strict/sessions?cursor={page['cursor']}").json()
+    assert (len(page["sessions"]), len(rest["sessions"]), rest["cursor"]) == (50, 1, None)

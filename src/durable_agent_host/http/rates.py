@@ -1,8 +1,7 @@
 """How much one caller may ask of a process: requests per second, and clients that follow one turn."""
 
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Hashable
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import Callable, Hashable
 from itertools import takewhile
 from time import monotonic
 from typing import Final
@@ -14,8 +13,6 @@ BURST_SECONDS: Final = 10
 
 MOST_PRINCIPALS: Final = 10_000
 READERS_RETRY_SECONDS: Final = 5
-PLACE_SECONDS: Final = 10.0
-"""How long a place is kept for a client whose stream has not begun."""
 
 
 class RequestRates:
@@ -68,59 +65,33 @@ class RequestRates:
 class StreamReaders:
     """Counts the clients that follow a turn, in this process.
 
-    A client has a place from the moment at which it is let in. Its stream begins a little later, or never, when it has
-    left; then the place is free again after `PLACE_SECONDS`.
-
     Args:
         most: of one turn.
-        now: seconds of a clock that never goes back.
     """
 
-    def __init__(self, most: int, now: Callable[[], float] = monotonic) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._now = now
         self._readers: Counter[str] = Counter()
-        self._places: dict[str, deque[float]] = {}
 
-    def take(self, turn_id: str) -> None:
-        """Give one more client a place.
+    def enter(self, turn_id: str) -> Callable[[], None]:
+        """Count one more client that follows a turn, from now on.
 
-        Args:
-            turn_id: the turn that it is going to follow.
+        Returns:
+            What to call once when the client has left.
 
         Raises:
-            TooManyRequestsError: there is none.
+            TooManyRequestsError: there are as many as may be.
         """
-        now = self._now()
-        if len(self._places) > MOST_PRINCIPALS:
-            self._places = {one: at for one, at in self._places.items() if at and now - at[-1] < PLACE_SECONDS}
-        places = self._places.setdefault(turn_id, deque())
-        while places and now - places[0] >= PLACE_SECONDS:
-            places.popleft()
-        if self._readers[turn_id] + len(places) >= self._most:
-            self._forget(turn_id)
+        if self._readers[turn_id] >= self._most:
             raise TooManyRequestsError(
                 f"{self._most} clients follow turn {turn_id!r} already: close one, or ask for the turn's status",
                 retry_after_seconds=READERS_RETRY_SECONDS,
             )
-        places.append(now)
 
-    async def counted(self, turn_id: str, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Pass a stream on, and count it while it lasts; it was given a place."""
-        if places := self._places.get(turn_id):
-            places.popleft()
         self._readers[turn_id] += 1
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    yield event
-        finally:
-            self._readers[turn_id] -= 1
-            self._forget(turn_id)
+        return lambda: self._leave(turn_id)
 
-    def _forget(self, turn_id: str) -> None:
-        """Keep nothing of a turn that nobody follows."""
+    def _leave(self, turn_id: str) -> None:
+        self._readers[turn_id] -= 1
         if not self._readers[turn_id]:
             del self._readers[turn_id]
-        if not self._places.get(turn_id):
-            self._places.pop(turn_id, None)

@@ -8,6 +8,7 @@ last entry. Pages are taken from the log when the client has taken the one befor
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, ClassVar, Final, cast
@@ -63,13 +64,18 @@ class EventStream(_Stream):
     Args:
         events: as bytes.
         headers: further headers.
+        ended: called once, when it was sent or never will be.
     """
 
     live: ClassVar[int] = 0
     """How many are being sent by this process."""
 
-    def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, events: AsyncGenerator[bytes], headers: Mapping[str, str], ended: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(events, {**STREAM_HEADERS, **headers})
+        self._ended = weakref.finalize(self, ended)  # calls it once, whether or not the server ever asks for the events
+        self._ended.atexit = False
 
     def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
         """Have the events changed before they are sent.
@@ -86,6 +92,7 @@ class EventStream(_Stream):
             await super().__call__(scope, receive, send)
         finally:
             EventStream.live -= 1
+            self._ended()
 
 
 class DocumentStream(_Stream):

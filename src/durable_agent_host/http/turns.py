@@ -197,12 +197,11 @@ async def _streamed_run(
 def _stream(
     host: Host, client: TurnClient, request: TurnRequest, last_event_id: int | None, *, has_ended: bool = False
 ) -> EventStream:
-    host.readers.take(request.turn_id)
     first = 0 if last_event_id is None else last_event_id + 1
     heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()
     events = follow_turn(log, client, request, first, heartbeat_seconds=heartbeat, has_ended=has_ended)
-    return EventStream(host.readers.counted(request.turn_id, events), turn_headers(request))
+    return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
 
 
 def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller, secret: str) -> TurnRequest:

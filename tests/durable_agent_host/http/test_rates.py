@@ -1,11 +1,9 @@
 """Requests of one principal, by a clock that the test turns."""
 
-from collections.abc import AsyncGenerator
-
 import pytest
 
 from durable_agent_host.errors import TooManyRequestsError
-from durable_agent_host.http.rates import BURST_SECONDS, MOST_PRINCIPALS, PLACE_SECONDS, RequestRates, StreamReaders
+from durable_agent_host.http.rates import BURST_SECONDS, MOST_PRINCIPALS, RequestRates, StreamReaders
 
 
 class Clock:
@@ -62,27 +60,14 @@ def test_no_rate_is_no_limit():
     assert [refused(rates, "anonymous") for _ in range(1000)] == [None] * 1000
 
 
-async def test_clients_that_come_at_once_are_counted_before_their_streams_begin():
-    """Of many clients as many are let in as may follow a turn; one that never reads loses its place after a while."""
-    now = [0.0]
-    readers = StreamReaders(2, lambda: now[0])
-
-    async def events() -> AsyncGenerator[bytes]:
-        yield b"one"
-        yield b"two"
-
-    readers.take("turn")
-    readers.take("turn")
-    readers.take("another turn")
+def test_clients_that_come_at_once_are_counted_before_their_streams_begin():
+    """Of many clients as many are let in as may follow a turn; one that has left makes room for another one."""
+    readers = StreamReaders(2)
+    leave, _ = readers.enter("turn"), readers.enter("turn")
+    readers.enter("another turn")
     with pytest.raises(TooManyRequestsError):
-        readers.take("turn")
-    stream = readers.counted("turn", events())
-    assert await anext(stream) == b"one"
+        readers.enter("turn")
+    leave()
+    readers.enter("turn")
     with pytest.raises(TooManyRequestsError):
-        readers.take("turn")
-    now[0] += PLACE_SECONDS
-    readers.take("turn")
-    with pytest.raises(TooManyRequestsError):
-        readers.take("turn")
-    await stream.aclose()
-    readers.take("turn")
+        readers.enter("turn")
