@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -450,7 +451,10 @@ def test_another_than_the_asker_has_to_approve(place: Place, model: PracticeMode
 
 
 def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
-    """Who asks too often is told when to come back; other principals, tenants and health are answered meanwhile."""
+    """Who asks too often is told when to come back; other principals, tenants and health are answered meanwhile.
+
+    When that time is over, one request is let in; an upload and a stream count as every other.
+    """
     settings = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "0.2"}
     with hosted(tmp_path / "data", None, app=APP, **settings) as host:
 
@@ -462,3 +466,15 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
         assert 0 < int(answers[-1].headers["Retry-After"]) <= 5
         assert ask("ben").status_code == ask("ada@contoso").status_code == 200
         assert all(host.get("/health").ok for _ in range(5))
+
+        def upload(who: str) -> int:
+            url = f"{host.url}/api{SESSIONS}/rated/files"
+            return requests.post(url, data=b"x" * 100_000, headers={"x-who": who}, timeout=30).status_code
+
+        def stream(who: str) -> int:
+            headers = {"x-who": who, "accept": "text/event-stream"}
+            return host.run("Echo", {"message": "hi"}, headers=headers).status_code
+
+        assert [upload("eve"), stream("eve"), upload("eve"), stream("eve")] == [201, 200, 429, 429]
+        time.sleep(int(answers[-1].headers["Retry-After"]))  # it was told before the others asked
+        assert [ask("ada").status_code, ask("ada").status_code] == [200, 429]

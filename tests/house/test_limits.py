@@ -43,7 +43,7 @@ FIXED = {
     "page of a stream of events": "http.stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.bounds.MOST_LINES",
     "ended turns that wait for a collector of telemetry that is away": "telemetry.delivery.MOST_TURNS",
-    "requests kept of one model call": "agent.kept_calls.MOST_EXCHANGES",
+    "requests kept of one try of a model call": "agent.kept_calls.MOST_EXCHANGES",
     "body of a kept model call that is compared with the one before": "agent.kept_calls.MOST_COMPARED",
     "body of a kept model call in a JSON answer": "http.sent_calls.INLINE_CHARACTERS",
     "pauses of a model in one answer": "agent.model_calls._MOST_PAUSES",
@@ -51,6 +51,85 @@ FIXED = {
 """A limit without a setting → the constant that holds it; of `durable_agent_host` where it names no package."""
 OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_limit.DEFAULT_BODY_BYTES"}
 """A setting of the embedded host → the constant that is its default."""
+
+
+CONNECTIONS = "functions_host/web/test_connection_limits.py"
+SMALL = "functions_host/web/test_small_limits.py"
+LIMITS = "durable_agent_host/test_scenarios_limits.py"
+MODELS = "durable_agent_host/test_scenarios_bounded_model.py"
+SENT = f"{LIMITS}::test_what_is_sent_is_taken_up_to_its_limit"
+TRIED = {
+    "body of any request": f"{CONNECTIONS}::test_a_body_that_is_allowed_arrives",
+    "URL of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
+    "headers of a request, together": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
+    "headers of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
+    "time until the headers are complete": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
+    "bytes of a body in a second": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
+    "requests on one connection that wait for the answers before theirs": (
+        f"{CONNECTIONS}::test_who_sends_requests_without_end_is_held_back"
+    ),
+    "time in which a client reads nothing of its answer": f"{SMALL}::test_who_does_not_read_its_answer_is_cut_off",
+    "what comes after a refusal or behind an answer that ends the connection": (
+        f"{SMALL}::test_what_comes_after_the_end_is_thrown_away_for_a_while"
+    ),
+    "connections": f"{CONNECTIONS}::test_idle_connections_do_not_close_the_door",
+    "body that is no form": SENT,
+    "upload, form of `run`": SENT,
+    "parts of a form": SENT,
+    "headers of a part of a form": SENT,
+    "document of `import`": SENT,
+    "parts of a message": SENT,
+    "URL in a part of a message": SENT,
+    "id of a session or turn": SENT,
+    "`Idempotency-Key`": SENT,
+    "name of a file": SENT,
+    "`options` of a turn": SENT,
+    "uploads of a session that no message has used": f"{LIMITS}::test_a_session_holds_so_many_uploads",
+    "turns of a session that wait": (
+        "durable_agent_host/test_scenarios_turns.py::test_a_full_queue_says_when_to_come_back"
+    ),
+    "requests per second of one principal, by process": (
+        "durable_agent_host/test_scenarios_owners.py::test_a_principal_has_a_rate_of_its_own"
+    ),
+    "model calls kept: one request or answer, as far as it differs from the one before": (
+        f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits"
+    ),
+    "model calls kept: all of one attempt of a turn": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
+    "body of a kept model call in a JSON answer": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
+    "clients to which one turn is streamed, by process": f"{LIMITS}::test_a_turn_is_streamed_to_so_many_clients",
+    "sessions in a list": f"{LIMITS}::test_lists_and_pages_have_a_length",
+    "messages in a page": f"{LIMITS}::test_lists_and_pages_have_a_length",
+    "bytes of a page of messages": (
+        "durable_agent_host/test_scenarios_hundred_megabytes.py::test_a_session_of_a_hundred_megabytes"
+    ),
+    "page of a stream of events": (
+        "durable_agent_host/test_scenarios_streaming.py::test_readers_that_do_not_read_hold_nothing_up"
+    ),
+    "ended turns that a session remembers": f"{LIMITS}::test_a_session_remembers_so_many_turns",
+    "one answer of a model's service": f"{MODELS}::test_a_stream_without_an_end_costs_the_bytes_of_an_answer",
+    "one line of a streamed answer": f"{MODELS}::test_a_line_without_an_end_costs_the_bytes_of_a_line",
+    "lines of one event of a streamed answer": f"{MODELS}::test_an_event_without_an_end_costs_some_lines",
+    "all answers in one attempt of a turn": f"{MODELS}::test_all_answers_of_a_turn_count",
+    "time of one answer": f"{MODELS}::test_a_stream_that_drips_ends_with_the_time_of_an_answer",
+    "time of a turn": (
+        "durable_agent_host/test_scenarios_hostile_model.py::test_a_stream_without_an_end_ends_with_the_turn_s_time"
+    ),
+    "model calls of a turn, sub-agents' included": f"{MODELS}::test_a_loop_of_calls_ends_with_the_calls_of_a_turn",
+    "pauses of a model in one answer": (
+        "durable_agent_host/test_wire_anthropic.py::test_a_model_that_pauses_for_ever_is_told_of"
+    ),
+    "tool calls of one answer": f"{MODELS}::test_hundreds_of_calls_at_once_run_no_tool",
+    "arguments of a tool call": f"{MODELS}::test_gigantic_arguments_run_no_tool",
+    "result of a tool call": f"{MODELS}::test_a_gigantic_result_is_not_for_the_model",
+}
+"""A limit → the test that passes it."""
+NOT_TRIED = {
+    "time without a request on a connection": "the server's own, and longer than a test may take",
+    "requests kept of one try of a model call": "needs a client that sends so many within one try",
+    "body of a kept model call that is compared with the one before": "megabytes, for what no answer shows",
+    "ended turns that wait for a collector of telemetry that is away": "two thousand turns",
+}
+"""A limit that no test passes → why."""
 
 
 class Row(NamedTuple):
@@ -95,6 +174,15 @@ def test_every_limit_is_the_one_that_holds():
     for row in _rows():
         assert _value(row.default) == _held(row), row
         assert row.beyond, row
+
+
+def test_every_limit_is_tried():
+    """Each row has a test that passes it, or a reason why there is none."""
+    assert sorted({*TRIED, *NOT_TRIED}) == sorted(row.limit for row in _rows())
+    assert not TRIED.keys() & NOT_TRIED.keys()
+    for name in TRIED.values():
+        path, _, test = name.partition("::")
+        assert re.search(rf"^(async )?def {test}\(", (ROOT / "tests" / path).read_text(), re.MULTILINE), name
 
 
 def test_every_limit_is_in_the_table():

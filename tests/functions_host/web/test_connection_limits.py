@@ -144,6 +144,31 @@ def test_a_body_that_is_allowed_arrives(host: Host):
     assert "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT" in refused.json["detail"]
 
 
+def of_size(size: int) -> bytes:
+    """A request whose headers have so many bytes together, counted with their separators and ends."""
+    fixed = len(b"Host: localhost\r\n" + b"X-A: \r\n")
+    return get(b"/", b"X-A: " + b"x" * (size - fixed))
+
+
+EXACT = {
+    "URL": (lambda size: get(b"/".ljust(size, b"/")), 16 * 1024, b"414"),
+    "bytes of headers": (of_size, 32 * 1024, b"431"),
+    "headers": (lambda count: get(b"/", *[b"X-A: b"] * (count - 1)), 100, b"431"),
+}
+
+
+@pytest.mark.parametrize("limit", EXACT)
+def test_a_head_is_taken_up_to_its_limits(host: Host, limit: str):
+    """The largest one is for the app to answer; one more byte or header is refused, and the problem has the limit."""
+    make, most, status = EXACT[limit]
+    with connect(host) as connection:
+        connection.sendall(make(most) + make(most + 1))
+        received = read_to_end(connection)
+    first, refused = STATUS.findall(received)
+    assert (first in {b"200", b"404"}, refused) == (True, status)
+    assert f"{most} " in json.loads(received.rpartition(b"\r\n\r\n")[2])["detail"]
+
+
 UNFINISHED = (
     (b"", b""),
     (b"GE", b"408"),
