@@ -9,7 +9,7 @@ it: the agents between would take the error for the failure of a tool, and ask a
 import copy
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from types import CellType, FunctionType
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -25,6 +25,7 @@ from agent_framework import (
     ResponseStream,
     Workflow,
     WorkflowAgent,
+    normalize_messages,
     normalize_tools,
 )
 
@@ -39,6 +40,7 @@ from durable_agent_host.agent.bounds import (
 )
 from durable_agent_host.agent.condensing import EVERY
 from durable_agent_host.agent.ending import Failed, RunStoppedError
+from durable_agent_host.agent.inner_calls import InnerCall
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
@@ -183,7 +185,8 @@ class _BoundedInside(_Bounded):
     def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
         client: Any = super()
         inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
-        return _call(lambda: inner(stream=stream, **arguments), stream=stream, lets_go=self.lets_go)
+        call = InnerCall(arguments.get("messages") or (), arguments.get("options") or {})
+        return _call(lambda: inner(stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 
 class _BoundedWhole(_Bounded):
@@ -191,23 +194,26 @@ class _BoundedWhole(_Bounded):
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         ask = super().get_response
-        return _call(lambda: ask(messages, stream=stream, **arguments), stream=stream, lets_go=self.lets_go)
+        call = InnerCall(normalize_messages(messages), arguments.get("options") or {})
+        return _call(lambda: ask(messages, stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 
-def _call(ask: Callable[[], Any], *, stream: bool, lets_go: bool) -> Any:
+def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: bool) -> Any:
     """Make one model call within the bounds of the turn."""
     if not stream:
-        return _whole(ask)
+        return _whole(ask, call)
     asked: list[Any] = []
 
     async def updates() -> AsyncGenerator[ChatResponseUpdate]:
         with _ends_turn():
-            _begin()
-            result = ask()
-            asked.append(result if isinstance(result, ResponseStream) else await result)
-            async with asked[0]:
-                async for update in in_time(_each(asked[0], lets_go=lets_go), received().bounds):
-                    yield update
+            async with _counted(call):
+                result = ask()
+                asked.append(result if isinstance(result, ResponseStream) else await result)
+                async with asked[0]:
+                    async for update in in_time(_each(asked[0], lets_go=lets_go), received().bounds):
+                        call.take(update)
+                        yield update
+            await call.finished()
 
     async def response(_: Any) -> ChatResponse[Any]:
         with _ends_turn():
@@ -216,10 +222,11 @@ def _call(ask: Callable[[], Any], *, stream: bool, lets_go: bool) -> Any:
     return ResponseStream(updates(), finalizer=response)
 
 
-async def _whole(ask: Callable[[], Awaitable[ChatResponse[Any]]]) -> ChatResponse[Any]:
+async def _whole(ask: Callable[[], Awaitable[ChatResponse[Any]]], call: InnerCall) -> ChatResponse[Any]:
     with _ends_turn():
-        _begin()
-        response = await whole_in_time(ask(), received().bounds)
+        async with _counted(call):
+            response = await whole_in_time(ask(), received().bounds)
+        await call.finished(response)
         meter = WordMeter()
         for message in response.messages:
             meter.take(message.contents)
@@ -244,11 +251,18 @@ def _let_go(passed: Iterable[ChatResponseUpdate]) -> None:
             update.raw_representation = update.contents[0].raw_representation = None
 
 
-def _begin() -> None:
+@asynccontextmanager
+async def _counted(call: InnerCall) -> AsyncGenerator[None]:
     bounded = received()
     bounded.check()
     check_model_call(bounded.bounds)
     bounded.inner_calls += 1
+    await call.begin()
+    try:
+        yield
+    except Exception:
+        await call.failed()
+        raise
 
 
 def _checked(response: ChatResponse[Any]) -> ChatResponse[Any]:

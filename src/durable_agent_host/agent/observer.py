@@ -119,6 +119,21 @@ class ModelCallFailed:
 
 
 @dataclass(frozen=True)
+class InnerModelCallFinished:
+    """A model call of an agent within the agent was answered.
+
+    Attributes:
+        model: that served it.
+        usage: token counts by the framework's names, or None.
+        replayed: an earlier run of the turn has made it.
+    """
+
+    model: str | None
+    usage: Mapping[str, Any] | None
+    replayed: bool
+
+
+@dataclass(frozen=True)
 class RunRepeats:
     """The agent is run again from the turn's start.
 
@@ -162,7 +177,7 @@ class ToolCallFinished:
     Attributes:
         call_id: as the model gave it.
         name: the tool's; empty when a cancel has cut the call off.
-        outcome: ``success``, ``error``, ``denied``, ``unknown``, ``invalid_arguments``, ``terminated`` or
+        outcome: ``success``, ``error``, ``denied``, ``unknown``, ``invalid_arguments``, ``stopped``, ``terminated`` or
             ``input_required``.
         replayed: the journal had the result.
         result: what came of it, as the model is told; empty when nothing is known.
@@ -236,6 +251,7 @@ Moment = (
     | ModelCallAnswered
     | ModelCallFinished
     | ModelCallFailed
+    | InnerModelCallFinished
     | RunRepeats
     | ToolCallBegan
     | ToolCallFinished

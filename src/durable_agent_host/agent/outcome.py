@@ -191,6 +191,8 @@ def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> Tu
     served = _served(runs, given)
     if runs.context is not None:
         given.usage_details = add_usage_details(given.usage_details, runs.context.usage)
+    if runs.inner_calls is not None and runs.hosted.has_journal:  # a workflow tells of its agents' tokens itself
+        given.usage_details = add_usage_details(given.usage_details, runs.inner_calls.usage)
     asked, response, answered = request, given, runs.answers
     if (redactor := runs.redactor) is not None:
         asked, response = redactor.request(request), redactor.response(given)

@@ -22,6 +22,7 @@ from durable_agent_host.agent.ending import Cancelled, RunStoppedError
 from durable_agent_host.agent.exchanges import EXCHANGES
 from durable_agent_host.agent.history import DurableSession
 from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.agent.inner_calls import InnerCalls
 from durable_agent_host.agent.kept_calls import KeptCalls
 from durable_agent_host.agent.observer import RunRepeats, UpdateCame
 from durable_agent_host.agent.produced import Produced
@@ -75,6 +76,7 @@ class AgentRuns:
         agent_session: the framework's session of the current run.
         hosted: the agent of the current run.
         run: the current one; None before the first.
+        inner_calls: of agents within the agent.
         losses: of the model's service.
         produced: what the current run has streamed.
         histories: the agent's history providers in the current run.
@@ -101,6 +103,7 @@ class AgentRuns:
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted: HostedAgent = field(init=False)
     run: AgentRun | None = None
+    inner_calls: InnerCalls | None = None
     losses: ServiceLosses = field(init=False)
     produced: Produced = field(init=False)
     histories: RunHistories | None = None
@@ -132,6 +135,7 @@ class AgentRuns:
             self.provider = self.hosted.provider
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted.has_journal)
             run = self.run = self._new_run(journal, dict(breaks))
+            self.inner_calls = await InnerCalls.of_run(run)
             try:
                 await self._run_once(run)
             except Exception as error:
@@ -173,18 +177,6 @@ class AgentRuns:
         """Return what the turn has spent; None when nothing counts it."""
         return self.run.spending.total if self.run is not None and self.run.spending is not None else None
 
-    def _spending(self, journal: Journal) -> Spending | None:
-        if not self.budgets.counts:
-            return None
-        return Spending(
-            self.budgets,
-            journal,
-            before=self.record.session.spent,
-            answers=self.answers,
-            worked_before=self.worked_before,
-            began_at=self.began_at,
-        )
-
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.produced = Produced(self.provider)
         self.agent_session = _restore_session(self.agent_session_before, self.request)
@@ -208,7 +200,7 @@ class AgentRuns:
             choose_messages=self._choose_messages,
             kept=self.kept,
             prepare_messages=self._without_losses,
-            spending=self._spending(journal),
+            spending=_spending(self, journal),
         )
 
     def _new_context(self) -> TurnContext | None:
@@ -358,6 +350,19 @@ class AgentRuns:
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
 
 
+def _spending(runs: AgentRuns, journal: Journal) -> Spending | None:
+    if not runs.budgets.counts:
+        return None
+    return Spending(
+        runs.budgets,
+        journal,
+        before=runs.record.session.spent,
+        answers=runs.answers,
+        worked_before=runs.worked_before,
+        began_at=runs.began_at,
+    )
+
+
 async def _updates(
     agent: SupportsAgentRun, messages: Sequence[Message], session: AgentSession, options: dict[str, Any]
 ) -> AsyncGenerator[AgentResponseUpdate]:
@@ -380,9 +385,8 @@ async def _updates(
 
 
 def _options(request: TurnRequest) -> dict[str, Any]:
-    options = dict(request.options)
-    if request.response_format is not None:
-        options["response_format"] = dict(request.response_format)
+    asked_for = {} if request.response_format is None else {"response_format": dict(request.response_format)}
+    options: dict[str, Any] = {**request.options, **asked_for}
     if not request.enable_tool_calls:
         options.pop("tools", None)
         options["tool_choice"] = "none"
@@ -390,9 +394,7 @@ def _options(request: TurnRequest) -> dict[str, Any]:
 
 
 def _restore_session(stored: Mapping[str, Any] | None, request: TurnRequest) -> DurableSession:
-    if stored is not None:
-        restored = cast("DurableSession", DurableSession.from_dict(dict(stored)))
-    else:
-        restored = DurableSession(session_id=request.session_id)
+    new = DurableSession(session_id=request.session_id)
+    restored = new if stored is None else cast("DurableSession", DurableSession.from_dict(dict(stored)))
     restored.turn_id = request.turn_id
     return restored

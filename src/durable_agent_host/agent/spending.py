@@ -16,7 +16,8 @@ from agent_framework import Message
 from durable_agent_host.agent.ending import Failed, RunStoppedError, stop_of
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
-from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budgets, Kind, Reservation, Spent
+from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budget, Budgets, Kind, Reservation, Spent
+from durable_agent_host.model.journal_entry import INNER
 from durable_agent_host.turn.budgeting import (
     Crossing,
     Scope,
@@ -117,21 +118,43 @@ class Spending:
         Raises:
             RunStoppedError: a budget ends the turn.
         """
+        wanted = self._estimate(messages, options, self._last_tokens, self._last_model)
+        await self._admit(ask, spent_on_reservation(wanted))
+        if self.failure is not None:
+            raise RunStoppedError(Failed(self.failure))
+        return wanted
+
+    async def admit_inner_call(
+        self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]
+    ) -> Reservation | None:
+        """Let a model call of an agent within the agent be made, or not; the arguments are those of the agent's own.
+
+        Returns:
+            What the call may spend; None when a person has to decide.
+
+        Raises:
+            RunStoppedError: a budget ends the turn.
+        """
+        wanted = self._estimate(messages, options, 0, None)
+        is_admitted = await self._admit(ask, spent_on_reservation(wanted))
+        if self.failure is not None:
+            raise RunStoppedError(Failed(self.failure))
+        return wanted if is_admitted else None
+
+    def _estimate(
+        self, messages: Sequence[Message], options: Mapping[str, Any], last_tokens: int, last_model: str | None
+    ) -> Reservation:
         needs_estimate = any(
             limit is not None for one in (self._budgets.turn, self._budgets.session) for limit in (one.tokens, one.cost)
         )
         characters = sum(map(_characters, messages)) if needs_estimate else 0
         most = options.get("max_tokens")
-        wanted = reserve(
-            max(characters, self._last_tokens * 4),
+        return reserve(
+            max(characters, last_tokens * 4),
             most if isinstance(most, int) else 0,
-            self._last_model or options.get("model"),
+            last_model or options.get("model"),
             self._budgets.prices,
         )
-        await self._admit(ask, spent_on_reservation(wanted))
-        if self.failure is not None:
-            raise RunStoppedError(Failed(self.failure))
-        return wanted
 
     async def admit_tool_call(self, ask: Ask) -> bool:
         """Let a tool run, and count it; otherwise the run stops after the other calls of the batch.
@@ -166,7 +189,10 @@ class Spending:
     def settle(self, position: int, number: int | None, usage: Mapping[str, Any] | None, model: str | None) -> None:
         """Count an answered model call."""
         self._open.pop((position, number), None)
-        self._count(usage, model)
+        if position == INNER:
+            self._settled = self._settled.plus(spent_on_answer(usage, model, self._budgets.prices))
+        else:
+            self._count(usage, model)
 
     def _recall(self, recorded: Recorded) -> None:
         for usage, model in _answers(recorded):
@@ -187,6 +213,9 @@ class Spending:
         """Look at all limits; tells whether none is crossed."""
         if self.failure is not None:
             return False
+        if (refused := self._refused(needed)) is not None:
+            self.failure = _failure(*refused)
+            return False
         for crossing in self._crossings(needed):
             question = crossing.question(self._grants(crossing.scope, crossing.kind))
             answer = self._answers.get(question)
@@ -198,6 +227,26 @@ class Spending:
                 await ask(question, figures | {"used": crossing.used, "needed": crossing.needed}, crossing.sentence)
             return False
         return True
+
+    def _refused(self, needed: Spent) -> tuple[Crossing, Mapping[str, Any]] | None:
+        """Find a limit at which a person has said no, and what: the turn makes no call more, a small one neither."""
+        scopes: tuple[tuple[Scope, Budget, Spent], ...] = (
+            ("turn", self._budgets.turn, self.total),
+            ("session", self._budgets.session, self._before.plus(self.total)),
+        )
+        for scope, budget, used in scopes:
+            for kind in KINDS:
+                crossing = Crossing(
+                    scope,
+                    kind,
+                    getattr(budget, kind) or 0,
+                    getattr(used, kind) or 0,
+                    getattr(needed, kind) or 0,
+                    budget.exceeded,
+                )
+                if (answer := self._answers.get(crossing.question(self._grants(scope, kind)))) is not None:
+                    return crossing, answer
+        return None
 
     def _crossings(self, needed: Spent) -> list[Crossing]:
         total = self.total
@@ -242,6 +291,8 @@ def spent_in(recorded: Recorded, budgets: Budgets) -> Spent | None:
 
 
 def _answers(recorded: Recorded) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
+    for call in recorded.inner_calls:
+        yield call.usage, call.model
     for response in (*recorded.responses.values(), *recorded.side_calls.values()):
         usage = response.get("usage")
         yield (decode_usage(usage) if usage else None), response.get("model")

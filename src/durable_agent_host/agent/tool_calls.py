@@ -26,7 +26,7 @@ from agent_framework.exceptions import UserInputRequiredException
 from pydantic import BaseModel
 
 from durable_agent_host.agent.bounds import is_larger
-from durable_agent_host.agent.ending import Cancelled, RunStoppedError, stop_of
+from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Waiting, stop_of
 from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, without_approvals
 from durable_agent_host.agent.inner_agents import InnerAgents
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
@@ -50,6 +50,10 @@ DENIED: Final = "Error: Tool call invocation was rejected by user."
 """The framework's own words."""
 
 
+_STOPPED: Final = (
+    "Error: The agent was stopped before its work was done, because a budget was used up and a person had to be "
+    "asked; what it has done until then may have taken effect."
+)
 _FAILED: Final = "Error: Function failed."
 _BAD_ARGUMENTS: Final = "Error: Argument parsing failed."
 
@@ -163,6 +167,11 @@ class ToolCalls(FunctionMiddleware):
         token = RUNNING_CALL.set(call)
         try:
             await self._run_tool(context, call_next, key, changed=decision.arguments)
+        except RunStoppedError as stopped:
+            if not isinstance(stopped.stop, Waiting):
+                raise
+            context.result = _STOPPED  # an agent within the agent, at a budget; the turn waits before its next call
+            await self._finish(key, name, "stopped", encode_tool_result(_STOPPED))
         finally:
             RUNNING_CALL.reset(token)
 

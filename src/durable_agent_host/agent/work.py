@@ -7,6 +7,7 @@ from typing import Any
 from agent_framework import add_usage_details
 
 from durable_agent_host.agent.observer import (
+    InnerModelCallFinished,
     ModelCallFinished,
     Moment,
     RunBegan,
@@ -41,10 +42,9 @@ class Work:
                 self._models, self._calls = {}, {}
             case ModelCallFinished(model=model, usage=usage, replayed=replayed):
                 self._call("model_calls", replayed=replayed)
-                name = model or _UNKNOWN
-                self._models[name] = add_usage_details(self._models.get(name), _as_usage(usage))
-                if not replayed:
-                    self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))
+                self._add(model, usage, replayed=replayed)
+            case InnerModelCallFinished(model=model, usage=usage, replayed=replayed):
+                self._add(model, usage, replayed=replayed)
             case ToolCallFinished(outcome=outcome, replayed=replayed):
                 self._call("tool_calls", replayed=replayed)
                 if outcome == "unknown" and not replayed:
@@ -60,6 +60,12 @@ class Work:
         said = {"attempt": self._attempt, "began_at": self._began_at, "ended_at": ended_at}
         models = {name: _plain(usage) for name, usage in self._models.items()}
         return said | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
+
+    def _add(self, model: str | None, usage: Mapping[str, Any] | None, *, replayed: bool) -> None:
+        name = model or _UNKNOWN
+        self._models[name] = add_usage_details(self._models.get(name), _as_usage(usage))
+        if not replayed:
+            self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))
 
     def _call(self, what: str, *, replayed: bool) -> None:
         self._calls[what] = self._calls.get(what, 0) + 1

@@ -16,6 +16,7 @@ from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.journal_entry import (
     CallReleased,
     CallReserved,
+    InnerCallFinished,
     JournalStep,
     ModelBegun,
     ModelFinished,
@@ -27,6 +28,7 @@ from durable_agent_host.model.journal_entry import (
 from durable_agent_host.model.log_entry import (
     CALL_RELEASED,
     CALL_RESERVED,
+    INNER_CALL_FINISHED,
     MODEL_BEGUN,
     MODEL_FINISHED,
     SIDE_CALL_FINISHED,
@@ -53,6 +55,11 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
         case SideCallFinished():
             wire = {"position": step.position, "number": step.number, "response": step.response}
             return LogEntry(SIDE_CALL_FINISHED, wire)
+        case InnerCallFinished():
+            usage = encode_usage(step.usage) if step.usage else None
+            known = {"usage": usage, "model": step.model}
+            said = {name: value for name, value in known.items() if value is not None}
+            return LogEntry(INNER_CALL_FINISHED, {"number": step.number} | said)
         case CallReserved():
             spends = {"tokens": step.reservation.tokens, "cost": step.reservation.cost, "seconds": step.seconds}
             known = {name: figure for name, figure in spends.items() if figure is not None}
@@ -81,6 +88,9 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
         return ToolFinished(_decode_tool_key(wire), wire["outcome"], wire["result"], wire.get("state"))
     if entry.kind == SIDE_CALL_FINISHED:
         return SideCallFinished(wire["position"], wire["number"], wire["response"])
+    if entry.kind == INNER_CALL_FINISHED:
+        usage = wire.get("usage")
+        return InnerCallFinished(wire["number"], decode_usage(usage) if usage else None, wire.get("model"))
     if entry.kind == CALL_RESERVED:
         reservation = Reservation(wire["tokens"], wire.get("cost"))
         return CallReserved(wire["position"], wire.get("number"), reservation, wire["seconds"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from durable_agent_host.model.budget import Reservation
 
@@ -96,13 +96,32 @@ class SideCallFinished:
     response: Mapping[str, Any]
 
 
+INNER: Final = -1
+"""The position under which calls of agents within the agent are reserved, by a number of their own."""
+
+
+@dataclass(frozen=True)
+class InnerCallFinished:
+    """A model call of an agent within the agent was answered. It is counted, and not replayed.
+
+    Attributes:
+        number: among these calls of one run, from 0.
+        usage: token counts by the framework's names, or None when the service said nothing.
+        model: that served it.
+    """
+
+    number: int
+    usage: Mapping[str, Any] | None
+    model: str | None
+
+
 @dataclass(frozen=True)
 class CallReserved:
     """A model call begins under a budget. Without an end it counts as made.
 
     Attributes:
-        position: of the model call, or of the one before which a strategy makes this one.
-        number: of the strategy's call, or None.
+        position: of the model call, or of the one before which a strategy makes this one, or `INNER`.
+        number: of the strategy's call, or of the call of an agent within the agent; or None.
         reservation: what it may spend.
         seconds: how long the agent had worked on the turn.
     """
@@ -127,5 +146,12 @@ class CallReleased:
 
 
 type JournalStep = (
-    ModelBegun | ModelFinished | ToolStarted | ToolFinished | SideCallFinished | CallReserved | CallReleased
+    ModelBegun
+    | ModelFinished
+    | ToolStarted
+    | ToolFinished
+    | SideCallFinished
+    | InnerCallFinished
+    | CallReserved
+    | CallReleased
 )

@@ -16,6 +16,7 @@ from durable_agent_host.codec.state import encode_spent
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.journal_entry import (
+    InnerCallFinished,
     JournalStep,
     ModelBegun,
     ModelFinished,
@@ -205,6 +206,9 @@ class StepReader:
             case SideCallFinished():
                 known = {"position": step.position, "attempt": self._number, "at": at}
                 self._add("strategy_call", **known, **self._served(step.response))
+            case InnerCallFinished(usage=usage, model=model):
+                served = {"model": model, "usage": dict(usage) if usage else None, **self._cost(usage, model)}
+                self._add("inner_call", attempt=self._number, at=at, **served)
             case ModelBegun():
                 self._open_model_call()["background"] = step.continuation is not None
             case _:
@@ -299,13 +303,16 @@ class StepReader:
         except (CorruptStateError, KeyError):
             return {"model": response.get("model"), "usage": None, "finish_reason": None}
         usage = cast("Mapping[str, Any] | None", decoded.usage_details)
-        cost = spent_on_answer(usage, decoded.model, self._prices).cost if usage else None
         return {
             "model": decoded.model,
             "usage": dict(usage) if usage else None,
             "finish_reason": decoded.finish_reason,
-            **({} if cost is None else {"cost": cost}),
+            **self._cost(usage, decoded.model),
         }
+
+    def _cost(self, usage: Mapping[str, Any] | None, model: str | None) -> dict[str, Any]:
+        cost = spent_on_answer(usage, model, self._prices).cost if usage else None
+        return {} if cost is None else {"cost": cost}
 
 
 def turn_summary(turn: Turn) -> dict[str, Any]:

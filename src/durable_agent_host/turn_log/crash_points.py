@@ -30,6 +30,9 @@ it has deleted, or copied, the conversation, and the session is as it was."""
 SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call.after_append")
 """Passed by agents whose compaction strategies call a model."""
 
+INNER_CALL_POINTS: Final = ("journal.inner_call.before_append", "journal.inner_call.after_append")
+"""Passed by agents whose tools are agents, or that are workflows of agents: after each model call of these."""
+
 COPY_POINTS: Final = (
     "import.before_put",
     "import.after_put",
@@ -70,6 +73,7 @@ CRASH_POINTS: Final = (
     *JOURNAL_POINTS,
     *HISTORY_POINTS,
     *SIDE_CALL_POINTS,
+    *INNER_CALL_POINTS,
     *BUDGET_POINTS,
     *FORGET_POINTS,
     *COPY_POINTS,

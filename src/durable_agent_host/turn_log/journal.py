@@ -23,8 +23,10 @@ from durable_agent_host.errors import FencedError
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
+    INNER,
     CallReleased,
     CallReserved,
+    InnerCallFinished,
     ModelBegun,
     ModelFinished,
     SideCallFinished,
@@ -67,7 +69,8 @@ class Recorded:
         has_begun: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
-        reserved: what model calls without an end may have spent, by position and number of a strategy's call.
+        inner_calls: what is known of answered model calls of agents within the agent.
+        reserved: what model calls without an end may have spent, by position and number as they were reserved.
         worked_seconds: how long the agent had worked on the turn when the latest model call began under a budget.
         finished_at: offsets of finished model calls by position, and of finished tool calls by key.
     """
@@ -88,6 +91,7 @@ class Recorded:
         default_factory=dict[tuple[int, int | None], list[Reservation]]
     )
     worked_seconds: float = 0.0
+    inner_calls: list[InnerCallFinished] = field(default_factory=list[InnerCallFinished])
 
     def note(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -120,6 +124,10 @@ class Recorded:
             case SideCallFinished():
                 self.side_calls[step.position, step.number] = step.response
                 self._settle(step.position, step.number)
+                return False
+            case InnerCallFinished():
+                self.inner_calls.append(step)
+                self._settle(INNER, step.number)
                 return False
             case CallReserved():
                 self.reserved.setdefault((step.position, step.number), []).append(step.reservation)
@@ -246,12 +254,18 @@ class Journal:
         await self._writer.commit(encode_journal_entry(SideCallFinished(position, number, response)))
         reach("journal.side_call.after_append")
 
+    async def inner_call_finished(self, call: InnerCallFinished) -> None:
+        """Append that a model call of an agent within the agent was answered; durable when this returns."""
+        reach("journal.inner_call.before_append")
+        await self._writer.commit(encode_journal_entry(call))
+        reach("journal.inner_call.after_append")
+
     async def call_reserved(self, position: int, number: int | None, reservation: Reservation, seconds: float) -> None:
         """Append that a model call begins under a budget; durable when this returns.
 
         Args:
-            position: of the model call, or of the one before which a strategy makes this one.
-            number: of the strategy's call, or None.
+            position: as `CallReserved` has it.
+            number: the same.
             reservation: what it may spend.
             seconds: how long the agent has worked on the turn.
         """

@@ -1,0 +1,144 @@
+"""Model calls of agents within the agent of a run: counted in the turn's usage, kept to its budgets, not replayed.
+
+What such an agent does is one tool call in the journal, or the run of a workflow, so its answers are not kept. That
+they were given is: a call is reserved before it is made, where there are budgets, and settled when it was answered.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, Self, cast
+
+from agent_framework import ChatResponse, ChatResponseUpdate, Message, UsageDetails, add_usage_details
+
+from durable_agent_host.agent.bounds import received
+from durable_agent_host.agent.ending import RunStoppedError, Waiting, stop_of
+from durable_agent_host.agent.observer import InnerModelCallFinished
+from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.errors import LogError
+from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
+
+
+class InnerCalls:
+    """Counts the model calls of agents within the agent of one run.
+
+    Args:
+        run: whose journal and budgets they are.
+
+    Attributes:
+        usage: tokens of the calls that were answered, in earlier runs of the turn, too.
+    """
+
+    def __init__(self, run: AgentRun) -> None:
+        self.usage: UsageDetails | None = None
+        self._run = run
+        self._count = 0
+
+    @classmethod
+    async def of_run(cls, run: AgentRun) -> Self:
+        """Count the calls of a run in the context of the caller; what earlier runs have done is told and counted."""
+        calls = cls(run)
+        for call in run.journal.recorded.inner_calls:
+            await calls._tell(call, replayed=True)
+        begun = received()
+        begun.inner_calls = max(begun.inner_calls, len(run.journal.recorded.inner_calls))
+        INNER_CALLS.set(calls)
+        return calls
+
+    async def begin(self, messages: Sequence[Message], options: Mapping[str, Any]) -> int:
+        """Hold a call against the budgets.
+
+        Args:
+            messages: of the request.
+            options: of the request.
+
+        Returns:
+            The call's number.
+
+        Raises:
+            RunStoppedError: a budget does not allow it, or the run is not wanted any more.
+        """
+        run, spending = self._run, self._run.spending
+        run.check_wanted()
+        number, self._count = self._count, self._count + 1
+        if spending is not None:
+            wanted = await spending.admit_inner_call(run.ask_for_budget, messages, options)
+            if wanted is None:
+                raise RunStoppedError(Waiting(tuple(run.progress.pending)))
+            await spending.reserve(INNER, number, wanted)
+        return number
+
+    async def refused(self, number: int) -> None:
+        """Note that the service has refused a call without a word."""
+        if self._run.spending is not None:
+            await self._run.spending.release(INNER, number)
+
+    async def finished(self, number: int, response: ChatResponse[Any]) -> None:
+        """Count an answered call; durable when this returns.
+
+        Args:
+            number: of the call.
+            response: its usage and its model are noted.
+
+        Raises:
+            RunStoppedError: the journal cannot be written.
+        """
+        run, usage = self._run, cast("Mapping[str, Any] | None", response.usage_details)
+        call = InnerCallFinished(number, usage, response.model)
+        try:
+            await run.journal.inner_call_finished(call)
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+        if run.spending is not None:
+            run.spending.settle(INNER, number, usage, response.model)
+        await self._tell(call, replayed=False)
+
+    async def _tell(self, call: InnerCallFinished, *, replayed: bool) -> None:
+        self.usage = add_usage_details(self.usage, cast("UsageDetails | None", call.usage))
+        await self._run.audience.tell(InnerModelCallFinished(call.model, call.usage, replayed))
+
+
+INNER_CALLS: Final[ContextVar[InnerCalls | None]] = ContextVar("durable_agent_inner_calls", default=None)
+"""Of the run whose agent asks others; None outside of a turn."""
+
+
+class InnerCall:
+    """One model call of an agent within the agent; outside of a turn, nothing counts it.
+
+    Args:
+        messages: of the request.
+        options: of the request.
+    """
+
+    def __init__(self, messages: Sequence[Message], options: Mapping[str, Any]) -> None:
+        self._calls = INNER_CALLS.get()
+        self._messages = messages
+        self._options = options
+        self._number = 0
+        self._told = False
+        self._said: list[ChatResponseUpdate] = []
+
+    async def begin(self) -> None:
+        """Hold it against the budgets; see `InnerCalls.begin`."""
+        if self._calls is not None:
+            self._number = await self._calls.begin(self._messages, self._options)
+
+    def take(self, update: ChatResponseUpdate) -> None:
+        """Note what an update says of tokens and model."""
+        self._told = self._told or bool(update.contents)
+        usage = [content for content in update.contents if content.type == "usage"]
+        if usage or (update.model and not self._said):
+            self._said.append(ChatResponseUpdate(contents=usage, role="assistant", model=update.model))
+
+    async def failed(self) -> None:
+        """Note that it has failed; one that had said something was made, and stays counted as it was reserved."""
+        if self._calls is not None and not self._told:
+            await self._calls.refused(self._number)
+
+    async def finished(self, response: ChatResponse[Any] | None = None) -> None:
+        """Count it.
+
+        Args:
+            response: whole, of a call that did not stream.
+        """
+        if self._calls is not None:
+            await self._calls.finished(self._number, response or ChatResponse.from_updates(self._said))

@@ -1,0 +1,162 @@
+"""Budgets count what agents within an agent spend, over kills, too, and are kept there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, told
+from tests.durable_agent_host.test_scenarios_journal import Doomed
+from tests.kit import AgentHost, PracticeModel, hosted
+from tests.processes import wait_until
+
+APP = Path(__file__).parent / "apps" / "inner_budgets"
+ASK = {"calls": [{"name": "ask", "arguments": {"task": "Buy."}}], "usage": USAGE}
+BUY = {"calls": [{"name": "buy", "arguments": {"what": "one"}}], "usage": USAGE}
+DONE = {"text": "Done.", "usage": USAGE}
+
+
+@pytest.fixture(scope="module")
+def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("inner-ledger") / "ledger.txt"
+
+
+@pytest.fixture(scope="module")
+def _host(
+    practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    with hosted(tmp_path_factory.mktemp("inner-budgets"), practice_model, app=APP, LEDGER=str(_ledger)) as running:
+        yield running
+
+
+@pytest.fixture
+def host(_host: AgentHost, model: PracticeModel, _ledger: Path) -> AgentHost:
+    """A host with agents whose tools are agents."""
+    _ledger.write_text("")
+    return _host
+
+
+@pytest.fixture
+def bought(_ledger: Path):
+    """Give what the tool of the inner agents has bought."""
+    return lambda: _ledger.read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("agent", "steps"),
+    [
+        ("Free", (ASK, BUY, DONE, DONE)),
+        ("Twice", (ASK, ASK, BUY, DONE, DONE, DONE)),
+        ("WithTeam", (ASK, BUY, DONE, DONE)),
+    ],
+)
+def test_what_inner_agents_spend_counts(host: AgentHost, model: PracticeModel, agent: str, steps, bought):
+    """Turn, session, usage, steps and metrics have all model calls, whoever has made them."""
+    model.plan(*steps)
+    calls, session = len(steps), uuid4().hex
+    turn = host.turn(host.run(agent, {"message": "go", "session_id": session}))
+    assert (turn["status"], len(model.requests()), bought()) == ("completed", calls, ["one"]), turn
+    spent = turn["spent"]
+    assert (spent["model_calls"], spent["tokens"], spent["tool_calls"]) == (calls, calls * 400, 1)
+    assert spent["cost"] == pytest.approx(calls * COST_OF_USAGE)
+    assert host.session(agent, session)["spent"] == spent
+    assert turn["usage"]["total_token_count"] == calls * 400
+    steps_url = f"/agents/{agent}/sessions/{session}/turns/{turn['turn_id']}/steps"
+    costs = [step["cost"] for step in host.get(steps_url).json()["steps"] if "cost" in step]
+    assert costs == [pytest.approx(COST_OF_USAGE)] * calls
+    assert wait_until(lambda: tokens_read(host, agent)) == [calls * 300]
+
+
+def tokens_read(host: AgentHost, agent: str) -> list[float]:
+    """Give what the metrics say of the input tokens of an agent; a turn is counted a moment after its answer."""
+    lines = host.get("/metrics").text.splitlines()
+    counted = [line for line in lines if "tokens_total" in line and f'"{agent}"' in line and '"input"' in line]
+    return [float(line.split()[-1]) for line in counted]
+
+
+@pytest.mark.parametrize(
+    ("agent", "limit", "steps", "bought_then"),
+    [
+        ("Calls", "budget of 3 model calls does not allow the next call: 3 used", (ASK, BUY, BUY, BUY), 2),
+        ("Tokens", "budget of 1000 tokens does not allow the next call: 800 used", (ASK, BUY | {"text": "x" * 900}), 1),
+    ],
+)
+def test_a_budget_ends_the_turn_within_an_agent(  # noqa: PLR0917 - fixtures and a table
+    host: AgentHost, model: PracticeModel, agent: str, limit: str, steps, bought_then: int, bought
+):
+    """The call that would cross it is not made; the turn fails with the figure, and the conversation is as it was."""
+    model.plan(*steps, DONE)
+    detail = told(host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
+    assert limit in detail
+    assert bought() == ["one"] * bought_then
+    shown = host.session(agent, session)
+    assert shown["messages"] == []
+    assert shown["spent"]["model_calls"] == len(model.requests())
+
+
+def test_a_session_pays_for_inner_agents(host: AgentHost, model: PracticeModel):
+    """What they have cost in one turn is missing in the next."""
+    model.plan(ASK, DONE, DONE, *[DONE] * 3)
+    session = uuid4().hex
+    assert host.run("Session", {"message": "one", "session_id": session}).status_code == 200
+    detail = told(host.run("Session", {"message": "two", "session_id": session}))
+    assert "session's budget of 0.03 in cost" in detail
+    assert len(model.requests()) == 3
+
+
+def test_a_person_is_asked_within_an_agent(host: AgentHost, model: PracticeModel, bought):
+    """The inner agent stops, its call has a result that says so, and the turn goes on after a yes."""
+    model.plan(ASK, BUY, BUY, DONE)
+    turn = waiting_turn(host, agent="AskCalls")
+    (call,) = turn["pending_approvals"]
+    assert call["arguments"] == {"budget": "turn", "of": "model_calls", "limit": 3, "used": 3, "needed": 1}
+    assert bought() == ["one"] * 2
+    assert approve(turn, yes(call)).status_code == 200
+    ended = wait_until(lambda: ended_turn(turn))
+    assert (ended["response"], bought()) == ("Done.", ["one"] * 2)
+    assert "stopped before its work was done" in str(model.requests()[-1])
+    assert (len(model.requests()), ended["spent"]["model_calls"]) == (4, 4)
+
+
+def test_a_person_refuses_within_an_agent(host: AgentHost, model: PracticeModel):
+    """A no ends the turn, and no model is asked any more."""
+    model.plan(ASK, BUY, BUY, DONE)
+    turn = waiting_turn(host, agent="AskCalls")
+    assert approve(turn, no(turn["pending_approvals"][0], "enough")).status_code == 200
+    ended = wait_until(lambda: ended_turn(turn))
+    assert (ended["status"], ended["error"]["type"]) == ("failed", "BudgetExceededError")
+    assert "a person has not allowed more: enough" in ended["error"]["message"]
+    assert len(model.requests()) == 3
+
+
+def test_a_call_that_the_service_refuses_counts_nothing(host: AgentHost, model: PracticeModel):
+    """An inner call that ends with an error of the service is given back."""
+    model.plan(ASK, {"error": {"status": 400, "message": "no"}}, DONE)
+    turn = host.turn(host.run("Tokens", {"message": "go", "session_id": uuid4().hex}))
+    assert (turn["status"], turn["spent"]["model_calls"], turn["spent"]["tokens"]) == ("completed", 2, 800), turn
+
+
+@pytest.mark.parametrize(
+    ("point", "calls", "counted"),
+    [
+        ("journal.budget.before_reserve:2", 2, 2),
+        ("journal.budget.after_reserve:2", 2, 3),
+        ("journal.inner_call.before_append", 3, 3),
+        ("journal.inner_call.after_append", 3, 3),
+        ("journal.tool.after_run", 3, 3),
+    ],
+)
+def test_a_kill_gives_nothing_back(tmp_path: Path, model: PracticeModel, point: str, calls: int, counted: int):
+    """What an inner agent had begun when the process died stays counted; its call is in doubt, and not made again."""
+    model.plan(ASK, times=1)
+    model.plan(DONE, times=None)
+    doomed = Doomed(tmp_path, model, app=APP)
+    try:
+        turn = doomed.run("Calls", point)
+        assert turn["status"] == "completed", turn
+        assert len(model.requests()) == calls
+        assert turn["spent"]["model_calls"] == counted
+    finally:
+        doomed.stop()
