@@ -385,7 +385,7 @@ async def _updates(
 
 
 def _options(request: TurnRequest) -> dict[str, Any]:
-    asked_for = {} if request.response_format is None else {"response_format": dict(request.response_format)}
+    asked_for: Any = {} if request.response_format is None else {"response_format": dict(request.response_format)}
     options: dict[str, Any] = {**request.options, **asked_for}
     if not request.enable_tool_calls:
         options.pop("tools", None)
