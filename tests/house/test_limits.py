@@ -58,7 +58,13 @@ SMALL = "functions_host/web/test_small_limits.py"
 LIMITS = "durable_agent_host/test_scenarios_limits.py"
 MODELS = "durable_agent_host/test_scenarios_bounded_model.py"
 SENT = f"{LIMITS}::test_what_is_sent_is_taken_up_to_its_limit"
+SCHEMAS = "durable_agent_host/turn/test_answer_schema.py"
 TRIED = {
+    "`response_format` of a turn": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
+    "objects in a `response_format`": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
+    "time to hold an answer against its `response_format`": (
+        "durable_agent_host/agent/test_answer_checks.py::test_a_pattern_that_backtracks_is_given_up"
+    ),
     "body of any request": f"{CONNECTIONS}::test_a_body_that_is_allowed_arrives",
     "URL of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
     "headers of a request, together": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
