@@ -1,5 +1,9 @@
 """A subclass of the entity that keeps data of its own."""
 
+import json
+import time
+from http.client import HTTPConnection
+from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 import pytest
@@ -86,3 +90,28 @@ def test_a_turn_whose_id_no_orchestration_can_have(lab: AgentHost, turn_id: str)
     listed = lab.get(f"/agents/Instant/sessions?details=true&search={session}")
     assert listed.status_code == 200, listed.text
     assert [one["session_id"] for one in listed.json()["sessions"]] == [session]
+
+
+def signal_by_raw_path(host: AgentHost, key: str, operation: str) -> None:
+    """Signal an entity under a key that clients would take out of the path."""
+    where = urlsplit(host.management)
+    connection = HTTPConnection(where.hostname or "", where.port, timeout=60)
+    path = f"{where.path}/entities/dafx-Instant/{quote(key, safe='.')}?op={operation}"
+    turn = {"turn_id": uuid4().hex, "message": "Hi", "correlationId": uuid4().hex, "policy": "queue"}
+    connection.request("POST", path, json.dumps(json.dumps(turn)), {"content-type": "application/json"})
+    assert connection.getresponse().status == 202
+    connection.close()
+
+
+@pytest.mark.parametrize("operation", ["admit", "reset", "run"])
+def test_no_entity_begins_a_session_under_a_name_that_no_session_can_have(lab: AgentHost, operation: str):
+    """The management API signals any key: what no route could open, delete or verify is not begun, so not listed."""
+    names = [".", "..", " ", "a?b", "a#b", "a%2Fb", "a@b", "x\x01", "n" * 146]
+    good = f"good-{uuid4().hex}"
+    for name in [*names, good]:
+        signal_by_raw_path(lab, name, operation)
+    wait_until(lambda: lab.get(f"/agents/Instant/sessions/{good}").ok)
+    time.sleep(1)
+    listed = [one["session_id"] for one in lab.get("/agents/Instant/sessions?limit=1000").json()["sessions"]]
+    assert good in listed
+    assert not set(names) & set(listed)

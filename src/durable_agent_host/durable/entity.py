@@ -29,6 +29,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
     error_details,
 )
+from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
@@ -114,12 +115,13 @@ class DurableAgentEntity:
         """Carry out one operation.
 
         Raises:
-            RequestError: there is no such operation.
+            RequestError: there is no such operation, or no session can have the entity's key as its id.
             StateError: the session cannot be read; ``admit`` answers with it instead.
         """
         name = context.operation_name
         if name == CHECK_OPERATION:
             return
+        check_session_id(str(context.entity_key), most=MAX_WHOLE_ID_CHARACTERS)
         if name == PUT_OPERATION:
             self._put_document(_input_of(context), context)
             return
