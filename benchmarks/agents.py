@@ -85,16 +85,20 @@ def long_agents(**more: Any) -> list[Any]:
 
 
 def window_agent() -> Any:
-    """Make ``Window``, which sends what a strategy of its app leaves of the conversation."""
+    """Make ``Window``, which sends what a strategy of its app leaves of the conversation.
+
+    Its model can be another server's than that of the other agents: the one that ``WINDOW_BASE_URL`` names.
+    """
     options: Any = {"store": False}
-    return Agent(_client(), "Answer in a few words.", name="Window", default_options=options)
+    client = _client(os.environ.get("WINDOW_BASE_URL"))
+    return Agent(client, "Answer in a few words.", name="Window", default_options=options)
 
 
-def _client() -> OpenAIChatClient:
+def _client(base_url: str | None = None) -> OpenAIChatClient:
     return OpenAIChatClient(
         model=os.environ["OPENAI_MODEL"],
         api_key=os.environ["OPENAI_API_KEY"],
-        base_url=os.environ["OPENAI_BASE_URL"],
+        base_url=base_url or os.environ["OPENAI_BASE_URL"],
     )
 
 

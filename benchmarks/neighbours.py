@@ -136,15 +136,18 @@ def line(name: str, times: Times, alone: Times, other: Times | None, most: float
     return (*cells, f"{most:,.0f}")
 
 
-def start(stack: ExitStack, folder: str) -> tuple[Process, Process]:
-    """Start a host and its model."""
-    model = Process.start("practice_model", ["--port", "0"])
-    stack.callback(model.stop)
-    plan_answers(model)
+def start(stack: ExitStack, folder: str) -> tuple[Process, list[Process]]:
+    """Start a host and the models of both sessions: one model would hold the small one's answers up by itself."""
+    models: list[Process] = []
+    for _ in range(2):
+        models.append(Process.start("practice_model", ["--port", "0"]))
+        stack.callback(models[-1].stop)
+        plan_answers(models[-1])
     command = ["start", "--app", str(HERE / "apps/long_ours"), "--port", "0", "--data", folder]
-    host = Process.start("functions_host", command, model_settings(model), without=("AZURE_OPENAI_ENDPOINT",))
+    settings = model_settings(models[0]) | {"WINDOW_BASE_URL": models[1].url}
+    host = Process.start("functions_host", command, settings, without=("AZURE_OPENAI_ENDPOINT",))
     stack.callback(host.stop)
-    return host, model
+    return host, models
 
 
 def beside(watched_url: str, url: str, ask: Ask) -> Times:
@@ -166,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     lines: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory(prefix="neighbours-") as folder, ExitStack() as stack:
-        (host, model), (other, its_model) = (start(stack, f"{folder}/{name}") for name in ("own", "other"))
+        (host, models), (other, its_models) = (start(stack, f"{folder}/{name}") for name in ("own", "other"))
         for one in (host, other):
             watch(one.url, lambda seconds: seconds > LEAST_SECONDS)
         alone = watch(host.url, lambda seconds: seconds > ALONE_SECONDS)
@@ -179,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 lines.append(line(f"{ask.name}, other", away, alone, None, 0))
                 lines.append(line(ask.name, times, alone, away, watched.megabytes("VmHWM")))
                 print(*lines[-1], file=sys.stderr, flush=True)
-            for one in (model, its_model):
+            for one in (*models, *its_models):
                 with connected(one.url) as connection:
                     send(connection, "DELETE", "/practice/requests")
     print_table(NAMES, lines)
