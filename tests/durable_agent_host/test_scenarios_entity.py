@@ -79,7 +79,30 @@ def test_an_operation_that_names_no_turn_changes_nothing(lab: AgentHost, operati
     assert lab.get(f"/agents/Instant/sessions/{session}/verify").json()["problems"] == []
 
 
-@pytest.mark.parametrize("turn_id", [".", "..", "../entities", "a?b", "a#b", "a%2Fb"])
+_ODD = [
+    *(
+        ".",
+        "..",
+        "../entities",
+        "a?b",
+        "a#b",
+        "a%2Fb",
+        " ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\x00",
+        "\x7f",
+        "\x85",
+        "\xa0",
+        "\u2028",
+    ),
+    *("\ufeff", "\u3002", "a\tb", "\ta", "a\n", ";", ":", "*", "+", "&", "=", "[", "a b ", "\u00e9", "@dafx-instant@x"),
+    *("n" * 5_000, "n" * 200_000, "a\ud800"),
+]
+
+
+@pytest.mark.parametrize("turn_id", _ODD, ids=lambda odd: f"{odd[:20]!a}-{len(odd)}")
 def test_a_turn_whose_id_no_orchestration_can_have(lab: AgentHost, turn_id: str):
     """A session that says it runs one is shown, and listed with details: nothing else is asked for."""
     session = f"odd-{uuid4().hex}"

@@ -15,7 +15,9 @@ MAX_WHOLE_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
 
 FORBIDDEN_IN_SESSION_IDS = "/\\#?@%"
 _FORBIDDEN: Final = re.compile(f"[{re.escape(FORBIDDEN_IN_SESSION_IDS)}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_NOT_IN_URLS: Final = frozenset("/\\#?%")
+_NOT_IN_URLS: Final = re.compile("[/\\\\#?%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_MOST_INSTANCE_CHARACTERS: Final = 1024
+"""Of an id. Source: Azure Table storage, the size of a partition key."""
 
 
 def entity_name(agent_name: str) -> str:
@@ -63,7 +65,8 @@ def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) 
 
 def can_be_instance(instance_id: str) -> bool:
     """Tell whether an orchestration can have an id, and a URL of the management API can carry it. Guarantee: pure."""
-    return bool(instance_id.strip(" .")) and _NOT_IN_URLS.isdisjoint(instance_id)
+    has_room = bool(instance_id.strip(" .")) and len(instance_id) <= _MOST_INSTANCE_CHARACTERS
+    return has_room and _NOT_IN_URLS.search(instance_id) is None
 
 
 def derived_id(*parts: str) -> str:
