@@ -169,6 +169,19 @@ _TELLS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
 )
 """What a text has that has a form, by the forms' order, in lower case: one of each group."""
 
+_SHORT_CHARACTERS: Final = 400
+"""Up to here, one search for all forms takes less than one look for each."""
+
+
+def _rarest(tells: tuple[tuple[tuple[str, ...], ...], ...]) -> re.Pattern[str]:
+    """Make what finds out whether a text can have any of the forms: the group of each with the longest words."""
+    groups = [max(groups, key=lambda group: min(map(len, group))) for groups in tells]
+    return re.compile("|".join(sorted({re.escape(tell) for group in groups for tell in group})))
+
+
+_RAREST: Final = {count: _rarest(_TELLS[:count]) for count in (len(_TELLS) - 1, len(_TELLS))}
+"""By how many of the forms are looked for."""
+
 _LIKE_ASCII: Final = str.maketrans("\u0130\u0131\u017f\u212a", "iisk")
 """The letters that `re.IGNORECASE` takes for those of ASCII."""
 
@@ -239,6 +252,8 @@ def without_keys(text: str) -> str:
 def _without_forms(text: str, count: int) -> str:
     """Mask what has one of the first forms; the last one is for errors and lines of the log alone."""
     lower = (text if text.isascii() else text.translate(_LIKE_ASCII)).lower()
+    if len(text) <= _SHORT_CHARACTERS and _RAREST[count].search(lower) is None:
+        return text
     forms = _FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else _FORMS
     for (form, mask), tells in zip(forms[:count], _TELLS[:count], strict=True):
         if all(any(tell in lower for tell in group) for group in tells):  # a search takes much longer

@@ -32,7 +32,8 @@ class Redactors(Mapping[str, Redactor]):
         if (redact := redact or self._default) is not None:
             if why_not:
                 raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
-            self._known[name] = redactor = Redactor(redact)
+            same = (one for one in self._known.values() if one.does(redact))
+            self._known[name] = redactor = next(same, None) or Redactor(redact)
             learn_redaction(redactor.text_or_mask)
 
     def __getitem__(self, name: str) -> Redactor:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
@@ -13,6 +14,7 @@ from durable_agent_host.agent.outcome import failed, without_log
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.durable.forgetting import Forgetting
+from durable_agent_host.durable.listing import read_time
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
@@ -81,7 +83,8 @@ async def _run(
         session = await _session(request, client)
         if (known := await _ended_before(request, session, keeper)) is not None:
             return known
-        await keeper.renew(request, wire.get("answers"))
+        if wire.get("answers") or not _has_just_come(request, keeper.grace_seconds):
+            await keeper.renew(request, wire.get("answers"))
         request = await keeper.whole_request(request)
         answers = await keeper.whole_answers(request, wire.get("answers") or {})
     except StateError as error:
@@ -104,6 +107,13 @@ async def _run(
         )
         outcome = without_log(request, error)
     return encode_turn_outcome(outcome)
+
+
+def _has_just_come(request: TurnRequest, grace_seconds: float) -> bool:
+    """Tell whether what is stored of a request is so new that nothing deletes it soon."""
+    created_at = read_time(request.created_at)
+    age = timedelta.max if created_at is None else datetime.now(UTC) - created_at
+    return timedelta(0) <= age < timedelta(seconds=grace_seconds / 4)
 
 
 async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) -> dict[str, Any] | None:

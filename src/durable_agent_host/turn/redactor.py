@@ -58,6 +58,10 @@ class Redactor:
         held = getattr(redact, "held_characters", None)
         self.held_characters: int | None = held if isinstance(held, int) else None
 
+    def does(self, redact: Redact) -> bool:
+        """Tell whether this is what applies a function. Guarantee: pure."""
+        return self._redact is redact
+
     def text(self, text: str) -> str:
         """Redact a text.
 
