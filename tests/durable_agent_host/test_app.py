@@ -2,12 +2,14 @@
 
 from inspect import signature
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from agent_framework import Agent, Executor, SlidingWindowStrategy, WorkflowBuilder, WorkflowContext, handler
+from agent_framework.openai import OpenAIChatClient
 from agent_framework_azurefunctions import AgentFunctionApp
 
-from durable_agent_host import DurableAgentApp
+from durable_agent_host import Budget, Budgets, DurableAgentApp
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn_log.stores import choose_turn_log
@@ -42,6 +44,41 @@ def test_an_agent_without_a_usable_name_is_refused(name):
     """A name that no function can have is refused, and the sentence says which names can be."""
     with pytest.raises(RegistrationError, match=r"letters, digits, '_' and '-'"):
         DurableAgentApp(agents=[Silent(name)])
+
+
+async def later(_: Any) -> Any:
+    """A function whose answer comes later."""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"identify": "x-who"}, r"identify is str: .*identify\(request\)"),
+        ({"identify": lambda: None}, r"cannot be called as identify\(request\)"),
+        ({"identify": later, "authorize": lambda principal, action: True}, r"authorize\(principal, action, session\)"),
+        ({"redact": True}, r"redact is bool: .*redact\(content\)"),
+        ({"redact": lambda: None}, r"cannot be called as redact\(content\)"),
+        ({"redact": later}, "redact is async"),
+        ({"budgets": Budget(tokens=5)}, r"give Budgets\(turn="),
+        ({"budgets": {"turn": {"tokens": 5}}}, r"give Budgets\(turn="),
+        ({"budgets": {}}, r"give Budgets\(turn="),
+        ({"budgets": Budgets(turn=cast("Any", {"tokens": 5}))}, r"give Budgets\(turn="),
+        ({"budgets": Budgets(turn=Budget(tokens=True))}, "tokens=True"),
+    ],
+)
+def test_what_the_host_could_not_call_is_refused_at_start(given: dict[str, Any], said: str):
+    """Not at the first request: an app with a slip in what protects it does not start."""
+    with pytest.raises(RegistrationError, match=said):
+        DurableAgentApp(agents=[Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo")], **given)
+
+
+@pytest.mark.parametrize(("name", "value"), [("ADOPT_SESSIONS", "nobody"), ("SESSION_NAMES", "own")])
+def test_settings_of_owners_need_an_app_that_has_owners(name: str, value: str):
+    """An app that was to tell its callers apart, and does not, opens its sessions to nobody by mistake."""
+    settings = Settings.from_environment({f"DURABLE_AGENT_HOST_{name}": value})
+    with pytest.raises(RegistrationError, match=f"{name} is '{value}'.*give identify"):
+        DurableAgentApp(agents=[Silent("Echo")], settings=settings)
+    assert DurableAgentApp(agents=[Silent("Echo")], settings=settings, identify=later)
 
 
 @pytest.mark.parametrize("compaction", [SlidingWindowStrategy, "window"])

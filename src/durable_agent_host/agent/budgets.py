@@ -1,7 +1,7 @@
 """What an app says of the budgets of its agents."""
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.budget import KINDS, Budget, Budgets, Price
@@ -20,7 +20,7 @@ class BudgetsOfAgents:
     """
 
     def __init__(self, default: Budgets | None) -> None:
-        self._default = default or NO_BUDGETS
+        self._default = NO_BUDGETS if default is None else default
         _check(self._default, "the app")
         self._own: dict[str, Budgets] = {}
 
@@ -42,7 +42,7 @@ class BudgetsOfAgents:
         if budgets is None:
             self._own[name] = self._default
             return
-        if not budgets.prices:
+        if isinstance(budgets, Budgets) and not budgets.prices:  # pyright: ignore[reportUnnecessaryIsInstance] - apps say more
             budgets = replace(budgets, prices=self._default.prices)
         _check(budgets, f"agent {name!r}")
         self._own[name] = budgets
@@ -52,7 +52,11 @@ class BudgetsOfAgents:
         return self._own.get(name, NO_BUDGETS)
 
 
-def _check(budgets: Budgets, whose: str) -> None:
+def _check(budgets: Any, whose: str) -> None:
+    if not isinstance(budgets, Budgets) or not all(isinstance(one, Budget) for one in (budgets.turn, budgets.session)):
+        raise RegistrationError(
+            f"the budgets of {whose} are {budgets!r}: give Budgets(turn=Budget(…), session=Budget(…))"
+        )
     for budget in (budgets.turn, budgets.session):
         _check_limits(budget, whose)
         if budget.cost is not None and not budgets.prices:
@@ -67,7 +71,9 @@ def _check(budgets: Budgets, whose: str) -> None:
 def _check_limits(budget: Budget, whose: str) -> None:
     for kind in KINDS:
         limit = getattr(budget, kind)
-        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
+        if limit is not None and not (
+            isinstance(limit, int | float) and limit is not True and 0 < limit < float("inf")
+        ):
             raise RegistrationError(f"a budget of {whose} has {kind}={limit!r}: give a number above 0, or None")
     if budget.exceeded not in {"fail", "ask"}:
         raise RegistrationError(f"a budget of {whose} has exceeded={budget.exceeded!r}: give 'fail' or 'ask'")

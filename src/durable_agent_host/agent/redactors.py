@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.hooks import check_hook
 from durable_agent_host.redaction import learn_redaction
 from durable_agent_host.turn.redactor import Redact, Redactor
 
@@ -27,9 +28,10 @@ class Redactors(Mapping[str, Redactor]):
             why_not: why something would be kept as it was said; empty when nothing is.
 
         Raises:
-            RegistrationError: something would be.
+            RegistrationError: something would be, or the function cannot be called.
         """
         if (redact := redact or self._default) is not None:
+            check_hook("redact", redact, "content", is_plain=True)
             if why_not:
                 raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
             same = (one for one in self._known.values() if one.does(redact))

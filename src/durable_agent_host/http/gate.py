@@ -14,9 +14,10 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, Literal, NamedTuple
 
 from durable_agent_host.errors import ForbiddenError, RegistrationError
+from durable_agent_host.hooks import check_hook
 from durable_agent_host.model.principal import Owner, Principal
 from durable_agent_host.model.turn import Caller
-from durable_agent_host.settings import ANYBODY, OWN, SHARED
+from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
 from durable_agent_host.turn.requests import valid_traceparent
 
 Action = Literal[
@@ -84,7 +85,9 @@ Identify = Callable[[IncomingRequest], Principal | Awaitable[Principal | None] |
 """Finds out who asks; None, or `ForbiddenError`, for a caller who is not let in. A plain function runs in a thread."""
 
 Authorize = Callable[[Principal, Action, AskedSession], bool | Awaitable[bool]]
-"""Tells whether a principal may do something in a session that is not the principal's own."""
+"""Tells whether a principal may do something in a session that is not the principal's own: True or False, nothing else.
+
+A plain function runs in a thread."""
 
 
 class Access:
@@ -145,7 +148,7 @@ class Gate:
         names: whether a name that a client chooses for a session is ``shared`` by all, or its ``own``.
 
     Raises:
-        RegistrationError: there is something to authorize, and nobody is identified.
+        RegistrationError: a function cannot be called, or something is demanded of owners, and nobody is identified.
     """
 
     def __init__(
@@ -157,6 +160,15 @@ class Gate:
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so that sessions have no owners: give both")
+        if identify is None:
+            for setting, value, default in (("ADOPT_SESSIONS", adopters, ANYBODY), ("SESSION_NAMES", names, SHARED)):
+                if value != default:
+                    raise RegistrationError(
+                        f"{PREFIX}{setting} is {value!r}, and the app gives no identify, so that everybody has all "
+                        "sessions: give identify, or take the setting out"
+                    )
+        check_hook("identify", identify, "request")
+        check_hook("authorize", authorize, "principal", "action", "session")
         self._identify = identify
         self._authorize = authorize
         self._adopters = adopters
@@ -176,11 +188,7 @@ class Gate:
         traceparent = valid_traceparent(request.headers.get("traceparent"))
         if self._identify is None:
             return Caller(None, traceparent)
-        if iscoroutinefunction(self._identify):
-            found: Any = await self._identify(request)
-        else:
-            found = await asyncio.to_thread(self._identify, request)
-            found = await found if isawaitable(found) else found
+        found: Any = await _called(self._identify, request)
         if found is None:
             raise ForbiddenError("the app does not know who asks: send the credentials that it takes")
         if not isinstance(found, Principal):
@@ -208,8 +216,18 @@ class Gate:
         """
         if self._authorize is None:
             return False
-        allowed = self._authorize(principal, action, session)
-        return bool(await allowed if isawaitable(allowed) else allowed)
+        allowed: Any = await _called(self._authorize, principal, action, session)
+        if not isinstance(allowed, bool):
+            raise TypeError(f"authorize returned {type(allowed).__name__}: return True or False")
+        return allowed
+
+
+async def _called(function: Callable[..., Any], *given: Any) -> Any:
+    """Call a function of the app; a plain one in a thread."""
+    if iscoroutinefunction(function):
+        return await function(*given)
+    found = await asyncio.to_thread(function, *given)
+    return await found if isawaitable(found) else found
 
 
 async def wait_for_even_time(began: float) -> None:

@@ -1,7 +1,7 @@
 """Who asks, and to whom a session belongs."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 ROLE: Final = "role:"
 """What stands before the name of a role, where a role is one of several things that can be said."""
@@ -27,8 +27,16 @@ class Principal:
     roles: frozenset[str] = field(default_factory=frozenset[str])
 
     def __post_init__(self) -> None:
-        if not self.id:
-            raise ValueError("a principal needs an id that is not empty")
+        said: Any = (self.id, self.tenant, self.roles)  # by the app, whose types may be others
+        if not isinstance(said[0], str) or not said[0]:
+            raise ValueError(f"a principal's id is {said[0]!r}: give a text that is not empty")
+        if not isinstance(said[1], str):
+            raise ValueError(f"a principal's tenant is {said[1]!r}: give a text")  # noqa: TRY004 - as of the others
+        if isinstance(said[2], str) or not all(
+            isinstance(role, str) for role in said[2]
+        ):  # a text has its letters in it
+            raise ValueError(f"a principal's roles are {said[2]!r}: give a set of texts")
+        object.__setattr__(self, "roles", frozenset(said[2]))
 
     def is_one_of(self, role: str) -> bool:
         """Tell whether the principal has a role, which is named as ``role:NAME``. Guarantee: pure."""

@@ -3,13 +3,13 @@
 import asyncio
 import base64
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from durable_agent_host import Principal, Settings
 from durable_agent_host.errors import ForbiddenError, RegistrationError, SettingError
-from durable_agent_host.http.gate import Gate, IncomingRequest
+from durable_agent_host.http.gate import AskedSession, Gate, IncomingRequest
 from durable_agent_host.http.principals import AUTH_ENABLED, app_service_principal, function_key_principals
 
 ENTRA = {
@@ -101,3 +101,26 @@ def test_what_is_no_principal_is_no_caller():
         Principal("")
     with pytest.raises(RegistrationError, match="identify"):
         Gate(authorize=lambda *_: True)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{"id": 42}, {"id": None}, {"id": "ada", "tenant": 7}, {"id": "ada", "roles": "admin"}, {"id": "a", "roles": [1]}],
+)
+def test_a_principal_is_made_of_texts(named: dict[str, Any]):
+    """A number would be stored as it is and be nobody afterwards; of a text as roles, each letter would be one."""
+    with pytest.raises(ValueError, match="principal's"):
+        Principal(**named)
+
+
+def test_roles_can_be_any_collection():
+    """They are kept as a set."""
+    assert Principal("ada", roles=cast("Any", ["clerk", "clerk"])).roles == frozenset({"clerk"})
+
+
+@pytest.mark.parametrize("answer", ["no", 1, None, {"clerk"}])
+def test_only_true_lets_somebody_in(answer: Any):
+    """What else an app's rule returns, such as the text "no", is a mistake of the app, and nobody is let in."""
+    gate = Gate(lambda _: Principal("ada"), lambda *_: answer)
+    with pytest.raises(TypeError, match="return True or False"):
+        asyncio.run(gate.authorized(Principal("ada"), "turn.read", AskedSession("Echo", "s", None)))

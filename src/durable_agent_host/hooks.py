@@ -1,0 +1,38 @@
+"""Looks at the functions that an app gives when they are given, not at the first request that needs them."""
+
+from collections.abc import Callable
+from inspect import iscoroutinefunction, signature
+from typing import Any
+
+from durable_agent_host.errors import RegistrationError
+
+
+def check_hook(name: str, hook: Callable[..., Any] | None, *asked_with: str, is_plain: bool = False) -> None:
+    """Refuse a function that cannot be called as the host calls it.
+
+    Guarantee: pure; nothing is called.
+
+    Args:
+        name: of the app's argument.
+        hook: what the app gave; None is none.
+        asked_with: names of what it is called with.
+        is_plain: whether it may not be ``async``.
+
+    Raises:
+        RegistrationError: it is no function, takes something else, or is ``async`` where it may not be.
+    """
+    if hook is None:
+        return
+    call = f"{name}({', '.join(asked_with)})"
+    if not callable(hook):
+        raise RegistrationError(f"{name} is {type(hook).__name__}: give a function that is called as {call}")
+    if is_plain and (iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None))):  # noqa: B004 - an object's method
+        raise RegistrationError(f"{name} is async, and its answer is needed at once: give a plain function")
+    try:
+        takes = signature(hook)
+    except (TypeError, ValueError):  # a function in C that does not say what it takes
+        return
+    try:
+        takes.bind(*asked_with)
+    except TypeError as error:
+        raise RegistrationError(f"{name} cannot be called as {call}: {error}") from None
