@@ -1,7 +1,8 @@
 """What an app says of the budgets of its agents."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.budget import KINDS, Budget, Budgets, Price
