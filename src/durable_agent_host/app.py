@@ -46,6 +46,7 @@ from durable_agent_host.durable.register import (
     register_route,
     register_turn_functions,
     register_upkeep,
+    secret_reader,
 )
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
@@ -280,7 +281,7 @@ class DurableAgentApp(AgentFunctionApp):
         (`durable_agent_host.http.sdk_requests`), and what the first turn needs is loaded in the background.
         """
         functions: list[Function] = cast("Any", super()).get_functions()
-        adapt_http_functions(functions, gate=self._gate)
+        adapt_http_functions(functions, gate=self._gate, secret_of=secret_reader(self._turns_of))
         shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
         warm_up_in_background([*shared], self._open_log)
         tell_left()

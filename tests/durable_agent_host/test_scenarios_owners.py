@@ -15,6 +15,9 @@ import requests
 
 from durable_agent_host.cli.main import main
 from durable_agent_host.http.routes import ROUTES
+from durable_agent_host.http.upstream_routes import run_of
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.principal import Owner
 from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, whole
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
@@ -377,7 +380,7 @@ def test_runs_of_workflows_have_owners(place: Place):
     (asked,) = wait_until(lambda: asks("ada", run))
     assert asks("ada", "one")[0]["requestId"] == asked["requestId"]
     never = place.ask("GET", f"{url}/status/never.414bfbb0d05ef2cf01db06fb", "bob")
-    for name in (run, "one"):
+    for name in (run, "one", f"{run}%3F", f"{run}%23x", f"{run}%3Fx=%23", f"{run}%2F..", "%2e", "%3F"):
         refused = place.ask("GET", f"{url}/status/{name}", "bob")
         assert (refused.status_code, refused.content) == (404, never.content)
         refused = place.ask("POST", f"{url}/respond/{name}/{asked['requestId']}", "bob", json="x")
@@ -390,6 +393,20 @@ def test_runs_of_workflows_have_owners(place: Place):
     assert place.ask("POST", f"{url}/respond/one/{asked['requestId']}", "ada", json="there").ok
     ended = wait_until(lambda: place.ask("GET", f"{url}/status/one", "ada").json().get("output"))
     assert "HI THERE" in json.dumps(ended)
+
+
+def test_the_id_of_a_run_cannot_be_computed(place: Place):
+    """Who could would begin the sessions of its agents; runs of before, whose marks can be, are their owner's still."""
+    url, named = "/workflow/shouting", run_of(Owner("ada"), "two", "")
+    before = "two." + derived_id("workflow-run", "", "ada", "two")[:24]
+    run = place.ask("POST", f"{url}/run?runId=two", "ada", json="hi").json()["instanceId"]
+    assert run.startswith("two.")
+    assert run not in {before, named}
+    assert requests.post(f"{place.host.management}/orchestrators/dafx-shouting/{before}", json="ho", timeout=60).ok
+    assert place.ask("GET", f"{url}/status/{before}", "ada").json()["instanceId"] == before
+    assert place.ask("GET", f"{url}/status/two", "ada").json()["instanceId"] == run
+    for name in (before, run):
+        assert place.ask("GET", f"{url}/status/{name}", "bob").status_code == 404
 
 
 def test_orchestrations_act_as_whom_they_carry(place: Place):

@@ -197,6 +197,22 @@ def _register_id_secret(app: df.DFApp, hub: Hub) -> None:
     bind.entity_trigger(context_name="context", entity_name=id_secret.IDS_ENTITY)(handle)
 
 
+def secret_reader(turns_of: TurnsOf) -> Callable[[str], Awaitable[str]]:
+    """Give what reads the app's secret for ids in functions that are not ours.
+
+    Args:
+        turns_of: gives the turn client of a call.
+
+    Returns:
+        A function of the value of a durable client's binding.
+    """
+
+    async def read(binding: str) -> str:
+        return await turns_of(df.DurableOrchestrationClient(binding)).claims.id_secret()
+
+    return read
+
+
 def register_agent_tool(
     app: df.DFApp,
     function_name: str,

@@ -9,8 +9,8 @@ azure-functions-runtime 1.3; the classic worker does the same.
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from functools import wraps
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Final, get_type_hints
 
@@ -26,9 +26,12 @@ from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.upstream_routes import Entrance, workflow_entrance
 
 UserFunction = Callable[..., Any]
+SecretOf = Callable[[str], Awaitable[str]]
+"""Reads the app's secret for ids with a durable client, of which it gets the binding's value."""
 
 _UPSTREAM: Final = "agent_framework_azurefunctions"
 _OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
+_CLIENT: Final = "durableClient"
 _FOREIGN_PAGE_HEADER = "x-functions-host-foreign-page"
 _FOREIGN_PAGE = (
     "pages of other origins may not call this ({}): list the page's origin under Host.CORS in local.settings.json"
@@ -36,12 +39,13 @@ _FOREIGN_PAGE = (
 """The embedded host lets such pages call anonymous functions, as `func start` does; ours are not for them."""
 
 
-def adapt_http_functions(functions: Iterable[Any], *, gate: Gate) -> None:
+def adapt_http_functions(functions: Iterable[Any], *, gate: Gate, secret_of: SecretOf) -> None:
     """Let the HTTP functions of an app be called with FastAPI requests; upstream's ask the gate before.
 
     Args:
         functions: the app's, as the SDK has built them; they are changed.
         gate: decides. Ours ask it themselves, and an app's own functions are its own matter.
+        secret_of: reads what the ids of runs depend on.
     """
     for function in functions:
         trigger = function.get_trigger()
@@ -53,6 +57,7 @@ def adapt_http_functions(functions: Iterable[Any], *, gate: Gate) -> None:
             called,
             trigger.name,
             entrance=workflow_entrance(str(trigger.route), gate) if is_upstreams else None,
+            read_secret=_secret_reader(function, secret_of),
         )
 
 
@@ -61,6 +66,7 @@ def adapt_http_function(
     parameter: str,
     *,
     entrance: Entrance | None = None,
+    read_secret: Callable[[Mapping[str, Any]], Awaitable[str]],
 ) -> UserFunction:
     """Let a function that takes `azure.functions.HttpRequest` be called with a FastAPI request.
 
@@ -69,6 +75,7 @@ def adapt_http_function(
             themselves, once they know the caller.
         parameter: the trigger's.
         entrance: asked before the body is read, and may change what the request names; what it raises is the answer.
+        read_secret: reads what the entrance needs, by the function's arguments.
 
     Returns:
         A function with the same parameters, or the same one when its request is annotated as FastAPI's, or when its
@@ -89,7 +96,7 @@ def adapt_http_function(
         named = _query_of(request), {name: str(value) for name, value in request.path_params.items()}
         if entrance is not None:
             try:
-                named = await entrance(incoming(request, named[0]), *named)
+                named = await entrance(incoming(request, named[0]), *named, partial(read_secret, arguments))
             except DurableAgentHostError as error:
                 return write_response(problem_of_error(error))
             except Exception as error:  # noqa: BLE001 - an edge: recorded, and answered
@@ -108,6 +115,12 @@ def adapt_http_function(
     if "return" in inspect.get_annotations(function):
         adapted.__annotations__["return"] = Response
     return adapted
+
+
+def _secret_reader(function: Any, secret_of: SecretOf) -> Callable[[Mapping[str, Any]], Awaitable[str]]:
+    """Give what reads the app's secret with the arguments of a function, which has a durable client among them."""
+    client = next((one.name for one in function.get_bindings() if one.get_binding_name() == _CLIENT), "")
+    return lambda arguments: secret_of(arguments[client])
 
 
 def _takes_functions_request(function: UserFunction, parameter: str) -> bool:

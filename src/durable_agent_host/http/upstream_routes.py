@@ -1,8 +1,12 @@
 """Upstream's own routes, those of workflows: they pass the gate, too.
 
 A run of a workflow has no document that could name its owner, so its id does: the id that the caller gives or is given,
-and behind it a mark that follows from the caller. Whoever names a run gets the mark of himself: a run of somebody else
-does not exist for him, and the answer is upstream's own, after the same reads.
+and behind it a mark that follows from the caller and a secret of the app. Whoever names a run gets the mark of himself:
+a run of somebody else does not exist for him, and the answer is upstream's own, after the same reads. Nobody can
+compute the id of a run of somebody else: the workflow's agents have sessions of that id.
+
+The durable client writes ids into URLs as they are, so an id is looked at before: behind a ``?`` or a ``#`` the mark
+would be no part of the path.
 """
 
 import uuid
@@ -24,29 +28,48 @@ _ACTIONS: Final[Mapping[str, Action]] = {
 _PREFIX: Final = "workflow/"
 _RUN_ID: Final = "runId"
 _INSTANCE_ID: Final = "instanceId"
+_REQUEST_ID: Final = "requestId"
+_NOT_IN_IDS: Final = frozenset("/\\#?")
+"""What upstream refuses in the id of a run, and the Durable extension in that of an instance."""
 _MARK_CHARACTERS: Final = 24
 
 Named = tuple[Mapping[str, str], Mapping[str, str]]
 """What a request names: parameters of the query, and values of the route."""
 
-Entrance = Callable[[IncomingRequest, Mapping[str, str], Mapping[str, str]], Awaitable[Named]]
+ReadSecret = Callable[[], Awaitable[str]]
+"""Reads what makes marks impossible to compute; see `durable_agent_host.durable.id_secret`."""
+
+Entrance = Callable[[IncomingRequest, Mapping[str, str], Mapping[str, str], ReadSecret], Awaitable[Named]]
 
 
-def run_of(owner: Owner, run_id: str) -> str:
+def run_of(owner: Owner, run_id: str, secret: str) -> str:
     """Name a workflow's run as its owner's. Guarantee: pure; a name that it gave stays as it is.
 
     Args:
         owner: to whom the run belongs.
         run_id: as the caller names it.
+        secret: of the app.
     """
     bare, _, mark = run_id.rpartition(".")
-    if bare and mark == _mark(owner, bare):
+    if bare and mark == _mark(owner, bare, secret):
         return run_id
-    return f"{run_id}.{_mark(owner, run_id)}"
+    return f"{run_id}.{_mark(owner, run_id, secret)}"
 
 
-def _mark(owner: Owner, run_id: str) -> str:
-    return derived_id("workflow-run", owner.tenant, owner.principal, run_id)[:_MARK_CHARACTERS]
+def _mark(owner: Owner, run_id: str, *secret: str) -> str:
+    return derived_id("workflow-run", owner.tenant, owner.principal, run_id, *secret)[:_MARK_CHARACTERS]
+
+
+def _is_of_before(owner: Owner, run_id: str) -> bool:
+    """Tell whether a run was named as its owner's by a version whose marks had no secret in them."""
+    bare, _, mark = run_id.rpartition(".")
+    return bool(bare) and mark == _mark(owner, bare)
+
+
+def _can_be_named(path: Mapping[str, str]) -> bool:
+    """Tell whether the ids on a path stay what they are in a URL."""
+    named = [path[name] for name in (_INSTANCE_ID, _REQUEST_ID) if name in path]
+    return all(_NOT_IN_IDS.isdisjoint(one) and one.strip(". ") for one in named)
 
 
 def workflow_entrance(template: str, gate: Gate) -> Entrance:
@@ -70,14 +93,19 @@ def workflow_entrance(template: str, gate: Gate) -> Entrance:
             "of requirements.txt"
         )
 
-    async def enter(request: IncomingRequest, query: Mapping[str, str], path: Mapping[str, str]) -> Named:
+    async def enter(
+        request: IncomingRequest, query: Mapping[str, str], path: Mapping[str, str], read_secret: ReadSecret
+    ) -> Named:
         principal = (await gate.identify(request)).principal
+        if not _can_be_named(path):
+            path = {**path, _INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
         if principal is None:
             return query, path
+        owner, secret = principal.owner, await read_secret()
         if action == "workflow.run":
-            return {**query, _RUN_ID: run_of(principal.owner, query.get(_RUN_ID) or uuid.uuid4().hex)}, path
+            return {**query, _RUN_ID: run_of(owner, query.get(_RUN_ID) or uuid.uuid4().hex, secret)}, path
         asked = path.get(_INSTANCE_ID, "")
-        own = run_of(principal.owner, asked)
+        own = asked if _is_of_before(owner, asked) else run_of(owner, asked, secret)
         if own != asked and await gate.authorized(principal, action, AskedSession(name, asked, None)):
             own = asked
         return query, {**path, _INSTANCE_ID: own}
