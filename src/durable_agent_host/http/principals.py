@@ -71,6 +71,7 @@ def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
     The Functions host checks the key (``http_auth_level`` FUNCTION), and does not tell the app its name. So a key that
     is not named here is a principal of its own, whose id is a hash of it, and a new key is another principal. Name the
     keys of one client the same, and it keeps its sessions when its key is renewed. Calls of MCP tools carry no key.
+    Several keys at once name nobody: the host checks one of them, and the others would be principals for the asking.
 
     Args:
         names: key → the principal's id.
@@ -82,7 +83,9 @@ def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
 
     async def identify(request: IncomingRequest) -> Principal | None:
         key = request.headers.get("x-functions-key") or request.query.get("code")
-        return Principal(known.get(_hash(key)) or f"key-{_hash(key)[:32]}") if key else None
+        if not key or "," in key:  # what came more than once is joined
+            return None
+        return Principal(known.get(_hash(key)) or f"key-{_hash(key)[:32]}")
 
     return identify
 

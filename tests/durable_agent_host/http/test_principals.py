@@ -77,8 +77,9 @@ def test_a_function_key_is_a_principal():
     unnamed = who(x_functions_key="some-key")
     assert unnamed not in (None, who(x_functions_key="other-key"))
     assert "some-key" not in str(unnamed)
-    with pytest.raises(ForbiddenError):
-        who()
+    for given in ({}, {"x_functions_key": "old-key,other"}, {"x_functions_key": "other,old-key"}):
+        with pytest.raises(ForbiddenError):
+            who(**given)
 
 
 def test_who_may_adopt_is_a_setting():
