@@ -148,14 +148,13 @@ class DurableAgentApp(AgentFunctionApp):
         redact: Redact | None = None,
     ) -> None:
         _prepare_process()
-        self.settings = settings or Settings.from_environment()
+        self.settings = known = settings or Settings.from_environment()
         self._entity_class = entity_class
-        self._gate = Gate(identify, authorize, self.settings.adopt_sessions, self.settings.session_names)
+        self._gate = Gate(identify, authorize, known.adopt_sessions, known.session_names, known.requests_per_second)
         self._observers, self._redactors = observers, Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
-        self._compactions = Compactions(compaction)
-        self._budgets = BudgetsOfAgents(budgets)
+        self._compactions, self._budgets = Compactions(compaction), BudgetsOfAgents(budgets)
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -346,13 +345,14 @@ class DurableAgentApp(AgentFunctionApp):
         register_upkeep(app, self.settings, keeper, eraser=eraser, ttls=self._ttls, hub=hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
+        limits = {"wait_seconds": self.settings.wait_seconds, "max_query_bytes": self.settings.max_request_bytes}
         register_agent_tool(
             cast("DFApp", self),
             self._build_function_name(agent_name, "mcptool"),
             tool_name=agent_name,
             description=agent_description or f"Interact with {agent_name} agent",
             properties=TOOL_PROPERTIES,
-            answer=partial(answer_tool_call, agent_name, gate=self._gate, wait_seconds=self.settings.wait_seconds),
+            answer=partial(answer_tool_call, agent_name, gate=self._gate, **limits),
             turns_of=self._turns_of,
         )
 

@@ -41,6 +41,10 @@ _MOST_CHARACTERS: Final = 20_000
 """Of a message: services have been seen to answer with whole pages."""
 
 
+HOST_FAILED: Final = "the host failed to answer; the log has the reason. Nothing is lost: try again"
+"""What callers are told of errors that are not ours."""
+
+
 class DurableAgentHostError(AgentFrameworkException):
     """Root of the tree; carries a message that says what to do next, without the secrets that it was given."""
 

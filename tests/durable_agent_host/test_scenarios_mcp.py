@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import requests
@@ -61,6 +62,19 @@ def test_a_tool_call_without_a_query_says_what_is_missing(tools: AgentHost):
     result = call(tools, "Counting", query=" ")
     assert result["isError"] is True
     assert "query" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [("half \ud83d", "half of a surrogate pair"), ("long " * 1_000_000, "over 4194304 bytes"), (["hi"], "'query'")],
+    ids=["half a character", "too long", "no text"],
+)
+def test_a_query_that_no_turn_can_have_is_refused(tools: AgentHost, query: Any, said: str):
+    """At once, with the reason, and as `run` refuses it; no session begins."""
+    name = f"refused-{uuid4().hex}"
+    result = call(tools, "Counting", query=query, sessionId=name)
+    assert (result["isError"], said in result["content"][0]["text"]) == (True, True), result
+    assert tools.get(f"/agents/Counting/sessions/{name}").status_code == 404
 
 
 def test_tool_calls_with_one_key_are_one_turn(tools: AgentHost):

@@ -175,7 +175,7 @@ def test_forks_and_tools_have_names_of_ones_own(own: Place):
     assert (forked.status_code, forked.json()["session_id"]) == (201, name)
     again = own.ask("POST", f"{SESSIONS}/{origin}/fork", STRANGER, json={"session_id": name})
     assert again.status_code == 409
-    result = call_tool(own, "kim", query="let me in", sessionId=name)
+    result = call_tool(own.host, "kim", query="let me in", sessionId=name)
     assert result["structuredContent"]["sessionId"] == name
     assert own.ask("GET", f"{SESSIONS}/{name}", "kim").json()["message_count"] == 2
 

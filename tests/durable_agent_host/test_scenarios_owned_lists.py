@@ -57,7 +57,7 @@ def test_every_way_to_begin_a_session_leads_into_the_list(place: Place):
     who = f"lea-{uuid4().hex}"
     assert place.run(who, "hi", "of-a-run").ok
     assert place.run(who, "hi", "of-an-accepted-run", x_ms_wait_for_response="false").status_code == 202
-    assert not call_tool(place, who, query="hi", sessionId="of-a-tool").get("isError")
+    assert not call_tool(place.host, who, query="hi", sessionId="of-a-tool").get("isError")
     assert place.host.orchestrate("pass_on", {"principal": who, "session": "of-a-turn"})["output"] == "hello"
     request = {"message": "hi", "correlationId": uuid4().hex, "principal": who}
     called = place.host.orchestrate("call_session", {"session": "of-an-entity", "request": request})

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -339,10 +340,10 @@ def test_the_command_line_acts_as_whom_its_headers_say(place: Place, capsys: pyt
     assert show("x-who")[0] == show("x-who: banned")[0] == 2
 
 
-def call_tool(place: Place, who: str, **arguments: str) -> dict[str, Any]:
+def call_tool(host: AgentHost, who: str, **arguments: str) -> dict[str, Any]:
     """Call the agent as an MCP tool."""
     answer = requests.post(
-        f"{place.host.url}/runtime/webhooks/mcp",
+        f"{host.url}/runtime/webhooks/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "Echo", "arguments": arguments}},
         headers={"accept": "application/json, text/event-stream", "x-who": who, "traceparent": TRACE},
         timeout=60,
@@ -353,18 +354,42 @@ def call_tool(place: Place, who: str, **arguments: str) -> dict[str, Any]:
 
 def test_an_mcp_tool_has_the_same_owners(place: Place):
     """A tool call is a turn of its caller: in a session of somebody else it finds none, and stores nothing."""
-    assert call_tool(place, "ada", query="hello", sessionId="tool")["content"][0]["text"] == "hello"
-    assert call_tool(place, "ada", query="again", idempotencyKey="k")["structuredContent"]["turnId"]
+    assert call_tool(place.host, "ada", query="hello", sessionId="tool")["content"][0]["text"] == "hello"
+    assert call_tool(place.host, "ada", query="again", idempotencyKey="k")["structuredContent"]["turnId"]
     for who, session, said in (
         ("bob", "tool", "no session 'tool'"),
         ("bob", "desk", "no session 'desk'"),
         ("banned", "tool", "you are banned"),
         ("", "tool", "does not know who asks"),
+        ("broken", "tool", "the log has the reason"),
     ):
-        result = call_tool(place, who, query="let me in", sessionId=session)
+        result = call_tool(place.host, who, query="let me in", sessionId=session)
         assert result["isError"]
         assert said in result["content"][0]["text"]
+        assert "list of users" not in result["content"][0]["text"]
     assert place.ask("GET", f"{SESSIONS}/tool", "ada").json()["message_count"] == 2
+
+
+def test_a_header_that_comes_twice_is_one_caller_on_every_way_in(place: Place):
+    """The app sees both values, joined, of HTTP and of MCP: whoever puts one before another's is nobody of the two."""
+    called = {"name": "Echo", "arguments": {"query": "let me in", "sessionId": "desk"}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
+    for path, body in (
+        ("/runtime/webhooks/mcp", json.dumps(asked)),
+        ("/api/agents/Echo/run?session_id=desk", "let me in"),
+    ):
+        for given in (("bob@fabrikam", "ada@contoso"), ("ada@contoso", "bob@fabrikam")):
+            connection = HTTPConnection(place.host.url.removeprefix("http://"), timeout=60)
+            connection.putrequest("POST", path)
+            for name, value in (
+                ("accept", "application/json, text/event-stream"),
+                ("content-length", str(len(body))),
+                *(("x-who", who) for who in given),
+            ):
+                connection.putheader(name, value)
+            connection.endheaders(body.encode())
+            assert "no session 'desk'" in connection.getresponse().read().decode(), (path, given)
+            connection.close()
 
 
 def test_runs_of_workflows_have_owners(place: Place):
@@ -493,5 +518,9 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
             return host.run("Echo", {"message": "hi"}, headers=headers).status_code
 
         assert [upload("eve"), stream("eve"), upload("eve"), stream("eve")] == [201, 200, 429, 429]
+        called = [call_tool(host, "tim", query="hi").get("isError", False) for _ in range(3)]
+        assert (called, ask("tim").status_code) == ([False, False, True], 429)
+        run = partial(requests.post, f"{host.url}/api/workflow/shouting/run", json="hi", headers={"x-who": "tom"})
+        assert ([run().status_code for _ in range(3)], ask("tom").status_code) == ([202, 202, 429], 429)
         time.sleep(int(answers[-1].headers["Retry-After"]))  # it was told before the others asked
         assert [ask("ada").status_code, ask("ada").status_code] == [200, 429]

@@ -21,12 +21,12 @@ from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for
 from durable_agent_host.http.marks import without_mark
 from durable_agent_host.http.parse import RunCall, parse_run
 from durable_agent_host.http.problems import problem, problem_of_error
-from durable_agent_host.http.rates import RequestRates, StreamReaders
+from durable_agent_host.http.rates import StreamReaders
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.ids import check_session_id
-from durable_agent_host.model.principal import ANONYMOUS, Owner
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import Settings
@@ -75,11 +75,6 @@ class Host:
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
     metrics: Callable[[], str] = str
-
-    @cached_property
-    def rates(self) -> RequestRates:
-        """The requests of each principal."""
-        return RequestRates(self.settings.requests_per_second)
 
     @cached_property
     def readers(self) -> StreamReaders:
@@ -232,7 +227,6 @@ async def serve(
         if is_open:
             return
         call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
-        host.rates.take((call.caller.principal or ANONYMOUS).owner)
         client.documents.access = access = host.gate.access(call.caller, action)
         if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
             call.place = await client.claims.place_of(*named_session(host, call))

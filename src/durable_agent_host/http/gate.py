@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from durable_agent_host.errors import ForbiddenError, RegistrationError
 from durable_agent_host.hooks import check_hook
-from durable_agent_host.model.principal import Owner, Principal
+from durable_agent_host.http.rates import RequestRates
+from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
 from durable_agent_host.turn.requests import valid_traceparent
@@ -146,6 +147,7 @@ class Gate:
         authorize: lets others in than a session's owner; None lets nobody in.
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
         names: whether a name that a client chooses for a session is ``shared`` by all, or its ``own``.
+        requests_per_second: how often one principal may ask, on every way in; 0 for any number.
 
     Raises:
         RegistrationError: a function cannot be called, or something is demanded of owners, and nobody is identified.
@@ -157,6 +159,7 @@ class Gate:
         authorize: Authorize | None = None,
         adopters: str = ANYBODY,
         names: str = SHARED,
+        requests_per_second: float = 0.0,
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so that sessions have no owners: give both")
@@ -172,6 +175,7 @@ class Gate:
         self._identify = identify
         self._authorize = authorize
         self._adopters = adopters
+        self._rates = RequestRates(requests_per_second)
         self.has_own_names = names == OWN
 
     @property
@@ -180,20 +184,25 @@ class Gate:
         return self._identify is not None
 
     async def identify(self, request: IncomingRequest) -> Caller:
-        """Find out on whose behalf something is asked, and in which trace.
+        """Find out on whose behalf something is asked, and in which trace; counts the request.
 
         Raises:
             ForbiddenError: the app does not let the caller in.
+            TooManyRequestsError: the caller asks too often.
         """
-        traceparent = valid_traceparent(request.headers.get("traceparent"))
+        principal = await self._principal_of(request)
+        self._rates.take((principal or ANONYMOUS).owner)
+        return Caller(principal, valid_traceparent(request.headers.get("traceparent")))
+
+    async def _principal_of(self, request: IncomingRequest) -> Principal | None:
         if self._identify is None:
-            return Caller(None, traceparent)
+            return None
         found: Any = await _called(self._identify, request)
         if found is None:
             raise ForbiddenError("the app does not know who asks: send the credentials that it takes")
         if not isinstance(found, Principal):
             raise TypeError(f"identify returned {type(found).__name__}: return a Principal, or None")
-        return Caller(found, traceparent)
+        return found
 
     def access(self, caller: Caller, action: Action) -> Access | None:
         """Give the rule of which sessions there are for a request; None when there are all.

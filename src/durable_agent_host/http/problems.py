@@ -94,7 +94,7 @@ def problem_of_error(
             return problem(status, str(error), headers=headers, **members)
     return problem(
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        "the host failed to answer; the log has the reason. Nothing is lost: try again",
+        errors.HOST_FAILED,
         headers=headers,
         **members,
     )

@@ -1,6 +1,8 @@
 """An agent as an MCP tool: one call of the tool is one turn."""
 
 import json
+import logging
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,13 +10,22 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import RequestError, TurnError
-from durable_agent_host.http.gate import Gate, IncomingRequest
+from durable_agent_host.errors import (
+    HOST_FAILED,
+    DurableAgentHostError,
+    NotFoundError,
+    RequestError,
+    RequestTooLargeError,
+    TurnError,
+)
+from durable_agent_host.http.gate import Gate, IncomingRequest, wait_for_even_time
 from durable_agent_host.model.ids import check_session_id
-from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.turn.message_parts import Said
+from durable_agent_host.model.turn import Caller, TurnRequest
+from durable_agent_host.turn.message_parts import Said, checked_text
 from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.requests import hash_of, request_of_client
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def _property(name: str, description: str, *, is_required: bool = False) -> dict[str, Any]:
@@ -33,7 +44,9 @@ TOOL_PROPERTIES: Final = (
 """The tool's arguments: upstream's, and the key."""
 
 
-async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: Gate, wait_seconds: float) -> str:
+async def answer_tool_call(
+    agent: str, call: str, client: TurnClient, *, gate: Gate, wait_seconds: float, max_query_bytes: int
+) -> str:
     """Run a turn for an MCP tool call.
 
     Args:
@@ -43,27 +56,45 @@ async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: G
         client: starts the turn and waits for it.
         gate: decides whether the caller may run the turn.
         wait_seconds: how long at the most.
+        max_query_bytes: of the query; a larger one is refused.
 
     Returns:
         A result of the MCP trigger with ``useResultSchema``: the answer's text, then a text that names the session, and
         both as structured content.
 
     Raises:
-        NotFoundError, ForbiddenError: the gate does not let the call in.
-        RequestError: the call has no query, or a session id that cannot be used.
-        TurnError: the turn has no answer; says why.
+        NotFoundError, ForbiddenError, TooManyRequestsError: the gate does not let the call in.
+        RequestError: the call has no query, one that is too large, or a session id that cannot be used.
+        TurnError: the turn has no answer; says why. Or the host has failed, which its log explains: the trigger shows
+            callers the text of what is raised, and that of other errors is not for them.
         TurnTimedOutError: the turn is still running; it goes on.
         IdempotencyKeyReusedError: the key came before with another query.
 
     Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
     """
-    value = _value(call)
-    caller = await gate.identify(IncomingRequest(_headers(value), {}))
-    client.documents.access = gate.access(caller, "turn.run")
-    arguments = _object(value.get("arguments"))
-    query = arguments.get("query")
-    if not isinstance(query, str) or not query.strip():
-        raise RequestError("the tool call has no 'query': give the text that the agent is to answer")
+    began = time.monotonic()
+    try:
+        value = _value(call)
+        caller = await gate.identify(IncomingRequest(_headers(value), {}))
+        client.documents.access = gate.access(caller, "turn.run")
+        arguments = _object(value.get("arguments"))
+        return await _answered(
+            agent, caller, _query(arguments, max_query_bytes), arguments, client, wait_seconds=wait_seconds
+        )
+    except NotFoundError:
+        if client.documents.access is not None:
+            await wait_for_even_time(began)
+        raise
+    except DurableAgentHostError:
+        raise
+    except Exception as error:
+        _LOGGER.exception("the MCP tool %s failed", agent)
+        raise TurnError(HOST_FAILED) from error
+
+
+async def _answered(
+    agent: str, caller: Caller, query: str, arguments: Mapping[str, Any], client: TurnClient, *, wait_seconds: float
+) -> str:
     given = next((arguments[name] for name in ("sessionId", "threadId") if arguments.get(name)), None)
     session_id, key = check_session_id(_key(str(given))) if given else None, str(arguments.get("idempotencyKey") or "")
     claims = client.claims
@@ -93,6 +124,15 @@ async def answer_tool_call(agent: str, call: str, client: TurnClient, *, gate: G
     if turn.outcome.error is not None:
         raise TurnError(str(turn.outcome.error.get("message")))
     return _result(turn.outcome.text, request)
+
+
+def _query(arguments: Mapping[str, Any], most: int) -> str:
+    query: Any = arguments.get("query")
+    if not isinstance(query, str) or not query.strip():
+        raise RequestError("the tool call has no 'query': give the text that the agent is to answer")
+    if len(query) > most or len(checked_text(query).encode()) > most:
+        raise RequestTooLargeError(f"the query is over {most} bytes: send less")
+    return query
 
 
 def _result(text: str, request: TurnRequest) -> str:

@@ -81,7 +81,7 @@ def read_message(message: Any) -> Said:
     if isinstance(message, list):
         parts = _numbered(cast("list[Any]", message))
         return said_in([_read_part(part, f"part {number} of 'message'") for number, part in parts])
-    return Said(_checked_text(message))
+    return Said(checked_text(message))
 
 
 def said_in(contents: Sequence[Content]) -> Said:
@@ -136,7 +136,18 @@ def _numbered(message: Sequence[Any]) -> list[tuple[int, Any]]:
     return list(enumerate(message, 1))
 
 
-def _checked_text(message: Any) -> str:
+def checked_text(message: Any) -> str:
+    """Check a message that is a text. Guarantee: pure.
+
+    Args:
+        message: as it came.
+
+    Returns:
+        The same.
+
+    Raises:
+        RequestError: it is missing, blank, no text, or has half of a surrogate pair.
+    """
     if message is None or message == "":
         raise RequestError('Message is required: send text, or JSON like {"message": "Hello"}')
     if not isinstance(message, str):

@@ -42,11 +42,17 @@ def path_and_query(request: Request) -> str:
     return f"{path}{'?' if query else ''}{query}"
 
 
-def read_request(request: Request, route_values: Mapping[str, str], body: bytes) -> Datum:
-    """Encode a request as the value of an HTTP trigger's parameter."""
+def joined_headers(request: Request) -> dict[str, str]:
+    """Return the headers of a request; those that came more than once are joined by commas."""
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
         headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
+
+
+def read_request(request: Request, route_values: Mapping[str, str], body: bytes) -> Datum:
+    """Encode a request as the value of an HTTP trigger's parameter."""
+    headers = joined_headers(request)
     query: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if value:

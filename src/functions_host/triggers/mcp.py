@@ -4,6 +4,7 @@ Source: azure-functions-mcp-extension.
 """
 
 import json
+import math
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -17,6 +18,7 @@ from functions_host.app.invoker import Datum, Invoker, client_inputs
 from functions_host.engine.client_input import read_json
 from functions_host.engine.task_hub import BadRequestError
 from functions_host.host_json import McpSettings
+from functions_host.triggers.http import joined_headers
 
 _PROTOCOL_VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
 _PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS = -32700, -32600, -32601, -32602
@@ -62,6 +64,8 @@ class McpEndpoint:
         call = cast("dict[str, Any]", message)
         if "id" not in call or "method" not in call:
             return Response(status_code=202)
+        if not _is_id(call["id"]):
+            return _event(_failure(None, _RpcError(_INVALID_REQUEST, "The id has to be a text or a number.")), {})
         session = request.headers.get(_SESSION_HEADER)
         if call["method"] == "initialize":
             session = uuid.uuid4().hex
@@ -102,7 +106,7 @@ class McpEndpoint:
         missing = [key for key in schema["required"] if arguments.get(key) is None]
         if missing:
             raise _RpcError(_INVALID_PARAMS, f"Tool {name!r} needs a value for {', '.join(missing)}.")
-        headers = {key: value for key, value in request.headers.items() if key != "x-functions-key"}
+        headers = {key: value for key, value in joined_headers(request).items() if key != "x-functions-key"}
         value = {
             "name": name,
             "arguments": arguments,
@@ -119,6 +123,11 @@ class McpEndpoint:
         returned = "" if result.returned is None else result.returned.value
         text = returned.decode(errors="replace") if isinstance(returned, bytes) else str(returned)
         return _unpack(text) if function.binding.get("useResultSchema") is True else {"content": [_text(text)]}
+
+
+def _is_id(given: object) -> bool:
+    """Tell whether an answer can repeat the id of a request; JSON has no NaN."""
+    return isinstance(given, str | int | None) or (isinstance(given, float) and math.isfinite(given))
 
 
 def _describe_tool(name: str, function: AppFunction) -> dict[str, Any]:
