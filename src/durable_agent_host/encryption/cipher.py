@@ -114,6 +114,8 @@ class Cipher:
             CorruptStateError: it was changed, or was encrypted for another place.
             EncryptionKeyError: the app has not the key.
         """
+        if len(data) < OVERHEAD_BYTES:
+            raise _changed(place)
         decrypted = self._decrypted if len(data) <= _SHORT_BYTES else _decrypted
         return decrypted(self._keys.find(data[:_ID_BYTES]), place, data)
 
@@ -206,10 +208,14 @@ def _decrypted(key: DataKey, place: Place, data: bytes) -> bytes:
     try:
         return key.scope(*place[:2]).aead.decrypt(nonce, body, _written(place))
     except (InvalidTag, ValueError) as error:
-        raise CorruptStateError(
-            f"what is encrypted at {'/'.join(place)} has been changed, or was moved there from another place: "
-            "restore a copy; nothing was changed"
-        ) from error
+        raise _changed(place) from error
+
+
+def _changed(place: Place) -> CorruptStateError:
+    return CorruptStateError(
+        f"what is encrypted at {'/'.join(place)} has been changed, or was moved there from another place: "
+        "restore a copy; nothing was changed"
+    )
 
 
 def _derived(secret: bytes, place: Place) -> bytes:

@@ -25,7 +25,7 @@ from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
 from durable_agent_host.encryption.wrapping import SETTING, WrappingKey
-from durable_agent_host.errors import EncryptionKeyError
+from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.turn_log.crash_points import reach
@@ -205,7 +205,11 @@ async def _wrapped_in(store: SegmentStore) -> list[_Wrapped]:
     kept: list[_Wrapped] = []
     for name, data in found.items():
         said: Any = json_of_bytes(data, "a wrapped data key")
-        kept.append(
-            _Wrapped(name, str(said["dataKey"]), str(said["wrappedBy"]), said["madeAt"], b64decode(said["wrapped"]))
-        )
+        try:
+            of_key = str(said["dataKey"]), str(said["wrappedBy"]), str(said["madeAt"])
+            kept.append(_Wrapped(name, *of_key, b64decode(said["wrapped"])))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptStateError(
+                f"the piece {name} of {KEYS_HOME} is no wrapped data key: restore a copy; nothing was changed"
+            ) from error
     return kept

@@ -74,6 +74,17 @@ async def test_pieces_of_processes_that_begin_at_once(store: SqliteSegmentStore)
         assert await others.get("a" * 32, [piece_name(data)]) == {piece_name(data): data}
 
 
+@pytest.mark.parametrize("kept", [b"{}", b"[]", b"7", b'"text"', b"null", b"{", b"", b'{"dataKey": "a"}'])
+async def test_what_is_no_wrapped_key_is_an_error(store: SqliteSegmentStore, kept: bytes):
+    """Among the keys, what somebody else has put there is named, and no other key is made for it."""
+    await ring(store, OLD).ready()
+    before = await wrapped(store)
+    await store.put(KEYS_HOME, {piece_name(kept): kept})
+    with pytest.raises(CorruptStateError):
+        await ring(store, OLD).ready()
+    assert sorted(await wrapped(store)) == sorted([*before, kept])
+
+
 async def test_a_new_key_wraps_again_and_the_old_one_opens_nothing(store: SqliteSegmentStore):
     """Rotation changes what is stored of the keys, and nothing else; the earlier key is not needed any more."""
     data = Cipher(ring(store, OLD)).encrypt(PLACE, b"text")
@@ -188,3 +199,12 @@ async def test_a_vault_keeps_the_key(store: SqliteSegmentStore):
         moving = ring(store, OLD, KeyVaultKey("v", vault.url, credential=Identity()))
         assert Cipher(moving).decrypt(PLACE, data) == b"text"
     assert Cipher(ring(store, OLD)).decrypt(PLACE, data) == b"text"
+
+
+@pytest.mark.parametrize("left", [0, 1, 4, 16, 31])
+async def test_what_was_cut_short_is_damaged(store: SqliteSegmentStore, left: int):
+    """Too short for a key's id, a nonce and a tag: it was changed, and no key is missing."""
+    cipher = Cipher(ring(store, OLD))
+    data = await asyncio.to_thread(cipher.encrypt, PLACE, b"text")
+    with pytest.raises(CorruptStateError, match="changed"):
+        cipher.decrypt(PLACE, data[:left])

@@ -83,7 +83,8 @@ class SqliteSegmentStore:
 
         def work(connection: sqlite3.Connection) -> dict[str, bytes]:
             rows = connection.execute(
-                f"SELECT name, substr(padded, {_INLINE_BYTES + 1}, size) FROM pieces JOIN bodies ON body = id "  # noqa: S608
+                f"SELECT name, coalesce(substr(padded, {_INLINE_BYTES + 1}, size), x'') "  # noqa: S608
+                "FROM pieces JOIN bodies ON body = id "
                 f"WHERE home = ? AND name IN ({_LISTED})",
                 (home, json.dumps(list(names))),
             )

@@ -4,11 +4,13 @@ import asyncio
 import random
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from durable_agent_host.errors import LogError
+from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
 from tests.contract.test_segments import HOME, named, some
 
@@ -78,6 +80,21 @@ async def test_commits_wait_for_the_disk(tmp_path):
     path = tmp_path / "pieces.db"
     store = SqliteSegmentStore(path)
     assert await store._worker.read(lambda one: one.execute("PRAGMA synchronous").fetchone()) == (2,)
+    await store.close()
+
+
+@pytest.mark.parametrize("left", [0, 1, 400, 700])
+async def test_a_piece_that_was_cut_short_is_damaged(tmp_path, left):
+    """However little of a piece is left in the file, it is no piece, and the error names it."""
+    store, data = SqliteSegmentStore(tmp_path / "pieces.db"), b"text " * 200
+    name = piece_name(data)
+    await store.put("home", {name: data})
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "pieces.db")) as file, file:
+        file.execute("UPDATE bodies SET padded = substr(padded, 1, ?)", (left,))
+    store = SqliteSegmentStore(tmp_path / "pieces.db")
+    with pytest.raises(CorruptStateError, match=f"{name} of home .* other bytes"):
+        await store.get("home", [name])
     await store.close()
 
 
