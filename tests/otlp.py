@@ -130,7 +130,8 @@ def _lines_of(request: ExportLogsServiceRequest) -> Iterator[SentLine]:
     for resource in request.resource_logs:
         for scope in resource.scope_logs:
             for one in scope.log_records:
-                yield SentLine(one.body.string_value, one.trace_id.hex(), one.span_id.hex())
+                text = one.body.string_value or str(one.body)
+                yield SentLine(text, one.trace_id.hex(), one.span_id.hex())
 
 
 def _spans_of(request: ExportTraceServiceRequest) -> Iterator[SentSpan]:

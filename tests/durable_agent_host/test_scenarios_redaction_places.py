@@ -63,7 +63,7 @@ def kept_in(kind: str, env: dict[str, str]) -> bytes:
 def test_other_stores_and_traces_keep_nothing(
     practice_model: PracticeModel, model: PracticeModel, tmp_path: Path, kind
 ):
-    """A turn log elsewhere has what is said until the turn has ended; traces say it redacted."""
+    """A turn log elsewhere has what is said until the turn has ended; traces and events say it redacted."""
     files, session = tmp_path / "files", uuid4().hex
     told = {"LEDGER": str(tmp_path / "ledger"), "HOLDER": SAID["holder"], "IN_ERROR": SAID["error"]}
     (tmp_path / "service").mkdir()
@@ -85,6 +85,8 @@ def test_other_stores_and_traces_keep_nothing(
             spans = "\n".join(map(str, receiver.spans(turn_id)))
             assert "It is [redacted], says [redacted]" in spans
             assert leaks(spans.encode()) == []
+            wait_until(lambda: any("It is [redacted], says [redacted]" in line.text for line in receiver.lines))
+            assert leaks("\n".join(line.text for line in receiver.lines).encode()) == []
             output = "".join(host.output)
         assert leaks(stored(tmp_path / "data") + output.encode()) == []
 

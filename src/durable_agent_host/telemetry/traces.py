@@ -23,6 +23,7 @@ from durable_agent_host.agent.observer import (
     WatchedTurn,
 )
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.telemetry.redacted_log_events import keep_secrets_out_of_events
 from durable_agent_host.telemetry.spans import (
     Attributes,
     Span,
@@ -63,6 +64,8 @@ class TurnSpans:
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
         """Note a moment, in the task that carries the step out."""
+        if isinstance(moment, RunBegan):
+            keep_secrets_out_of_events()
         if not isinstance(moment, _NOTED) or (tracer := current_tracer()) is None:
             return
         match moment:
