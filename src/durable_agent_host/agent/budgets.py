@@ -54,11 +54,12 @@ class BudgetsOfAgents:
 
 
 def _check(budgets: Any, whose: str) -> None:
-    if not isinstance(budgets, Budgets) or not all(isinstance(one, Budget) for one in (budgets.turn, budgets.session)):
+    both: Sequence[Any] = cast("Any", [budgets.turn, budgets.session]) if isinstance(budgets, Budgets) else ()
+    if not both or not all(isinstance(one, Budget) for one in both):
         raise RegistrationError(
             f"the budgets of {whose} are {budgets!r}: give Budgets(turn=Budget(…), session=Budget(…))"
         )
-    for budget in (budgets.turn, budgets.session):
+    for budget in both:
         _check_limits(budget, whose)
         if budget.cost is not None and not budgets.prices:
             raise RegistrationError(
