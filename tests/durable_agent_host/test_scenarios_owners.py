@@ -405,7 +405,7 @@ def test_runs_of_workflows_have_owners(place: Place):
     (asked,) = wait_until(lambda: asks("ada", run))
     assert asks("ada", "one")[0]["requestId"] == asked["requestId"]
     never = place.ask("GET", f"{url}/status/never.414bfbb0d05ef2cf01db06fb", "bob")
-    for name in (run, "one", f"{run}%3F", f"{run}%23x", f"{run}%3Fx=%23", f"{run}%2F..", "%2e", "%3F"):
+    for name in (run, "one", f"{run}%3F", f"{run}%23x", f"{run}%3Fx=%23", f"{run}%2F..", f"{run}%253F", "%2e", "%3F"):
         refused = place.ask("GET", f"{url}/status/{name}", "bob")
         assert (refused.status_code, refused.content) == (404, never.content)
         refused = place.ask("POST", f"{url}/respond/{name}/{asked['requestId']}", "bob", json="x")
@@ -418,6 +418,25 @@ def test_runs_of_workflows_have_owners(place: Place):
     assert place.ask("POST", f"{url}/respond/one/{asked['requestId']}", "ada", json="there").ok
     ended = wait_until(lambda: place.ask("GET", f"{url}/status/one", "ada").json().get("output"))
     assert "HI THERE" in json.dumps(ended)
+
+
+def test_names_of_runs_that_no_url_can_carry_are_refused(place: Place):
+    """With a 400 that says what is allowed; the longest that is allowed is found again."""
+    for name, said in (
+        ("a%3Fb", "letters"),
+        ("a%23", "letters"),
+        ("a?b", "letters"),
+        ("a/b", "letters"),
+        ("..", "letters"),
+        ("%2e%2e", "letters"),
+        ("x" * 76, "75 are allowed"),
+    ):
+        refused = place.ask("POST", "/workflow/shouting/run", "ada", params={"runId": name}, json="hi")
+        assert (refused.status_code, said in refused.json()["detail"]) == (400, True), (name, refused.text)
+    longest = uuid4().hex + "x" * 43
+    run = place.ask("POST", "/workflow/shouting/run", "ada", params={"runId": longest}, json="hi")
+    assert run.status_code == 202
+    assert place.ask("GET", f"/workflow/shouting/status/{longest}", "ada").ok
 
 
 def test_the_id_of_a_run_cannot_be_computed(place: Place):

@@ -6,14 +6,15 @@ a run of somebody else does not exist for him, and the answer is upstream's own,
 compute the id of a run of somebody else: the workflow's agents have sessions of that id.
 
 The durable client writes ids into URLs as they are, so an id is looked at before: behind a ``?`` or a ``#`` the mark
-would be no part of the path.
+would be no part of the path, and an escape would be read as what it stands for.
 """
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+from urllib.parse import unquote
 
-from durable_agent_host.errors import RegistrationError
+from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
@@ -32,6 +33,8 @@ _REQUEST_ID: Final = "requestId"
 _NOT_IN_IDS: Final = frozenset("/\\#?")
 """What upstream refuses in the id of a run, and the Durable extension in that of an instance."""
 _MARK_CHARACTERS: Final = 24
+_MOST_CHARACTERS: Final = 100
+"""Of the id of an instance. Source: ``TaskHubClient`` of the Durable extension; upstream checks it, too."""
 
 Named = tuple[Mapping[str, str], Mapping[str, str]]
 """What a request names: parameters of the query, and values of the route."""
@@ -66,10 +69,23 @@ def _is_of_before(owner: Owner, run_id: str) -> bool:
     return bool(bare) and mark == _mark(owner, bare)
 
 
-def _can_be_named(path: Mapping[str, str]) -> bool:
-    """Tell whether the ids on a path stay what they are in a URL."""
-    named = [path[name] for name in (_INSTANCE_ID, _REQUEST_ID) if name in path]
-    return all(_NOT_IN_IDS.isdisjoint(one) and one.strip(". ") for one in named)
+def _can_be_named(given: Mapping[str, str], *names: str) -> bool:
+    """Tell whether ids stay what they are in a URL."""
+    named = [given[name] for name in names if name in given]
+    return all(_NOT_IN_IDS.isdisjoint(one) and one.strip(". ") and unquote(one) == one for one in named)
+
+
+def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
+    """Name a run that a caller begins.
+
+    Raises:
+        RequestError: the id that the caller gives is too long for the mark.
+    """
+    asked = query.get(_RUN_ID) or uuid.uuid4().hex
+    if len(own := run_of(owner, asked, secret)) > _MOST_CHARACTERS:
+        most = _MOST_CHARACTERS - _MARK_CHARACTERS - 1
+        raise RequestError(f"runId has {len(asked)} characters, and {most} are allowed: the host adds some")
+    return own
 
 
 def workflow_entrance(template: str, gate: Gate) -> Entrance:
@@ -97,13 +113,15 @@ def workflow_entrance(template: str, gate: Gate) -> Entrance:
         request: IncomingRequest, query: Mapping[str, str], path: Mapping[str, str], read_secret: ReadSecret
     ) -> Named:
         principal = (await gate.identify(request)).principal
-        if not _can_be_named(path):
+        if action == "workflow.run" and not _can_be_named(query, _RUN_ID):
+            raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
+        if not _can_be_named(path, _INSTANCE_ID, _REQUEST_ID):
             path = {**path, _INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
         if principal is None:
             return query, path
         owner, secret = principal.owner, await read_secret()
         if action == "workflow.run":
-            return {**query, _RUN_ID: run_of(owner, query.get(_RUN_ID) or uuid.uuid4().hex, secret)}, path
+            return {**query, _RUN_ID: _new_run(owner, query, secret)}, path
         asked = path.get(_INSTANCE_ID, "")
         own = asked if _is_of_before(owner, asked) else run_of(owner, asked, secret)
         if own != asked and await gate.authorized(principal, action, AskedSession(name, asked, None)):
