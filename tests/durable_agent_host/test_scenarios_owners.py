@@ -96,6 +96,18 @@ def test_a_strangers_answer_is_that_of_a_session_that_never_was(place: Place, ro
     assert place.host.state("Echo", "n0ne") is None
 
 
+def test_no_answer_is_for_caches(place: Place):
+    """A cache would give it to whoever asks next: neither what somebody has, nor that there is nothing."""
+    url = f"{SESSIONS}/desk"
+    for who in ("ada@contoso", "bob@fabrikam", ""):
+        for path in (url, f"{url}/turns/{place.turn_id}", f"{url}/export", SESSIONS, "/workflow/shouting/status/one"):
+            answer = place.ask("GET", path, who)
+            assert answer.headers["cache-control"] == "private, no-store", (path, who)
+        for path in (f"{url}/files/{FILE}", f"{url}/turns/{place.turn_id}/events"):
+            assert "no-" in place.ask("GET", path, who).headers["cache-control"], (path, who)
+    assert place.run("ada@contoso", "hi", "uncached").headers["cache-control"] == "private, no-store"
+
+
 def test_the_owner_gets_an_answer_on_every_route(place: Place):
     """What is refused to others is there for the owner, whatever roles come with the name."""
     place.run("ada@contoso", "hi", "own")

@@ -32,6 +32,8 @@ SecretOf = Callable[[str], Awaitable[str]]
 _UPSTREAM: Final = "agent_framework_azurefunctions"
 _OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
 _CLIENT: Final = "durableClient"
+_NOT_FOR_CACHES: Final = "private, no-store"
+"""Caches do not know who asks, and keep a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
 _FOREIGN_PAGE_HEADER = "x-functions-host-foreign-page"
 _FOREIGN_PAGE = (
     "pages of other origins may not call this ({}): list the page's origin under Host.CORS in local.settings.json"
@@ -87,8 +89,7 @@ def adapt_http_function(
     package = function.__module__.partition(".")[0]
     is_ours, is_routes = package in _OUR_PACKAGES, package in _OUR_PACKAGES - {_UPSTREAM}
 
-    @wraps(function)
-    async def adapted(**arguments: Any) -> Response:
+    async def answer(**arguments: Any) -> Response:
         page = arguments[parameter].headers.get(_FOREIGN_PAGE_HEADER)
         if is_ours and page is not None:
             return write_response(problem(HTTPStatus.FORBIDDEN, _FOREIGN_PAGE.format(page)))
@@ -109,6 +110,21 @@ def adapt_http_function(
         if inspect.iscoroutinefunction(function):
             return write_response(await function(**arguments))
         return write_response(await asyncio.to_thread(function, **arguments))
+
+    return _in_place_of(function, parameter, answer, is_ours=is_ours)
+
+
+def _in_place_of(
+    function: UserFunction, parameter: str, answer: Callable[..., Awaitable[Response]], *, is_ours: bool
+) -> UserFunction:
+    """Give an answering function the name and the parameters of another, as the worker reads them."""
+
+    @wraps(function)
+    async def adapted(**arguments: Any) -> Response:
+        answered = await answer(**arguments)
+        if is_ours:
+            answered.headers.setdefault("cache-control", _NOT_FOR_CACHES)
+        return answered
 
     annotations = {name: hint for name, hint in inspect.get_annotations(function).items() if name != "return"}
     adapted.__annotations__ = annotations | {parameter: Request}
