@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
 
-from durable_agent_host.redaction import without_secrets
+from durable_agent_host.redaction import without_known_secrets, without_secrets
 
 _MOST_CHARACTERS: Final = 20_000
 """Of a message: services have been seen to answer with whole pages."""
@@ -173,7 +173,15 @@ class BudgetExceededError(TurnError):
 
 
 class RedactionError(TurnError):
-    """The app's function that redacts contents failed; nothing of the turn was stored."""
+    """The app's function that redacts contents failed; nothing of the turn was stored.
+
+    Its message has no words of the conversation, and does not pass the function that failed.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("")
+        self.message = without_known_secrets(message)
+        self.args = (self.message,)
 
 
 class ProviderError(TurnError):

@@ -263,3 +263,27 @@ def test_a_turn_log_without_a_storage_account_says_what_to_set():
     """Without the embedded host and without storage there is no place, and the sentence says what to set."""
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):
         choose_turn_log(Settings(), {})
+
+
+def _held(characters):
+    def hide(content):
+        return content
+
+    hide.held_characters = characters
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("redact", "said"),
+    [
+        (lambda _: None, "it returned NoneType"),
+        (lambda _: 1 / 0, "it raised ZeroDivisionError"),
+        (_held("32"), "held_characters is '32'"),
+        (_held(-1), "held_characters is -1"),
+        (_held(True), "held_characters is True"),
+    ],
+)
+def test_a_redaction_that_cannot_work_is_refused(redact, said):
+    """The app does not start with a function that would fail every turn, or hold back the wrong length."""
+    with pytest.raises(RegistrationError, match=f"agent 'Echo' cannot have its 'redact': .*{said}"):
+        DurableAgentApp(agents=[Silent("Echo")], redact=redact, settings=Settings())

@@ -28,14 +28,19 @@ class Redactors(Mapping[str, Redactor]):
             why_not: why something would be kept as it was said; empty when nothing is.
 
         Raises:
-            RegistrationError: something would be, or the function cannot be called.
+            RegistrationError: something would be, the function cannot be called, or it fails for any text.
         """
         if (redact := redact or self._default) is not None:
             check_hook("redact", redact, "content", is_plain=True)
             if why_not:
                 raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
             same = (one for one in self._known.values() if one.does(redact))
-            self._known[name] = redactor = next(same, None) or Redactor(redact)
+            redactor = next(same, None) or Redactor(redact)
+            try:
+                redactor.check()
+            except ValueError as error:
+                raise RegistrationError(f"agent {name!r} cannot have its 'redact': {error}") from None
+            self._known[name] = redactor
             learn_redaction(redactor.text_or_mask)
 
     def __getitem__(self, name: str) -> Redactor:

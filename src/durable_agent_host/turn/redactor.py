@@ -55,12 +55,26 @@ class Redactor:
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
         self._harmless: set[str] = set()
-        held = getattr(redact, "held_characters", None)
-        self.held_characters: int | None = held if isinstance(held, int) else None
+        self.held_characters: int | None = getattr(redact, "held_characters", None)
 
     def does(self, redact: Redact) -> bool:
         """Tell whether this is what applies a function. Guarantee: pure."""
         return self._redact is redact
+
+    def check(self) -> None:
+        """Try the app's function on a text, so that one that cannot work is told before a turn needs it.
+
+        Raises:
+            ValueError: the function failed, or its ``held_characters`` is no number; says what to give.
+        """
+        held: Any = self.held_characters
+        if held is not None and (not isinstance(held, int) or isinstance(held, bool) or held < 1):
+            raise ValueError(f"its held_characters is {held!r}: give a whole number above 0, or leave it out")
+        returned, reason = self._asked(Content.from_text("Hello"), str)
+        if returned is None:
+            raise ValueError(
+                f"it {reason} for the text 'Hello': give a function that returns a content of the same type"
+            )
 
     def text(self, text: str) -> str:
         """Redact a text.
@@ -292,20 +306,24 @@ class Redactor:
     def _call(self, content: Content, *, is_own: bool = False) -> Content:
         given = content if is_own else copy.copy(content)
         given.additional_properties = dict(content.additional_properties)
+        returned, reason = self._asked(given, type(content.text))
+        if returned is None:
+            raise RedactionError(
+                f"the app's function 'redact' {reason} for a content of type {content.type!r}, so the turn cannot be "
+                "stored, and nothing of it was: mend the function, which returns a content of the same type"
+            )
+        return content if not is_own and returned is given and not _differs(given, content) else returned
+
+    def _asked(self, given: Content, text_type: type) -> tuple[Content | None, str]:
+        """Ask the app's function; without a content that can be used, say what it did."""
+        content_type = given.type
         try:
             returned: Any = self._redact(given)
         except Exception as error:  # noqa: BLE001 - the app's own function; its words may quote the content
-            raise RedactionError(
-                f"the app's function 'redact' raised {type(error).__name__} for a content of type {content.type!r}, "
-                "so the turn cannot be stored, and nothing of it was: mend the function, and ask again"
-            ) from None
-        is_content = isinstance(returned, Content) and returned.type == content.type
-        if not is_content or not isinstance(returned.text, type(content.text)):
-            raise RedactionError(
-                f"the app's function 'redact' returned {type(returned).__name__} for a content of type "
-                f"{content.type!r}, so the turn cannot be stored, and nothing of it was: return a content of that type"
-            )
-        return content if not is_own and returned is given and not _differs(given, content) else returned
+            return None, f"raised {type(error).__name__}"
+        if isinstance(returned, Content) and returned.type == content_type and isinstance(returned.text, text_type):
+            return returned, ""
+        return None, f"returned {type(returned).__name__}"
 
 
 def _differs(one: Content, other: Content) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from agent_framework import AgentResponse, Content, Message
 
+from durable_agent_host import redaction
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.provider_item import PART_OF, STAMP
@@ -125,3 +126,18 @@ def test_a_function_that_fails_is_an_error_that_quotes_nothing(redact: Any):
         Redactor(redact).text(MAIL)
     assert MAIL not in str(raised.value)
     assert Redactor(redact).text_or_mask(MAIL) == "[redacted]"
+
+
+def test_a_function_that_fails_for_its_own_error_fails_once(monkeypatch: pytest.MonkeyPatch):
+    """The error of the failure does not ask the function again, which would fail for that text, too."""
+
+    def fail_for_long(content: Content) -> Content:
+        if len(content.text or "") > 20:
+            raise ValueError(content.text)
+        return content
+
+    strict = Redactor(fail_for_long)
+    monkeypatch.setattr(redaction, "_OWN", [strict.text_or_mask])
+    with pytest.raises(RedactionError, match="raised ValueError for a content of type 'text'") as raised:
+        strict.text(f"A long text from {MAIL}")
+    assert raised.value.message == str(raised.value)
