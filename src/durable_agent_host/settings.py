@@ -18,11 +18,20 @@ READ = "read"
 REFUSE = "refuse"
 _ROLE = "role:"
 _FIELDS_OF_A_SCHEDULE = 6
+_NEARNESS_OF_OTHERS = 0.9
+"""How alike a variable without the prefix is to a setting that it is taken for: one or two letters, or a word."""
+
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _BOUNDS = (
     *("max_answer_bytes", "max_line_bytes", "max_turn_bytes", "max_model_calls", "max_calls_at_once"),
     *("max_argument_bytes", "max_tool_result_bytes", "max_stream_readers"),
 )
+_CHOICES = {
+    "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
+    "session_names": (SHARED, OWN),
+    "encryption_plaintext": (READ, REFUSE),
+}
+_MAY_BE_ZERO = frozenset({"session_ttl_seconds", "requests_per_second", "kept_call_bytes"})
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,22 @@ class Settings:
     max_stream_readers: int = 100
     requests_per_second: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse what no setting may be, for settings that a program makes."""
+        for one in fields(self):
+            value, choices = getattr(self, one.name), _CHOICES.get(one.name)
+            if choices is not None and value not in choices and not (ANYBODY in choices and _is_role(value)):
+                raise SettingError(f"Settings.{one.name} is {value!r}: give {_listed(choices)}")
+            if isinstance(one.default, str):
+                if not isinstance(value, str):
+                    raise SettingError(f"Settings.{one.name} is {value!r}: give a text")
+                continue
+            kinds = int if isinstance(one.default, int) else (int, float)
+            least = 0 if one.name in _MAY_BE_ZERO else None
+            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_within(value, least):
+                kind = "whole number" if kinds is int else "number"
+                raise SettingError(f"Settings.{one.name} is {value!r}: give a {kind} {_range(least)}")
+
     @property
     def kept_bounds(self) -> KeptBounds:
         """How much is kept of model calls."""
@@ -155,7 +180,7 @@ class Settings:
         """Read the settings.
 
         Args:
-            environment: variable names to texts; variables that do not begin with the prefix are not looked at.
+            environment: variable names to texts; those whose names are near to a setting's have to be one.
 
         Returns:
             The settings, with defaults for what is not set.
@@ -210,8 +235,12 @@ class Settings:
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
     known = {PREFIX + field.name.upper() for field in fields(Settings)} | _FOR_TESTS
     for name in sorted(environment):
-        if name.upper().startswith(PREFIX) and name.upper() not in known:
-            near = get_close_matches(name.upper(), sorted(known - _FOR_TESTS), n=1, cutoff=0.5)
+        is_ours = name.upper().startswith(PREFIX)
+        if name not in known and (is_ours or "AGENT" in name.upper()):
+            nearness = 0.5 if is_ours else _NEARNESS_OF_OTHERS
+            near = get_close_matches(name.upper(), sorted(known - _FOR_TESTS), n=1, cutoff=nearness)
+            if not is_ours and not near:
+                continue
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known - _FOR_TESTS))}"
             raise SettingError(f"there is no setting {name}: {meant} Correct it, or take it out")
 
@@ -225,10 +254,27 @@ def _number(environment: Mapping[str, str], field: str, default: float, *, least
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not (0 < value < float("inf") or value == least):
-        meant = "a number above 0" if least is None else f"a number of {least:g} or more"
-        raise SettingError(f"{PREFIX}{field} is {text!r}; set it to {meant}, or leave it out for {default:g}")
+    if not _is_within(value, least):
+        raise SettingError(
+            f"{PREFIX}{field} is {text!r}; set it to a number {_range(least)}, or leave it out for {default:.12g}"
+        )
     return value
+
+
+def _is_within(value: float, least: float | None) -> bool:
+    return 0 < value < float("inf") or value == least
+
+
+def _range(least: float | None) -> str:
+    return "above 0" if least is None else f"of {least:g} or more"
+
+
+def _is_role(text: object) -> bool:
+    return isinstance(text, str) and text.startswith(_ROLE) and text != _ROLE
+
+
+def _listed(choices: tuple[str, ...]) -> str:
+    return " or ".join(map(repr, choices))
 
 
 def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
@@ -243,7 +289,7 @@ def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
 
 def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
     text = environment.get(PREFIX + field, "").strip() or default
-    if text not in {ANYBODY, NOBODY} and not (text.startswith(_ROLE) and text != _ROLE):
+    if text not in {ANYBODY, NOBODY} and not _is_role(text):
         raise SettingError(
             f"{PREFIX}{field} is {text!r}; set it to {ANYBODY!r}, {NOBODY!r} or '{_ROLE}NAME', or leave it out for "
             f"{default!r}"
@@ -263,8 +309,9 @@ def _plaintext(environment: Mapping[str, str], field: str, default: str) -> str:
 def _choice(environment: Mapping[str, str], field: str, default: str, *choices: str) -> str:
     text = environment.get(PREFIX + field, "").strip() or default
     if text not in choices:
-        said = " or ".join(map(repr, choices))
-        raise SettingError(f"{PREFIX}{field} is {text!r}; set it to {said}, or leave it out for {default!r}")
+        raise SettingError(
+            f"{PREFIX}{field} is {text!r}; set it to {_listed(choices)}, or leave it out for {default!r}"
+        )
     return text
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from agent_framework import FunctionTool, tool
 
@@ -91,9 +91,11 @@ def durable_tool(
         The tool (a `FunctionTool`), or a decorator that makes it.
 
     Raises:
-        ValueError: ``approved_by`` says nothing that is known.
+        ValueError: ``in_doubt`` or ``approved_by`` says nothing that is known.
     """
-    if approved_by is not None and approved_by != ANOTHER and approved_by.removeprefix(ROLE) in {"", approved_by}:
+    if in_doubt is not None and in_doubt not in get_args(InDoubt):
+        raise ValueError(f"in_doubt is {in_doubt!r}: say 'retry', 'fail' or 'ask'")
+    if approved_by is not None and approved_by != ANOTHER and not _is_role(approved_by):
         raise ValueError(f"approved_by is {approved_by!r}: say 'another' or 'role:NAME'")
     policy: InDoubt = in_doubt or ("retry" if idempotent else "fail")
 
@@ -106,3 +108,10 @@ def durable_tool(
         return declared
 
     return declare if function is None else declare(function)
+
+
+def _is_role(said: Any) -> bool:
+    if not isinstance(said, str) or not said.startswith(ROLE):
+        return False
+    name = said.removeprefix(ROLE)
+    return bool(name) and name == name.strip()

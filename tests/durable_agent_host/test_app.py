@@ -9,7 +9,7 @@ from agent_framework import Agent, Executor, SlidingWindowStrategy, WorkflowBuil
 from agent_framework.openai import OpenAIChatClient
 from agent_framework_azurefunctions import AgentFunctionApp
 
-from durable_agent_host import Budget, Budgets, DurableAgentApp
+from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn_log.stores import choose_turn_log
@@ -287,3 +287,19 @@ def test_a_redaction_that_cannot_work_is_refused(redact, said):
     """The app does not start with a function that would fail every turn, or hold back the wrong length."""
     with pytest.raises(RegistrationError, match=f"agent 'Echo' cannot have its 'redact': .*{said}"):
         DurableAgentApp(agents=[Silent("Echo")], redact=redact, settings=Settings())
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "said"),
+    [
+        ("session_ttl", "1d", "session_ttl is '1d': give seconds or a timedelta"),
+        ("session_ttl", True, "session_ttl is True"),
+        ("allowed_options", ["temperature"], "allowed_options is .*give a mapping"),
+        ("budgets", Budgets(prices={"*": 3}), r"the price of model '\*' is 3: give Price"),
+        ("budgets", Budgets(prices={"*": Price("1", 1)}), "give numbers of 0 or more"),
+    ],
+)
+def test_arguments_of_other_types_are_refused_with_what_to_give(argument, value, said):
+    """The sentence names the argument, and not a part of ours that stumbled over it."""
+    with pytest.raises(RegistrationError, match=said):
+        DurableAgentApp(agents=[Silent("Echo")], settings=Settings(), **{argument: value})

@@ -95,6 +95,10 @@ def test_a_person_may_not_take_longer_than_a_turns_log_is_kept():
         ("DURABLE_AGENT_HOST_MAX_QUEUE_TURNS", "DURABLE_AGENT_HOST_MAX_QUEUED_TURNS"),
         ("durable_agent_host_turnlog", "DURABLE_AGENT_HOST_TURN_LOG"),
         ("DURABLE_AGENT_HOST_", "DURABLE_AGENT_HOST_"),
+        ("durable_agent_host_encryption_keys", "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"),
+        ("DURABLE_AGENTS_HOST_ENCRYPTION_KEYS", "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"),
+        ("DURABLE_AGENT_ENCRYPTION_KEYS", "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"),
+        ("DURABLE_AGENTHOST_REQUESTS_PER_SECOND", "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND"),
     ],
 )
 def test_a_misspelt_setting_is_named(name, meant):
@@ -102,3 +106,31 @@ def test_a_misspelt_setting_is_named(name, meant):
     with pytest.raises(SettingError, match=name) as refused:
         Settings.from_environment({name: "1"})
     assert meant in str(refused.value)
+
+
+def test_variables_of_others_are_not_looked_at():
+    """A name that is like no setting is somebody else's, whatever it begins with."""
+    others = ("DURABLE_TASK_SCHEDULER_CONNECTION_STRING", "AGENT_HOST", "DURABLE_AGENT_NAME", "MY_AGENT_WAIT_SECONDS")
+    assert Settings.from_environment(dict.fromkeys(others, "1")) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("encryption_plaintext", "Refuse", "'read' or 'refuse'"),
+        ("session_names", "Own", "'shared' or 'own'"),
+        ("adopt_sessions", "nobdy", "'anybody' or 'nobody' or 'role:NAME'"),
+        ("adopt_sessions", None, "'anybody' or 'nobody' or 'role:NAME'"),
+        ("encryption_keys", None, "a text"),
+        ("requests_per_second", "5", "a number of 0 or more"),
+        ("requests_per_second", -1, "a number of 0 or more"),
+        ("max_queued_turns", 2.5, "a whole number above 0"),
+        ("wait_seconds", True, "a number above 0"),
+        ("wait_seconds", float("nan"), "a number above 0"),
+    ],
+)
+def test_settings_that_a_program_makes_are_held_to_the_same(name, value, meant):
+    """A value without meaning is told, and does not quietly count as the default."""
+    with pytest.raises(SettingError, match=rf"Settings\.{name} is .*: give {meant}"):
+        Settings(**{name: value})
+    assert Settings(adopt_sessions="role:desk").adopt_sessions == "role:desk"

@@ -81,7 +81,9 @@ def _check_limits(budget: Budget, whose: str) -> None:
         raise RegistrationError(f"a budget of {whose} has exceeded={budget.exceeded!r}: give 'fail' or 'ask'")
 
 
-def _check_price(name: str, price: Price) -> None:
-    given = (price.input, price.output, 0 if price.cached_input is None else price.cached_input)
-    if any(not 0 <= one < float("inf") for one in given):
+def _check_price(name: str, price: Any) -> None:
+    if not isinstance(price, Price):
+        raise RegistrationError(f"the price of model {name!r} is {price!r}: give Price(input=…, output=…)")
+    given: tuple[Any, ...] = (price.input, price.output, 0 if price.cached_input is None else price.cached_input)
+    if any(not isinstance(one, int | float) or one is True or not 0 <= one < float("inf") for one in given):
         raise RegistrationError(f"the price of model {name!r} is {price!r}: give numbers of 0 or more")

@@ -90,7 +90,9 @@ class TimesToLive(Mapping[str, float]):
 def _seconds_of(ttl: timedelta | float | None, default: float) -> float:
     if ttl is None:
         return default
-    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else float(ttl)
+    given: Any = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    seconds = float(given) if is_number else -1.0
     if not 0 <= seconds < float("inf"):
         raise RegistrationError(f"session_ttl is {ttl!r}: give seconds or a timedelta above 0, or 0 for ever")
     return seconds

@@ -30,6 +30,9 @@ def check_allowed(allowed: AllowedOptions) -> AllowedOptions:
     Raises:
         RegistrationError: it allows an option that clients may not set, or says neither True nor which values.
     """
+    given: Any = allowed
+    if not isinstance(given, Mapping):
+        raise RegistrationError(f"allowed_options is {given!r}: give a mapping, such as {{'temperature': True}}")
     for name, values in allowed.items():
         if name in _OURS:
             raise RegistrationError(f"allowed_options has {name!r}, which is no option for clients: take it out")
