@@ -267,6 +267,7 @@ def test_a_lost_key_changes_nothing(data: Path, model: PracticeModel, keys: str)
             host.get("/agents/Clerk/sessions/one"),
             host.get("/agents/Clerk/sessions/one/export"),
             host.run("Clerk", {"message": "hello", "session_id": "one"}),
+            host.run("Clerk", {"message": "hello", "session_id": "begins-now"}),
             requests.post(f"{host.url}/api/agents/Clerk/sessions/one/fork", json={}, timeout=60),
             requests.delete(f"{host.url}/api/agents/Clerk/sessions/one", timeout=60),
         ]

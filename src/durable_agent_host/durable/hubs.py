@@ -1,13 +1,15 @@
 """Which hub an app has: the one place where it is chosen."""
 
-from durable_agent_host.durable.hub import PLAIN_HUB, Hub
+from durable_agent_host.durable.hub import Hub
+from durable_agent_host.durable.plain_hub import PlainHub
+from durable_agent_host.encryption.keys_home import NoKeys
 from durable_agent_host.encryption.opening import Stores
 
 
 def hub_of(stores: Stores) -> Hub:
     """Return what an app's task hub keeps of its turns and sessions: encrypted as its stores are."""
     if stores.encryption is None:
-        return PLAIN_HUB
+        return PlainHub(NoKeys(stores.open_pieces))
     from durable_agent_host.durable.encrypted_hub import EncryptedHub  # noqa: PLC0415 - needs a package of its own
 
     return EncryptedHub(*stores.encryption)

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
-from durable_agent_host.encryption.keyring import KEYS_HOME, Keyring
+from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.encryption.keys_home import KEYS_HOME
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import HASH_CHARACTERS, SegmentStore, StoredPiece
 

@@ -24,14 +24,12 @@ from typing import Any, Final, NamedTuple
 from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
+from durable_agent_host.encryption.keys_home import KEYS_HOME
 from durable_agent_host.encryption.wrapping import SETTING, WrappingKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
-from durable_agent_host.model.ids import derived_id
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.turn_log.crash_points import reach
 
-KEYS_HOME: Final = derived_id("data-keys")
-"""The home of the wrapped keys."""
 _HOLDER: Final = "data-keys"
 """Holds the home for ever: a sweep leaves alone what it cannot look into."""
 _NO_KEY: Final = "none"

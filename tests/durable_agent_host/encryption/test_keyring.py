@@ -20,7 +20,8 @@ from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.encrypted_pieces import EncryptedSegmentStore
 from durable_agent_host.encryption.key_setting import read_keys
 from durable_agent_host.encryption.key_vault import KeyVaultKey
-from durable_agent_host.encryption.keyring import KEYS_HOME, Keyring
+from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.encryption.keys_home import KEYS_HOME
 from durable_agent_host.encryption.wrapping import LocalKey, WrappingKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, SettingError
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore

@@ -1,0 +1,54 @@
+"""The task hub of an app without keys: everything passes as it is, unless the app had keys before.
+
+Without this, an app whose setting is lost would begin new sessions beside the encrypted ones, in plaintext.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, cast
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from durable_agent_host.durable.hub import Hub
+from durable_agent_host.encryption.keys_home import NoKeys
+
+
+class PlainHub(Hub):
+    """Passes everything as it is, once the store has said that it has no data keys.
+
+    Args:
+        no_keys: asks the store.
+    """
+
+    def __init__(self, no_keys: NoKeys) -> None:
+        self._no_keys = no_keys
+
+    def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
+        """Return a client that asks first."""
+        return cast("Any", _Client(client, self._no_keys))
+
+    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Carry out an activity, if the store has no data keys."""
+        await self._no_keys.check()
+        return await super().carry_out(activity, given, work)
+
+
+class _Client:
+    """The SDK's client, which asks before it does something."""
+
+    def __init__(self, client: DurableOrchestrationClient, no_keys: NoKeys) -> None:
+        self._client: Any = client
+        self._no_keys = no_keys
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if not iscoroutinefunction(found):
+            return found
+
+        @wraps(found)
+        async def asked_first(*given: Any, **named: Any) -> Any:
+            await self._no_keys.check()
+            return await found(*given, **named)
+
+        return asked_first
