@@ -13,6 +13,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "redaction": set(),
     "log_records": {"redaction"},
     "errors": {"redaction"},
+    "hooks": {"errors"},
     "settings": {"errors", "model"},
     "tool_calls": {"model"},
     "personal_data": {"redaction"},
@@ -33,14 +34,17 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     },
     "agent": {
         *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
-        "tool_calls",
+        *("tool_calls", "hooks"),
     },
     "providers": {"errors", "redaction", "model", "codec", "stream", "agent", "loops"},
     "durable": {
         *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
         *("encryption", "agent"),
     },
-    "http": {"errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable", "loops"},
+    "http": {
+        *("errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable", "loops"),
+        "hooks",
+    },
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "inspector": set(),
     "telemetry": {"errors", "redaction", "model", "turn", "agent"},
