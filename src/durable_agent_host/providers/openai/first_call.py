@@ -71,7 +71,9 @@ async def warm_up() -> None:
 
     await anyio.lowlevel.checkpoint()  # loads what runs connections on this kind of loop
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
-        sdk = AsyncOpenAI(api_key="none", base_url="http://localhost", http_client=http, max_retries=0)
+        sdk = AsyncOpenAI(
+            api_key="none", base_url="http://warm-up.invalid/nothing-is-sent", http_client=http, max_retries=0
+        )
         client: Any = adapt_client(RawOpenAIChatClient(model="none", async_client=sdk))
         async for _ in client.get_response([Message("user", ["?"])], stream=True, options={"store": False}):
             pass
