@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -282,6 +283,28 @@ def test_a_lost_key_changes_nothing(data: Path, model: PracticeModel, keys: str)
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert texts(host, "one")[0].startswith("canary-question one")
         ask(host, model, "one", "again")
+
+
+@pytest.mark.parametrize("keys", [key(3), ""], ids=["other", "none"])
+@pytest.mark.parametrize("point", ["turn.after_open", "journal.model.after_append", "turn.after_outcome"])
+def test_a_turn_under_way_waits_for_a_lost_key(data: Path, model: PracticeModel, keys: str, point: str):
+    """A process without the key carries the turn no step further, and can be stopped; with the key it goes on."""
+    model.plan({"text": "canary-answer"}, times=None)
+    host = start_host(data, model, app=APP, **{KEYS: key(1), "DURABLE_AGENT_HOST_CRASH": point})
+    with suppress(requests.RequestException):
+        host.run("Clerk", {"message": "canary-question lost", "session_id": "under-way"})
+    assert host.process.wait(60) == -signal.SIGKILL
+    host.kill()
+    with hosted(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
+        wait_until(lambda: "wait for their key" in "".join(host.output))
+        time.sleep(3)
+        assert host.get("/agents/Clerk/sessions/under-way").status_code == 503
+    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+        said = wait_until(lambda: host.get("/agents/Clerk/sessions/under-way").json().get("messages"))
+        assert [one["role"] for one in said] == ["user", "assistant"]
+        assert texts(host, "under-way") == ["canary-question lost", "canary-answer"]
+        listed = host.get("/agents/Clerk/sessions?details=true&search=under-way").json()["sessions"]
+        assert [one["status"] for one in listed] == ["completed"]
 
 
 @pytest.mark.parametrize("point", KEY_POINTS)

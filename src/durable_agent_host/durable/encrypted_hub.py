@@ -7,6 +7,9 @@ is, and, when it is the result of a call, to the orchestration that called.
 Values that were not encrypted are read as they are, and answered in the same way: those of before the encryption, and
 those of orchestrations and clients of the app's own, which call the entity or the orchestration without this host.
 The states of sessions are written by this host alone, so the operator can have those refused that are not encrypted.
+
+Orchestrations and entities wait for keys that are not there: what fails in them has failed for good. Everything else
+fails, and can be asked again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,10 +43,12 @@ class EncryptedHub(Hub):
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return a context that encrypts and decrypts."""
+        self._keyring.wait()
         return cast("Any", _Entity(context, self._cipher))
 
     def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
         """Return a context that encrypts."""
+        self._keyring.wait()
         return cast("Any", _Orchestration(context, self._cipher))
 
     def end_of(self, instance_id: str, output: Any) -> Any:
@@ -54,6 +59,7 @@ class EncryptedHub(Hub):
         self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
     ) -> Steps:
         """Run an orchestration with a context that encrypts, and give it what comes back decrypted."""
+        self._keyring.wait()
         encrypting = _Orchestration(context, self._cipher)
         steps = run(cast("Any", encrypting))
         advance: Callable[[Any], Any] = steps.send

@@ -8,9 +8,10 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, cast
 
-from azure.durable_functions import DurableOrchestrationClient
+from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 
-from durable_agent_host.durable.hub import Hub
+from durable_agent_host.codec.envelope import read_envelope
+from durable_agent_host.durable.hub import Hub, Steps
 from durable_agent_host.encryption.keys_home import NoKeys
 
 
@@ -27,6 +28,20 @@ class PlainHub(Hub):
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that asks first."""
         return cast("Any", _Client(client, self._no_keys))
+
+    def entity(self, context: DurableEntityContext) -> DurableEntityContext:
+        """Return the context; an encrypted state is left to a process that has the keys."""
+        if read_envelope(context.get_state()) is not None:
+            self._no_keys.wait()
+        return context
+
+    def orchestrate(
+        self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
+    ) -> Steps:
+        """Run an orchestration; one that is encrypted is left to a process that has the keys."""
+        if read_envelope(context.get_input()) is not None:
+            self._no_keys.wait()
+        return run(context)
 
     async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
         """Carry out an activity, if the store has no data keys."""

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
-from durable_agent_host.encryption.keys_home import KEYS_HOME
+from durable_agent_host.encryption.keys_home import KEYS_HOME, wait_for
 from durable_agent_host.encryption.wrapping import SETTING, WrappingKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
 from durable_agent_host.segments.protocol import SegmentStore
@@ -87,6 +87,14 @@ class Keyring:
                 f"which is wrapped by a key that {SETTING} does not have: restore it; nothing was changed"
             )
         return found
+
+    def wait(self) -> None:
+        """Block until there are keys: for orchestrations and entities, whose steps count for ever, failed or not.
+
+        A step that waits is given up by the platform at its ``functionTimeout``, or with the process, and is taken
+        again: nothing of it is kept.
+        """
+        wait_for(self.all)
 
     async def ready(self) -> None:
         """Read the keys, unless that has been done."""

@@ -1,7 +1,10 @@
 """Where the wrapped data keys of an app are kept, which tells that its conversations are encrypted."""
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from durable_agent_host.errors import EncryptionKeyError, LogError
@@ -10,6 +13,28 @@ from durable_agent_host.segments.protocol import SegmentStore
 
 KEYS_HOME: Final = derived_id("data-keys")
 """The home of the wrapped keys."""
+
+_AGAIN_SECONDS: Final = 2.0
+_LOGGER = logging.getLogger(__name__)
+
+
+def wait_for(look: Callable[[], object]) -> None:
+    """Block until the keys are there that something needs.
+
+    Args:
+        look: raises `EncryptionKeyError`, `LogError` or `OSError` as long as they are not.
+    """
+    is_told = False
+    while True:
+        try:
+            look()
+        except (EncryptionKeyError, LogError, OSError) as error:
+            if not is_told:
+                _LOGGER.warning("turns that were under way wait for their key, and lose nothing meanwhile: %s", error)
+            is_told = True
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            return
 
 
 class NoKeys:
@@ -34,11 +59,23 @@ class NoKeys:
         if self._is_plain:
             return
         try:
-            store = await asyncio.to_thread(self._open_store)
-            has_keys = bool([piece async for piece in store.pieces(KEYS_HOME)])
+            await self._look()
         except LogError:
             return
-        if has_keys:
+
+    def wait(self) -> None:
+        """Block while there are data keys; see `wait_for`."""
+
+        def look() -> None:
+            with ThreadPoolExecutor(1) as beside:  # the caller's thread may have a running loop
+                beside.submit(lambda: asyncio.run(self._look())).result()
+
+        if not self._is_plain:
+            wait_for(look)
+
+    async def _look(self) -> None:
+        store = await asyncio.to_thread(self._open_store)
+        if [piece async for piece in store.pieces(KEYS_HOME)]:
             raise EncryptionKeyError(
                 "what is stored is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; nothing "
                 "was changed"
