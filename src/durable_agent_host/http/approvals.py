@@ -63,14 +63,19 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
     demanded = pending.get("approved_by")
     if demanded is None:
         return
+    if principal is None:
+        raise ForbiddenError(
+            f"call {pending['call_id']} needs the answer of {demanded!r}, and the app does not find out who asks: it "
+            "needs identify, or an orchestration that answers"
+        )
     request = turn.request
     asker = Owner(request.principal, request.tenant or "") if request.principal else None
     if demanded == ANOTHER:
-        if principal is None or asker is None or principal.owner == asker:
+        if asker is None or principal.owner == asker:
             raise ForbiddenError(
                 f"call {pending['call_id']} needs the answer of another principal than the one who asked for the turn"
             )
-    elif principal is None or not principal.is_one_of(str(demanded)):
+    elif not principal.is_one_of(str(demanded)):
         raise ForbiddenError(f"call {pending['call_id']} needs the answer of somebody who is {demanded!r}")
 
 
