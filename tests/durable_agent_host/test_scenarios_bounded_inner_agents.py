@@ -173,6 +173,27 @@ def test_a_client_whose_connection_nobody_sees_says_a_bounded_amount(
     assert "MAX_ANSWER_BYTES" in reply.json()["detail"]
 
 
+@pytest.mark.parametrize(("agent", "before"), [("Summing", ()), ("OverSumming", (ASKS,))], ids=["itself", "within"])
+@pytest.mark.parametrize("misbehaviour", [*WHOLE_ANSWERS, "words", "a line"])
+def test_the_model_of_a_strategy_is_bounded(
+    host: AgentHost, model: HostileModel, agent: str, before: tuple[bytes, ...], misbehaviour: str
+):
+    """What a compaction strategy asks of a model ends the turn as well; a strategy that asks for ever does."""
+    if misbehaviour in WHOLE_ANSWERS:
+        sent, setting = WHOLE_ANSWERS[misbehaviour]
+    else:
+        make, setting = MISBEHAVIOURS[misbehaviour]
+        sent, agent = make("Completions"), f"{agent}Stream"
+    model.play(*before, fallback=sent)
+    reply = host.run(agent, {"message": "Good morning"})
+    assert reply.status_code == 502, reply.text
+    assert setting in reply.json()["detail"]
+    assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
+    # the agent's own call, before which the strategy asks, counts as soon as the strategy is applied
+    loops = BOUNDS["MODEL_CALLS"] - (0 if before else 1)
+    assert len(model.received) == (loops if setting == "MAX_MODEL_CALLS" else len(before) + 1)
+
+
 def check_ends(  # noqa: PLR0917 - one turn
     host: AgentHost,
     model: HostileModel,

@@ -13,6 +13,9 @@ from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.side_calls import JournaledClient
 from durable_agent_host.errors import RegistrationError
 
+Bound = Callable[[Any], Any]
+"""Copies a chat client so that what it receives is bounded."""
+
 _MOST_NESTED: Final = 8
 _LONG: Final = 48
 _NO_OBJECTS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
@@ -98,7 +101,7 @@ def _check_strategy(strategy: object, whose: str) -> None:
 
 
 def compaction_of(
-    agent: Any, choice: CompactionChoice, provider: ModelProvider, *, has_our_history: bool
+    agent: Any, choice: CompactionChoice, provider: ModelProvider, bound: Bound, *, has_our_history: bool
 ) -> Compaction | None:
     """Find how an agent's context is compacted; the nearest word wins.
 
@@ -108,6 +111,7 @@ def compaction_of(
         agent: of the framework, with a chat client.
         choice: what the app says.
         provider: of the agent's client: what it has compacted, another one cannot read.
+        bound: copies a chat client so that what it receives is bounded.
         has_our_history: whether the stored conversation is the agent's history; the framework's context provider for
             compaction is replaced then, and left alone beside a history of the agent's own.
 
@@ -128,7 +132,8 @@ def compaction_of(
     tokenizer = getattr(agent, "tokenizer", None) or getattr(client, "tokenizer", None)
     services = [] if sums_up is None else ["the service's own"]
     made_by = "; ".join([*map(_described, chosen), *services, type(provider).__name__])
-    return Compaction(tuple(_journaled(strategy) for strategy in chosen), tokenizer, made_by, sums_up)
+    copies = tuple(with_clients(strategy, lambda one: JournaledClient(bound(one))) for strategy in chosen)
+    return Compaction(copies, tokenizer, made_by, sums_up)
 
 
 def without_compaction(agent: Any, *, has_our_history: bool) -> None:
@@ -151,21 +156,32 @@ def _of_providers(agent: Any) -> Iterable[Any]:
             yield from (one.before_strategy, one.after_strategy)
 
 
-def _journaled(value: Any, depth: int = 0) -> Any:
-    """Copy a strategy, and those that it is made of, with clients that journal."""
+def with_clients(strategy: Any, copied: Bound) -> Any:
+    """Copy a strategy, and those that it is made of, with other chat clients.
+
+    Guarantee: what is given is not changed.
+
+    Args:
+        strategy: of the framework's protocol, or None.
+        copied: gives the client that stands for one of the strategy's.
+    """
+    return _with_clients(strategy, copied, 0)
+
+
+def _with_clients(value: Any, copied: Bound, depth: int) -> Any:
     if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
         return value
     if callable(getattr(value, "get_response", None)):
-        return JournaledClient(value)
+        return copied(value)
     if isinstance(value, list | tuple):
-        return type(cast("list[Any]", value))(_journaled(one, depth + 1) for one in cast("list[Any]", value))
+        return type(cast("list[Any]", value))(_with_clients(one, copied, depth + 1) for one in cast("list[Any]", value))
     if not callable(value) or not hasattr(value, "__dict__"):
         return value
-    copied = copy.copy(value)
-    for name, held in list(vars(copied).items()):
-        if (made := _journaled(held, depth + 1)) is not held:
-            setattr(copied, name, made)
-    return copied
+    view = copy.copy(value)
+    for name, held in list(vars(view).items()):
+        if (made := _with_clients(held, copied, depth + 1)) is not held:
+            setattr(view, name, made)
+    return view
 
 
 def _described(value: Any, depth: int = 0) -> str:

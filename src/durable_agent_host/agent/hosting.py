@@ -81,7 +81,9 @@ class HostedAgent:
         self.has_journal = not self.why_no_journal
         self.compaction: Compaction | None = None
         if self.has_journal:
-            self.compaction = compaction_of(agent, choice, self.provider, has_our_history=not self.has_own_history)
+            self.compaction = compaction_of(
+                agent, choice, self.provider, self._inner.client, has_our_history=not self.has_own_history
+            )
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
         else:
             self.agent = self._inner.agent(self.agent)

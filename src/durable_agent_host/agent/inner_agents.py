@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from agent_framework import (
     ChatResponse,
     ChatResponseUpdate,
+    CompactionProvider,
     FunctionInvocationContext,
     FunctionInvocationLayer,
     FunctionMiddleware,
@@ -38,6 +39,7 @@ from durable_agent_host.agent.bounds import (
     received,
     whole_in_time,
 )
+from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.condensing import EVERY
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.inner_calls import InnerCall
@@ -98,6 +100,7 @@ class InnerAgents:
             case RawAgent() if not isinstance(agent.client, _Bounded):
                 bounded: Any = copy.copy(agent)
                 bounded.client = self.client(agent.client, is_tool=is_tool)
+                self._bound_compaction(bounded)
                 return bounded
             case WorkflowAgent() as team:
                 self._bound_workflow(team.workflow, is_tool=is_tool)
@@ -129,6 +132,21 @@ class InnerAgents:
         view = object.__new__(overridden_class(cast("type[Any]", type(tool)), _BoundedTool))
         view.__dict__ = tool.__dict__
         return view
+
+    def _bound_compaction(self, agent: Any) -> None:
+        """Give the copy of an agent, and that of its client, strategies whose clients are bounded."""
+        for holder in (agent, agent.client):
+            if (strategy := getattr(holder, "compaction_strategy", None)) is not None:
+                holder.compaction_strategy = with_clients(strategy, self.client)
+        agent.context_providers = [self._context_provider(one) for one in agent.context_providers]
+
+    def _context_provider(self, provider: Any) -> Any:
+        if type(provider) is not CompactionProvider:
+            return provider
+        bounded: Any = copy.copy(provider)
+        bounded.before_strategy = with_clients(provider.before_strategy, self.client)
+        bounded.after_strategy = with_clients(provider.after_strategy, self.client)
+        return bounded
 
     def _bound_workflow(self, workflow: Workflow, *, is_tool: bool) -> None:
         for executor in workflow.executors.values():

@@ -4,7 +4,8 @@ What such an agent does is one tool call in the journal, or the run of a workflo
 they were given is: a call is reserved before it is made, where there are budgets, and settled when it was answered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Self, cast
 
@@ -39,8 +40,8 @@ class InnerCalls:
         calls = cls(run)
         for call in run.journal.recorded.inner_calls:
             await calls._tell(call, replayed=True)
-        begun = received()
-        begun.inner_calls = max(begun.inner_calls, len(run.journal.recorded.inner_calls))
+        begun, recorded = received(), run.journal.recorded
+        begun.inner_calls = max(begun.inner_calls, len(recorded.inner_calls) + len(recorded.side_calls))
         INNER_CALLS.set(calls)
         return calls
 
@@ -99,6 +100,16 @@ class InnerCalls:
 
 INNER_CALLS: Final[ContextVar[InnerCalls | None]] = ContextVar("durable_agent_inner_calls", default=None)
 """Of the run whose agent asks others; None outside of a turn."""
+
+
+@contextmanager
+def not_counted() -> Generator[None]:
+    """Count no model call while the context lasts: whoever makes it does."""
+    before = INNER_CALLS.set(None)
+    try:
+        yield
+    finally:
+        INNER_CALLS.reset(before)
 
 
 class InnerCall:

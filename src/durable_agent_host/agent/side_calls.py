@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse, UsageDetails, add_usage_details
 
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
+from durable_agent_host.agent.inner_calls import not_counted
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
@@ -78,7 +79,7 @@ class SideCalls:
             try:
                 if spending is not None:
                     await spending.reserve(self._position, number, wanted)
-                with run.kept.call(self._position, number, run.provider.whole_answer):
+                with run.kept.call(self._position, number, run.provider.whole_answer), not_counted():
                     return await call()
             except Exception as error:
                 if spending is not None:

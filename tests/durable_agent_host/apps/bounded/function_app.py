@@ -17,6 +17,7 @@ from agent_framework import (
     ChatResponseUpdate,
     Content,
     FunctionInvocationLayer,
+    Message,
     WorkflowExecutor,
 )
 from agent_framework_anthropic import AnthropicClient
@@ -110,6 +111,26 @@ class Own(FunctionInvocationLayer, ChatMiddlewareLayer, Bare):
     """The same with layers."""
 
 
+class Sums:
+    """A strategy that asks its model a thousand times to sum up."""
+
+    def __init__(self, client, *, stream: bool) -> None:
+        self.client, self.streams = client, stream
+
+    async def __call__(self, messages: list[Message]) -> bool:
+        """Ask, and leave the messages as they are."""
+        for _ in range(1000):
+            asked = self.client.get_response([Message("user", ["Sum up."])], stream=self.streams)
+            await (asked.get_final_response() if self.streams else asked)
+        return False
+
+
+def summing(name: str, *, stream: bool) -> Agent:
+    """Make an agent whose strategy asks a model."""
+    strategy = Sums(clients["Completions"], stream=stream)
+    return Agent(clients["Completions"], "Talk.", name=name, compaction_strategy=strategy)
+
+
 class Unseen(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
     """A client whose connection nobody sees: it says words for ever, each a little later than the one before."""
 
@@ -155,6 +176,10 @@ app = DurableAgentApp(
         over(over(talker("Completions", "lowest", say), "middle"), "Twice"),
         chat,
         nested,
+        summing("Summing", stream=False),
+        summing("SummingStream", stream=True),
+        over(summing("sums", stream=False), "OverSumming"),
+        over(summing("sums", stream=True), "OverSummingStream"),
         *(Agent(client, "Talk.", name=name, tools=tools) for name, (client, tools) in OWN_CLIENTS.items()),
         *(
             over(Agent(client, "Talk.", name="own", tools=tools), f"Over{name}")
