@@ -31,6 +31,7 @@ from durable_agent_host.durable.agent_sessions import OrchestrationAgent
 from durable_agent_host.durable.claims import KnownOwners
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.erasure import Eraser
+from durable_agent_host.durable.executor_activities import register_executor_activity
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.durable.health import StoreProbes
@@ -97,8 +98,7 @@ class DurableAgentApp(AgentFunctionApp):
     Args:
         agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``. Of an agent that keeps a
             conversation in itself, as a workflow does, a function that builds it.
-        workflow: one workflow to host.
-        workflows: several.
+        workflow, workflows: one workflow to host, and several.
         http_auth_level: who may call the routes; health is always open.
         enable_health_check: whether ``GET /health`` is there.
         enable_http_endpoints: whether agents are reachable by HTTP that say nothing else when they are added.
@@ -274,11 +274,7 @@ class DurableAgentApp(AgentFunctionApp):
         return OrchestrationAgent(context, agent, caller, self._keeper, self._hub)
 
     def get_functions(self) -> list["Function"]:
-        """List the app's functions, as the worker loads them.
-
-        HTTP functions that are written for `azure.functions.HttpRequest` are adapted to the streaming extension
-        (`durable_agent_host.http.sdk_requests`), and what the first turn needs is loaded in the background.
-        """
+        """List the app's functions, as the worker loads them: those for `azure.functions.HttpRequest` are adapted."""
         functions: list[Function] = cast("Any", super()).get_functions()
         adapt_http_functions(functions, gate=self._gate, secret_of=secret_reader(self._turns_of))
         shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
@@ -379,6 +375,9 @@ class DurableAgentApp(AgentFunctionApp):
         )
         entity = self._entity_class(runner, self.settings)
         register_agent_entity(cast("DFApp", self), agent_name, entity, self._hub, has_owners=self._gate.identifies)
+
+    def _setup_executor_activity(self, workflow: Workflow, executor_id: str) -> None:
+        register_executor_activity(cast("DFApp", self), workflow, executor_id, provider_for, self.settings.model_bounds)
 
     @staticmethod
     def _build_function_name(agent_name: str, prefix: str) -> str:

@@ -194,6 +194,23 @@ def test_the_model_of_a_strategy_is_bounded(
     assert len(model.received) == (loops if setting == "MAX_MODEL_CALLS" else len(before) + 1)
 
 
+@pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
+@pytest.mark.parametrize("workflow", ["nodes", "holders"])
+def test_agents_of_hosted_workflows_are_bounded(
+    host: AgentHost, model: HostileModel, effects: Path, workflow: str, misbehaviour: str
+):
+    """An agent that is a node is a turn; one that an executor holds has the bounds of one, and its activity fails."""
+    make, setting = MISBEHAVIOURS[misbehaviour]
+    model.play(fallback=make("Completions"))
+    reply = host.post(
+        f"/workflow/{workflow}/run", b'"Good morning"', content_type="application/json", x_ms_wait_for_response="true"
+    )
+    assert setting in reply.text, reply.text
+    loops = setting == "MAX_MODEL_CALLS"
+    assert len(model.received) == (BOUNDS["MODEL_CALLS"] if loops else 1)
+    assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] if loops else 0)
+
+
 def check_ends(  # noqa: PLR0917 - one turn
     host: AgentHost,
     model: HostileModel,

@@ -150,12 +150,21 @@ class InnerAgents:
 
     def _bound_workflow(self, workflow: Workflow, *, is_tool: bool) -> None:
         for executor in workflow.executors.values():
-            for holder in (executor, *_managers(executor)):
-                for name, value in list(vars(holder).items()):
-                    if isinstance(value, Workflow):
-                        self._bound_workflow(value, is_tool=is_tool)
-                    elif (bounded := self.agent(value, is_tool=is_tool)) is not value:
-                        setattr(holder, name, bounded)
+            self.bound_executor(executor, is_tool=is_tool)
+
+    def bound_executor(self, executor: Any, *, is_tool: bool = False) -> None:
+        """Give an executor of a workflow bounded copies of the agents that it holds.
+
+        Args:
+            executor: changed in place; its agents are not.
+            is_tool: see `client`.
+        """
+        for holder in (executor, *_managers(executor)):
+            for name, value in list(vars(holder).items()):
+                if isinstance(value, Workflow):
+                    self._bound_workflow(value, is_tool=is_tool)
+                elif (bounded := self.agent(value, is_tool=is_tool)) is not value:
+                    setattr(holder, name, bounded)
 
 
 def _managers(executor: object) -> Iterator[object]:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Never
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
@@ -16,9 +17,13 @@ from agent_framework import (
     ChatMiddlewareLayer,
     ChatResponseUpdate,
     Content,
+    Executor,
     FunctionInvocationLayer,
     Message,
+    WorkflowBuilder,
+    WorkflowContext,
     WorkflowExecutor,
+    handler,
 )
 from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
@@ -131,6 +136,26 @@ def summing(name: str, *, stream: bool) -> Agent:
     return Agent(clients["Completions"], "Talk.", name=name, compaction_strategy=strategy)
 
 
+class Holder(Executor):
+    """An executor that asks an agent within its activity."""
+
+    def __init__(self) -> None:
+        super().__init__(id="holder")
+        self.held = talker("Completions", "held", say)
+
+    @handler
+    async def ask(self, text: str, ctx: WorkflowContext[Never, str]) -> None:
+        """Ask."""
+        stream = self.held.run(text, stream=True)
+        async for _ in stream:
+            pass
+        await ctx.yield_output((await stream.get_final_response()).text)
+
+
+nodes = WorkflowBuilder(name="nodes", start_executor=talker("Completions", "node", say)).build()
+holders = WorkflowBuilder(name="holders", start_executor=Holder()).build()
+
+
 class Unseen(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
     """A client whose connection nobody sees: it says words for ever, each a little later than the one before."""
 
@@ -169,6 +194,7 @@ OWN_CLIENTS = {
     "ItsOwnHttp": (OpenAIChatCompletionClient(model="m", async_client=its_own), [say]),
 }
 app = DurableAgentApp(
+    workflows=[nodes, holders],
     agents=[
         *(talker(kind, kind, say) for kind in clients),
         *(over(talker(kind, "inner", say), f"Over{kind}") for kind in clients),
