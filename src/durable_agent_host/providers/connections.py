@@ -18,7 +18,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.bounds import AnswerMeter
+from durable_agent_host.agent.bounds import AnswerMeter, received
 from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
@@ -78,7 +78,7 @@ def _guarded(http: Any) -> Any:
     copied = copy_with(http, _KeepsConnections)
     hooks = http.event_hooks
     copied.event_hooks = {
-        "request": [*hooks.get("request", ()), _ask_for_gzip, _tell],
+        "request": [_check, *hooks.get("request", ()), _ask_for_gzip, _tell],
         "response": [*hooks.get("response", ()), _refuse_detours, _bound],
     }
     return copied
@@ -89,10 +89,15 @@ def _bounded_only(http: Any) -> Any:
     copied = copy_with(http, _KeepsConnections)
     hooks = http.event_hooks
     copied.event_hooks = {
-        "request": [*hooks.get("request", ()), _ask_for_gzip],
+        "request": [_check, *hooks.get("request", ()), _ask_for_gzip],
         "response": [*hooks.get("response", ()), _bound],
     }
     return copied
+
+
+async def _check(_: Any) -> None:
+    """Send nothing after a bound was passed: Anthropic's SDK takes that for a lost connection, and asks again."""
+    received().check()
 
 
 async def _ask_for_gzip(request: Any) -> None:
