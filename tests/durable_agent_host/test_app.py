@@ -81,6 +81,16 @@ def test_settings_of_owners_need_an_app_that_has_owners(name: str, value: str):
     assert DurableAgentApp(agents=[Silent("Echo")], settings=settings, identify=later)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"), [("ENCRYPTION_KEYS", ",", "has no key"), ("SEGMENTS", "redis://x", "set ")]
+)
+def test_stores_and_keys_that_mean_nothing_are_refused_at_start(name: str, value: str, said: str):
+    """Not at the first turn."""
+    settings = Settings.from_environment({f"DURABLE_AGENT_HOST_{name}": value})
+    with pytest.raises(SettingError, match=f"{name}.*{said}"):
+        DurableAgentApp(agents=[Silent("Echo")], settings=settings)
+
+
 @pytest.mark.parametrize("compaction", [SlidingWindowStrategy, "window"])
 def test_a_compaction_that_is_no_strategy_is_refused(compaction):
     """A class, or what cannot be called, is told at start."""

@@ -49,3 +49,13 @@ def test_four_eyes_without_identify_say_what_is_missing(
         refused = httpx.post(f"{waits['turn_url']}/approvals", json=answer, timeout=30)
         assert refused.status_code == 403
         assert "does not find out who asks: it needs identify" in refused.json()["detail"]
+
+
+def test_a_tool_that_was_made_twice_does_not_run(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
+    """What the inner one declares, such as that somebody else has to approve, would be lost."""
+    model.plan({"calls": [{"name": "unknown_function", "arguments": {"amount": 5}}]})
+    with hosted(tmp_path, practice_model, app=APP, WRONG="twice") as host:
+        refused = host.run("Helper", {"message": "Pay 5"})
+        assert refused.status_code >= 400
+        assert "'pay' was made a tool twice" in refused.text
+        assert model.requests() == []

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from agent_framework import FunctionTool
 
 from durable_agent_host.agent.overriding import overridden_class
+from durable_agent_host.errors import TurnError
 from durable_agent_host.tool_calls import IN_DOUBT, InDoubt
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,11 +49,19 @@ def without_approvals(tools: Iterable[Any]) -> list[Any]:
 
     Returns:
         A new list, with views in the place of the tools that need approval.
+
+    Raises:
+        TurnError: a tool was made of another tool, and what that one declares would count for nothing.
     """
     return [_view(tool) for tool in tools]
 
 
 def _view(tool: Any) -> Any:
+    if isinstance(inner := getattr(tool, "func", None), FunctionTool):
+        raise TurnError(
+            f"the tool {inner.name!r} was made a tool twice, and what the inner one declares (approval, in_doubt) "
+            "would be lost: leave @tool away, @durable_tool(...) makes the tool"
+        )
     if not isinstance(tool, FunctionTool) or tool.approval_mode != "always_require":
         return tool
     view = object.__new__(overridden_class(type(tool), _NeedsApproval))

@@ -35,6 +35,8 @@ def read_keys(setting: str) -> list[WrappingKey]:
         if any(key.id == key_id for key in keys):
             raise SettingError(f"{SETTING} has the key id {key_id!r} twice: every key needs its own")
         keys.append(_key_of(key_id, text))
+    if not keys:
+        raise SettingError(f"{SETTING} has no key: give it the form {_FORM}")
     return keys
 
 

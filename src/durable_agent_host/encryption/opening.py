@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from durable_agent_host.errors import SettingError
 from durable_agent_host.loops.once import once
 from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.segments.stores import open_segment_store
+from durable_agent_host.segments.stores import open_segment_store, segment_setting
 from durable_agent_host.settings import REFUSE, Settings
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.stores import open_turn_log
@@ -43,8 +43,10 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
         environment: of the stores.
 
     Raises:
-        SettingError: the keys have another form, or the package that encrypts is not installed.
+        SettingError: the keys have another form, the package that encrypts is not installed, or there is no such store
+            of older messages.
     """
+    segment_setting(settings, environment)  # what has no meaning is told at start
     open_log = once(partial(open_turn_log, settings, environment))
     open_pieces = once(partial(open_segment_store, settings, environment))
     if not settings.encryption_keys:

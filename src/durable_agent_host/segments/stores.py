@@ -42,13 +42,23 @@ def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.e
     Raises:
         SettingError: the setting has no meaning, or what it needs is missing.
     """
+    setting = segment_setting(settings, environment)
+    return STORES[setting.partition(":")[0]].open(setting, environment)
+
+
+def segment_setting(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
+    """Say which store the settings name. Guarantee: pure.
+
+    Raises:
+        SettingError: the setting has no meaning.
+    """
     data = environment.get("FUNCTIONS_HOST_DATA")
     setting = settings.segments or (f"sqlite:{Path(data, 'segments.sqlite')}" if data else "blob")
     store = STORES.get(setting.partition(":")[0])
     if store is None or not store.accepts(setting):
         forms = ", ".join(store.form for store in STORES.values())
         raise SettingError(f"DURABLE_AGENT_HOST_SEGMENTS is {setting!r}: set {forms} or nothing")
-    return store.open(setting, environment)
+    return setting
 
 
 def _open_sqlite(setting: str, environment: Mapping[str, str]) -> SegmentStore:

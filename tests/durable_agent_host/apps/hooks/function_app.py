@@ -7,7 +7,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent
+from agent_framework import Agent, tool
 
 from durable_agent_host import DurableAgentApp, Principal, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -32,6 +32,9 @@ def pay(amount: int) -> str:
 wrong: dict[str, Any] = {
     "authorize": {"identify": identify, "authorize": authorize},
     "nobody": {},
+    "twice": {},
 }[os.environ["WRONG"]]
-helper = Agent(chat_client_from_environment(), "Help.", name="Helper", tools=[pay])
+helper = Agent(
+    chat_client_from_environment(), "Help.", name="Helper", tools=[tool(pay) if os.environ["WRONG"] == "twice" else pay]
+)
 app = DurableAgentApp(agents=[helper], **wrong)
