@@ -4,6 +4,7 @@ Without this, an app whose setting is lost would begin new sessions beside the e
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, cast
@@ -39,7 +40,10 @@ class PlainHub(Hub):
         self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
     ) -> Steps:
         """Run an orchestration; one that is encrypted is left to a process that has the keys."""
-        if read_envelope(context.get_input()) is not None:
+        given: Any = None
+        with suppress(TypeError, ValueError):  # what is no JSON is for the orchestration to tell
+            given = context.get_input()
+        if read_envelope(given) is not None:
             self._no_keys.wait()
         return run(context)
 
