@@ -201,7 +201,7 @@ class CuttingProxy(_InThread):
 
 type Fault = str | int | None
 """A status to answer instead of asking the server, ``lost`` for an answer that is dropped after the server has done
-what it was asked, or None for no fault."""
+what it was asked, ``cut`` for one that breaks off in its body, or None for no fault."""
 
 
 @dataclass
@@ -249,10 +249,26 @@ class FaultyHttp(_InThread):
             code = asked.code or ("ServerBusy" if fault == 503 else "InternalError")
             return web.Response(status=fault, headers={"x-ms-error-code": code}, body=b"")
         answer = await self._forward(request)
+        if fault == "cut" and isinstance(answer.body, bytes) and answer.body and request.method != "HEAD":
+            return await self._cut(request, answer)
         if fault == "lost":
             assert request.transport is not None
             request.transport.abort()
         return answer
+
+    async def _cut(self, request: web.Request, answer: web.Response) -> web.StreamResponse:
+        """Send the head and half of the body, chunked or with its length, and break off."""
+        assert isinstance(answer.body, bytes)
+        begun = web.StreamResponse(status=answer.status, headers=answer.headers)
+        if self._count % 2:
+            begun.enable_chunked_encoding()
+        else:
+            begun.content_length = len(answer.body)
+        await begun.prepare(request)
+        await begun.write(answer.body[: len(answer.body) // 2])
+        assert request.transport is not None
+        request.transport.abort()
+        return begun
 
     async def _forward(self, request: web.Request) -> web.Response:
         url = f"http://127.0.0.1:{self._target}{request.raw_path}"

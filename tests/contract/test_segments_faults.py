@@ -40,7 +40,7 @@ async def test_servers_that_fail_lose_nothing(pieces):
     chance = random.Random(3)
 
     def decide(asked: Asked):
-        return chance.choice((None, None, None, 503, 500, 429, "lost"))
+        return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
     with FaultyHttp(pieces.port, decide) as proxy:
         store = pieces.store(port=proxy.port)

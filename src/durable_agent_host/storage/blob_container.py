@@ -329,6 +329,8 @@ def as_body(content: bytes) -> bytes | BytesIO:
 def _is_passing(error: Exception) -> bool:
     if isinstance(error, ClientAuthenticationError):
         return False
+    if isinstance(error, IncompleteReadError | DecodeError):
+        return True  # an answer that broke off; it has the status of one that was whole
     if isinstance(error, HttpResponseError):
         # A container that is being deleted, or whose creation was answered late, settles.
         return (
@@ -336,9 +338,7 @@ def _is_passing(error: Exception) -> bool:
             or error.status_code is None
             or code_of(error) == "ContainerBeingDeleted"
         )
-    return isinstance(
-        error, ServiceRequestError | ServiceResponseError | IncompleteReadError | DecodeError | TimeoutError | OSError
-    )
+    return isinstance(error, ServiceRequestError | ServiceResponseError | TimeoutError | OSError)
 
 
 def code_of(error: HttpResponseError) -> str:
