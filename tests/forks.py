@@ -243,7 +243,8 @@ def _become(wanted: dict, stdout: int, stderr: int) -> None:
         flag, module, *arguments = wanted["arguments"]
         assert flag == "-m", flag
         sys.argv = [module, *arguments]
-        sys.path[0] = wanted["cwd"]
+        named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:1] = [wanted["cwd"], *(place for place in named if place and place not in sys.path)]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as end:

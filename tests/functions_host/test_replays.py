@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functions_host.conftest import Host, StartHost
-from tests.kit import PracticeModel, start_model
+from tests.kit import ROOT, PracticeModel, start_model
 
 MODES = pytest.mark.parametrize("always_replay", ["0", "1"], ids=["cached", "replayed"])
 
@@ -72,12 +72,14 @@ def test_agents_of_openai_agents_finish(
     start_host: StartHost, practice_model: PracticeModel, always_replay: str, tmp_path_factory: pytest.TempPathFactory
 ):
     """The SDK's own decorator: three agents, and two agents with an activity between them."""
-    pytest.importorskip("agents")
+    packages = ROOT / ".venv/openai_agents"
+    assert packages.is_dir(), "run ./scripts/setup"
     place = tmp_path_factory.mktemp("agents") / "data"
     environment = {
         "OPENAI_API_KEY": "practice",
         "OPENAI_BASE_URL": practice_model.url,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "PYTHONPATH": str(packages),
         "FUNCTIONS_HOST_ALWAYS_REPLAY": always_replay,
     }
     practice_model.forget()
