@@ -166,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="What a heavy session costs a small one.")
     parser.add_argument("--results", type=int, default=9, help="tool results of 10 MB (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=10_000, help="turns of the long session (default: %(default)s)")
+    parser.add_argument("--only", nargs="*", default=[], help="words of the rows to print; import and delete are done")
     options = parser.parse_args(arguments)
     lines: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory(prefix="neighbours-") as folder, ExitStack() as stack:
@@ -177,6 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines.append(line("alone", alone, alone, None, watched.megabytes("VmHWM")))
         for ask in asks(options.turns, options.results):
             watched.forget_most()
+            if options.only and not any(word in ask.name for word in options.only):
+                if ask.method in {"POST", "DELETE"} and not ask.name.endswith("turn"):
+                    for one in (other, host):
+                        do(one.url, ask)
+                continue
             away, times = (beside(host.url, one.url, ask) for one in (other, host))
             if away.turns and times.turns:
                 lines.append(line(f"{ask.name}, other", away, alone, None, 0))

@@ -51,7 +51,7 @@ ERASE_ACTIVITY: Final = "erase_agent_session"
 RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
 """The pauses between attempts: a store that is away for a day holds an erasure up, and does not end it."""
 
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 2
 _GROUP: Final = 500
 """Turns between two points at which an erasure that is cut off goes on."""
 _COUNTED: Final = ("turns", "orchestrations", "pieces", "bytes")

@@ -15,6 +15,8 @@ _SWITCH_SECONDS: Final = 0.0005
 _REST_SECONDS: Final = 0.0005
 _LATE_SECONDS: Final = 0.0002
 """A rest that is longer by this has met somebody: to wait for a timer takes less."""
+_MOST_RESTS: Final = 8
+"""So often one rest follows another that met somebody: what is short ends, and what is long goes on, slowly."""
 _WORK_SECONDS: Final = 0.001
 _MOST_SECONDS: Final = 0.016
 _STRETCH_SECONDS: Final = 0.001
@@ -34,10 +36,12 @@ class Pace:
 
     def give_way(self) -> None:
         """Rest when it is time to; called often. Does nothing in the thread of an event loop, which must not wait."""
-        began = time.perf_counter()
-        if began >= self._rests_at and not _has_loop():
-            time.sleep(_REST_SECONDS)
-            self._rested(began)
+        if time.perf_counter() >= self._rests_at and not _has_loop():
+            for _ in range(_MOST_RESTS):
+                began = time.perf_counter()
+                time.sleep(_REST_SECONDS)
+                if self._rested(began):
+                    break
 
     async def let_others(self) -> None:
         """Rest when it is time to, on a loop; called between the parts of what takes long."""
@@ -46,11 +50,12 @@ class Pace:
             await asyncio.sleep(_REST_SECONDS)
             self._rested(began)
 
-    def _rested(self, began: float) -> None:
+    def _rested(self, began: float) -> bool:
         ended = time.perf_counter()
         is_alone = ended - began < _REST_SECONDS + _LATE_SECONDS
         self._work_seconds = min(self._work_seconds * 2, _MOST_SECONDS) if is_alone else _WORK_SECONDS
         self._rests_at = ended + self._work_seconds
+        return is_alone
 
 
 class Stretch:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import batched
 from typing import Any, Final, Protocol
 
 from durable_agent_host.codec.detached import attach
 from durable_agent_host.codec.document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
 from durable_agent_host.codec.state import decode_receipt, encode_session
 from durable_agent_host.errors import RequestTooLargeError
-from durable_agent_host.loops.giving_way import let_others
+from durable_agent_host.loops.giving_way import give_way, let_others
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts
@@ -25,7 +26,9 @@ from durable_agent_host.session.importing import (
 )
 
 _FEED_BYTES: Final = 512 * 1024
+_SLICE_BYTES: Final = 8 * 1024
 _TOGETHER: Final = 64
+_CHECKED_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ async def read_document(
     """
     reader, taking = DocumentReader(), _Taking(writer)
     async for data in _gathered(body, max_bytes):
-        await taking.take(await asyncio.to_thread(reader.feed, data))
+        await taking.take(await asyncio.to_thread(_fed, reader, data))
     rest = reader.close()
     await taking.take((), is_end=True)
     session = await asyncio.to_thread(session_to_import, rest, owner)
@@ -133,6 +136,24 @@ async def read_document(
         overlay=written.overlay,
     )
     return Imported(encode_session(head), head.message_count, on_trust)
+
+
+def _fed(reader: DocumentReader, data: bytes) -> list[Read]:
+    """Read pieces of a body in a thread, which gives way now and then."""
+    read: list[Read] = []
+    for start in range(0, len(data), _SLICE_BYTES):
+        give_way()
+        read += reader.feed(data[start : start + _SLICE_BYTES])
+    return read
+
+
+def _checked(read: list[ReadEntry]) -> list[Mapping[str, Any]]:
+    """Check entries in a thread, which gives way now and then."""
+    entries: list[Mapping[str, Any]] = []
+    for some in batched(read, _CHECKED_AT_ONCE, strict=False):
+        give_way()
+        entries += entries_to_import(some)
+    return entries
 
 
 async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
@@ -185,10 +206,11 @@ class _Taking:
         for receipt in receipts_to_import(ended):
             self._writer.note_receipt(receipt)
         await let_others()
-        entries = await asyncio.to_thread(entries_to_import, read)
+        entries = await asyncio.to_thread(_checked, read)
         told = messages_on_trust(zip((one.number + 1 for one in read), entries, strict=True))
         room = MOST_TOLD - len(self._told)
         self._told += told[:room]
         self._more += len(told[room:])
         for entry in entries:
+            await let_others()
             await self._writer.add(entry)

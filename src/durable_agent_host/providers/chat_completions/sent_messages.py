@@ -1,7 +1,8 @@
 """Writes a conversation as Chat Completions takes it: every call directly followed by its results. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -98,18 +99,24 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
         out. A result belongs to the nearest call of its id before it, since ids may come again.
     """
     given = list(messages)
+    uses, results = _Places(), _Places()
+    for place, message in enumerate(given):
+        if message.get("role") == "tool":
+            told = message.get("tool_call_id")
+            results.add({told, short_id(told)}, place)
+        else:
+            uses.add({str(call.get("id")) for call in _calls(message)}, place)
     taken: set[int] = set()
     paired: list[Wire] = []
     for place, message in enumerate(given):
         if message.get("role") == "tool":
             continue
         paired.append(message)
-        calls = cast("list[Wire]", message.get("tool_calls") or [])
-        until = _next_use(given, place, {str(call.get("id")) for call in calls})
+        calls = _calls(message)
+        # Results beyond the next use of one of the ids are that call's.
+        until = min((uses.following(str(call.get("id")), place, len(given)) for call in calls), default=len(given))
         for call in calls:
-            result = next(
-                (at for at in range(place + 1, until) if at not in taken and _answers(given[at], call.get("id"))), None
-            )
+            result = next((at for at in results.between(call.get("id"), place, until) if at not in taken), None)
             if result is None:
                 paired.append({"role": "tool", "tool_call_id": call.get("id"), "content": LOST_RESULT})
             else:
@@ -118,16 +125,29 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
     return paired
 
 
-def _next_use(messages: Sequence[Wire], place: int, ids: set[str]) -> int:
-    """Find where one of the ids is used by another call; results beyond are that call's."""
-    for later in range(place + 1, len(messages)):
-        if any(str(call.get("id")) in ids for call in messages[later].get("tool_calls") or ()):
-            return later
-    return len(messages)
+class _Places:
+    """Where ids stand in a conversation."""
+
+    def __init__(self) -> None:
+        self._places: dict[Any, list[int]] = {}
+
+    def add(self, ids: Iterable[Any], place: int) -> None:
+        """Note ids at a place that is not before the last one."""
+        for one in ids:
+            self._places.setdefault(one, []).append(place)
+
+    def following(self, one: Any, place: int, end: int) -> int:
+        """Give the first place of an id behind a place; the end when there is none."""
+        return next(self.between(one, place, end), end)
+
+    def between(self, one: Any, place: int, until: int) -> Iterator[int]:
+        """Give the places of an id behind a place and before another one."""
+        places = self._places.get(one, [])
+        for number in range(bisect_right(places, place), len(places)):
+            if places[number] >= until:
+                return
+            yield places[number]
 
 
-def _answers(message: Mapping[str, Any], call_id: Any) -> bool:
-    return message.get("role") == "tool" and call_id in {
-        message.get("tool_call_id"),
-        short_id(message.get("tool_call_id")),
-    }
+def _calls(message: Mapping[str, Any]) -> list[Wire]:
+    return cast("list[Wire]", message.get("tool_calls") or [])
