@@ -9,6 +9,7 @@ A rest that met nobody makes the next one later, so what runs alone takes about 
 import asyncio
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _SWITCH_SECONDS: Final = 0.0005
@@ -88,3 +89,10 @@ give_way: Final = _PACE.give_way
 """Rest in a thread when it is time to; see `Pace.give_way`."""
 let_others: Final = _PACE.let_others
 """Rest on a loop when it is time to; see `Pace.let_others`."""
+
+
+def resting[T](items: Iterable[T]) -> Iterator[T]:
+    """Give items one after the other, and rest between them when it is time to; see `Pace.give_way`."""
+    for item in items:
+        give_way()
+        yield item

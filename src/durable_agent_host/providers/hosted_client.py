@@ -1,10 +1,14 @@
 """What the hosted copies of all chat clients have in common: how they are made, and the fold of their streams."""
 # ruff: noqa: SLF001 - the overrides call what they override
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from agent_framework import Message, ResponseStream
+
 from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.loops.aside import MANY
 from durable_agent_host.stream.fold import Fold, ItemReader
 
 
@@ -41,3 +45,25 @@ def hosted_copy(client: Any, overrides: type[FoldsStreams]) -> Any:
         A copy that shares its connections; the client itself when it is hosted already.
     """
     return client if isinstance(client, overrides) else copy_with(client, overrides)
+
+
+def begun_aside(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
+    """Begin a model call in a thread when it sends many messages, which take long to write, else at once.
+
+    Args:
+        messages: that are sent.
+        begin: writes the request, and returns what the framework's clients return for it.
+        stream: whether that is a stream of updates, or else an awaitable.
+
+    Returns:
+        The same.
+    """
+    if len(messages) <= MANY:
+        return begin()
+    if stream:
+        return ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
+
+    async def answer() -> Any:
+        return await (await asyncio.to_thread(begin))
+
+    return answer()

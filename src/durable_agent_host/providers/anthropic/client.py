@@ -7,17 +7,19 @@ that the client had. They read the stream's events (`stream_events`), and write 
 # ruff: noqa: SLF001 - the overrides call what they override
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
+from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.providers.anthropic.assembly import whole_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
 from durable_agent_host.providers.anthropic.forgotten import WITHOUT_THOUGHTS
 from durable_agent_host.providers.anthropic.plain_contents import plain_messages
 from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.stream_events import BLOCKS, Reader, Said, Several, flattened, plain_block
-from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
+from durable_agent_host.providers.hosted_client import FoldsStreams, begun_aside, hosted_copy
 
 PAUSE: Final = "pause_turn"
 """The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
@@ -103,6 +105,11 @@ class _KeepsBlocks(FoldsStreams):
         _note_pause(response, message)
         return response
 
+    def _inner_get_response(self, *, messages: Sequence[Message], stream: bool = False, **kwargs: Any) -> Any:
+        client: Any = super()
+        begin = partial(client._inner_get_response, messages=messages, stream=stream, **kwargs)
+        return begun_aside(messages, begin, stream=stream)
+
     def _prepare_options(
         self, messages: Sequence[Message], options: Mapping[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
@@ -123,6 +130,7 @@ class _KeepsBlocks(FoldsStreams):
         return accepted_messages(prepared)
 
     def _prepare_message_groups_for_anthropic(self, message: Message) -> list[dict[str, Any]]:
+        give_way()
         client: Any = super()
         return request_groups(
             message, lambda plain: plain_messages(plain, client._prepare_message_groups_for_anthropic)

@@ -11,11 +11,12 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
 from durable_agent_host.providers.chat_completions.deltas import whole_message
 from durable_agent_host.providers.chat_completions.messages import complete_item
 from durable_agent_host.providers.chat_completions.sent_messages import assistant_messages, media_of, paired_messages
-from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
+from durable_agent_host.providers.hosted_client import FoldsStreams, begun_aside, hosted_copy
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
@@ -53,15 +54,25 @@ class _KeepsMessages(FoldsStreams):
     def _reader(self, audio_format: str) -> CompletionReader:
         return CompletionReader(self._service(), audio_format, has_parser=self.response_parser is not None)
 
-    def _inner_get_response(self, *, options: Mapping[str, Any], **kwargs: Any) -> Any:
+    def _inner_get_response(
+        self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
+    ) -> Any:
         audio: Any = options.get("audio")
         known = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
-        token = _AUDIO_FORMAT.set(str(known.get("format") or ""))
         client: Any = super()
-        try:
-            return client._inner_get_response(options=options, **kwargs)
-        finally:
-            _AUDIO_FORMAT.reset(token)
+
+        def begin() -> Any:
+            token = _AUDIO_FORMAT.set(str(known.get("format") or ""))
+            try:
+                return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
+            finally:
+                _AUDIO_FORMAT.reset(token)
+
+        return begun_aside(messages, begin, stream=stream)
+
+    def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
+        client: Any = super()
+        return _with_unread_messages(client._prepare_options(messages, options))
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -94,6 +105,7 @@ class _KeepsMessages(FoldsStreams):
         return paired_messages(client._prepare_messages_for_openai(chat_messages, *args, **kwargs))
 
     def _build_openai_messages(self, message: Message) -> list[dict[str, Any]]:
+        give_way()
         client: Any = super()
         if message.role == "user" or message.role in {"system", "developer"}:
             return client._build_openai_messages(message)
@@ -115,3 +127,13 @@ class _KeepsMessages(FoldsStreams):
         client: Any = super()
         parts = [part for one in media if (part := client._prepare_content_for_openai(one))]
         return [{"role": "user", "content": parts}] if parts else []
+
+
+def _with_unread_messages(prepared: Mapping[str, Any]) -> dict[str, Any]:
+    """Hand the messages to the SDK as a part of the body that it does not read.
+
+    The SDK (openai 3.54, ``async_maybe_transform``) holds each message against every type of message, which holds the
+    loop for a second where there are ten thousand. They are JSON, of which it changes nothing.
+    """
+    body: dict[str, Any] = {"messages": prepared["messages"], **(prepared.get("extra_body") or {})}
+    return {**prepared, "messages": [], "extra_body": body}

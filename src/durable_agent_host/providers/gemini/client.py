@@ -4,11 +4,14 @@
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponseUpdate, Content
+from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
+from durable_agent_host.loops.aside import MANY
+from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.gemini.forgotten import sent_parts
 from durable_agent_host.providers.gemini.legacy import stored_part
@@ -48,6 +51,30 @@ class _KeepsParts(FoldsStreams):
         client: Any = super()
         return client._build_response_stream(_read(stream), **kwargs)
 
+    def _inner_get_response(
+        self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
+    ) -> Any:
+        client: Any = super()
+        if len(messages) <= MANY:
+            return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
+
+        async def begun() -> Any:
+            checked = await client._validate_options(options)
+            request = await asyncio.to_thread(client._prepare_request, messages, checked)
+            written = _Written(messages, request)
+            return client._inner_get_response(messages=written, options=options, stream=stream, **kwargs)
+
+        async def answer() -> Any:
+            return await (await begun())
+
+        return ResponseStream[Any, Any].from_awaitable(begun()) if stream else answer()
+
+    def _prepare_request(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
+        if isinstance(messages, _Written):
+            return messages.request
+        client: Any = super()
+        return client._prepare_request(messages, options)
+
     def _process_generate_response(self, response: Any, **kwargs: Any) -> Any:
         client: Any = super()
         parsed = client._process_generate_response(response, **kwargs)
@@ -64,6 +91,7 @@ class _KeepsParts(FoldsStreams):
         return []
 
     def _convert_message_contents(self, message_contents: Sequence[Content], names: dict[str, str]) -> list[Any]:
+        give_way()
         client: Any = super()
         # Streams end with an empty text; the recorded requests that were accepted leave it out, as the fold does.
         said = [one for one in message_contents if one.type != "text" or one.text or one.additional_properties]
@@ -88,6 +116,14 @@ class _KeepsParts(FoldsStreams):
 
     def _recall_thought_signature(self, _call_id: str) -> bytes | None:
         return None  # what is sent follows from the conversation alone
+
+
+class _Written(list[Message]):
+    """Messages with the request that was written of them."""
+
+    def __init__(self, messages: Sequence[Message], request: Any) -> None:
+        super().__init__(messages)
+        self.request = request
 
 
 async def _read(stream: Any) -> AsyncIterator[Any]:

@@ -14,6 +14,8 @@ from functools import cache
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.loops.aside import aside
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.providers.gemini.signatures import with_signatures
 
 _STAND_IN = "."
@@ -67,7 +69,7 @@ def request_words(contents: Sequence[Any]) -> list[dict[str, Any]]:
     Args:
         contents: of the SDK, with parts of any origin.
     """
-    return [{"role": one.role, "parts": [_part_words(part) for part in one.parts or ()]} for one in contents]
+    return [{"role": one.role, "parts": [_part_words(part) for part in one.parts or ()]} for one in resting(contents)]
 
 
 def _part_words(part: Any) -> dict[str, Any]:
@@ -116,13 +118,13 @@ class _KeepsWords:
     _api_client: Any
 
     async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
-        call = _Call(self._api_client, model, contents)
+        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents))
         models: Any = super(_KeepsWords, call.models(self))
         stream = await models.generate_content_stream(model=model, contents=_STAND_IN, config=config)
         return call.with_words(stream)
 
     async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
-        call = _Call(self._api_client, model, contents)
+        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents))
         models: Any = super(_KeepsWords, call.models(self))
         return call.with_body(await models.generate_content(model=model, contents=_STAND_IN, config=config))
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import LOST_RESULT, STAMP
 from durable_agent_host.providers.openai.approvals import answered_request, asked_request
 from durable_agent_host.providers.openai.forgotten import GONE, with_contents
@@ -59,7 +60,7 @@ def _unpaired(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
     """
     waiting: dict[str, list[Content]] = {}
     orphans: set[int] = set()
-    for content in (content for message in messages for content in message.contents):
+    for content in (content for message in resting(messages) for content in message.contents):
         mark = stamp_of(content) or {}
         if _is_function(content) or item_type(mark.get("type")).needs_answer:
             waiting.setdefault(str(mark.get("call_id", content.call_id)), []).append(content)
@@ -74,9 +75,9 @@ def _unpaired(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
 def _unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
     """Find stamped requests for approval that nobody answered, and what else of approvals has no counterpart."""
     found = [content for message in messages for content in message.contents]
-    requests = [(content, request) for content in found if (request := asked_request(content))]
+    requests = [(content, request) for content in resting(found) if (request := asked_request(content))]
     asked = {request for _, request in requests}
-    responses = [(content, request) for content in found if (request := answered_request(content))]
+    responses = [(content, request) for content in resting(found) if (request := answered_request(content))]
     answered = {request for _, request in responses}
     unapproved = [content for content, request in requests if request not in answered]
     unasked = [content for content, request in responses if request not in asked]

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.providers.openai.forgotten import GONE, with_contents
@@ -44,10 +45,10 @@ def replayable_messages(
     Returns:
         The same messages, or copies where something was left out.
     """
-    shaped = _without_foreign_media([_with_known_media(_with_whole_items(message)) for message in messages])
+    shaped = _without_foreign_media([_with_known_media(_with_whole_items(message)) for message in resting(messages)])
     return [
         _replayable(message, stored=stored, keeps_reasoning=keeps_reasoning) if message.role == "assistant" else message
-        for message in shaped
+        for message in resting(shaped)
     ]
 
 
@@ -256,7 +257,7 @@ def without_lone_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value if _is_utf8(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [without_lone_surrogates(one) for one in cast("list[Any]", value)]
+        return [without_lone_surrogates(one) for one in resting(cast("list[Any]", value))]
     if isinstance(value, dict):
         return {name: without_lone_surrogates(one) for name, one in cast("dict[str, Any]", value).items()}
     return value
