@@ -1,5 +1,7 @@
 """Measure a small session beside a heavy one: `.venv/bin/python benchmarks/neighbours.py [--results N] [--turns N]`.
 
+``--agent`` chooses the client of the heavy one, and ``--only`` what it does.
+
 A client asks for health and runs turns of a small session, one after the other; first alone, then while another
 process does what takes longest: a session of 20,000 entries and one of 100 MB are imported, continued with all of their
 messages, read, verified, listed, exported and deleted. It does so first on another host, which shares nothing with the
@@ -34,8 +36,8 @@ from demo.processes import Process  # noqa: E402
 ALONE_SECONDS = 10.0
 LEAST_SECONDS = 2.0
 REPEATED_SECONDS = 5.0
-HEAVY, SMALL = "Sent", "Window"
-SESSIONS = f"/api/agents/{HEAVY}/sessions"
+SMALL = "Window"
+HEAVY = ("Sent", "Completions", "Claude", "Gemini")
 NAMES = (
     *("neighbour", "seconds", "turns", "turn ms", "p99", "x alone", "x other"),
     *("health ms", "p99", "x alone", "x other", "most MB"),
@@ -63,16 +65,16 @@ def long_document(turns: int) -> bytes:
     return json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}}).encode()
 
 
-def asks(turns: int, results: int) -> list[Ask]:
-    """List what the neighbour does, in order."""
+def asks(agent: str, turns: int, results: int) -> list[Ask]:
+    """List what the neighbour does with sessions of its agent, in order."""
     message = json.dumps({"message": MESSAGE}).encode()
     listed: list[Ask] = []
     documents = ((f"{2 * turns:,} entries", long_document(turns)), (f"{results * 10} MB", document(results)))
     for number, (what, content) in enumerate(documents):
-        session = f"{SESSIONS}/heavy-{number}"
+        session = f"/api/agents/{agent}/sessions/heavy-{number}"
         listed += [
             Ask(f"{what}: import", "POST", f"{session}/import", content),
-            Ask(f"{what}: turn", "POST", f"/api/agents/{HEAVY}/run?thread_id=heavy-{number}", message),
+            Ask(f"{what}: turn", "POST", f"/api/agents/{agent}/run?thread_id=heavy-{number}", message),
             Ask(f"{what}: read", "GET", session),
             Ask(f"{what}: verify", "GET", f"{session}/verify"),
             Ask(f"{what}: files", "GET", f"{session}/files"),
@@ -143,7 +145,7 @@ def start(stack: ExitStack, folder: str) -> tuple[Process, list[Process]]:
         models.append(Process.start("practice_model", ["--port", "0"]))
         stack.callback(models[-1].stop)
         plan_answers(models[-1])
-    command = ["start", "--app", str(HERE / "apps/long_ours"), "--port", "0", "--data", folder]
+    command = ["start", "--app", str(HERE / "apps/long_clients"), "--port", "0", "--data", folder]
     settings = model_settings(models[0]) | {"WINDOW_BASE_URL": models[1].url}
     host = Process.start("functions_host", command, settings, without=("AZURE_OPENAI_ENDPOINT",))
     stack.callback(host.stop)
@@ -166,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="What a heavy session costs a small one.")
     parser.add_argument("--results", type=int, default=9, help="tool results of 10 MB (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=10_000, help="turns of the long session (default: %(default)s)")
+    parser.add_argument("--agent", default=HEAVY[0], choices=HEAVY, help="of the long session (default: %(default)s)")
     parser.add_argument("--only", nargs="*", default=[], help="words of the rows to print; import and delete are done")
     options = parser.parse_args(arguments)
     lines: list[tuple[str, ...]] = []
@@ -176,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         alone = watch(host.url, lambda seconds: seconds > ALONE_SECONDS)
         watched = Watched(host.pid)
         lines.append(line("alone", alone, alone, None, watched.megabytes("VmHWM")))
-        for ask in asks(options.turns, options.results):
+        for ask in asks(options.agent, options.turns, options.results):
             watched.forget_most()
             if options.only and not any(word in ask.name for word in options.only):
                 if ask.method in {"POST", "DELETE"} and not ask.name.endswith("turn"):
