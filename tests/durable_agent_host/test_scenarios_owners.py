@@ -495,13 +495,16 @@ def test_another_than_the_asker_has_to_approve(place: Place, model: PracticeMode
     assert {name: call["approved_by"] for name, call in demanded.items()} == {"pay": "another", "lend": "role:finance"}
     url = waiting["turn_url"].partition("/api")[2]
 
-    def answer(who: str, tool: str) -> int:
-        body = {"call_id": demanded[tool]["call_id"], "approved": True}
-        return place.ask("POST", f"{url}/approvals", who, json=body).status_code
+    def answer(who: str, tool: str, reason: str = "") -> int:
+        body = {"call_id": demanded[tool]["call_id"], "approved": True, "reason": reason}
+        answered = place.ask("POST", f"{url}/approvals", who, json=body)
+        assert '"stored"' not in answered.text
+        return answered.status_code
 
     assert [answer(who, "pay") for who in ("ada@contoso", "ada@contoso:finance", "bob", "")] == [403, 403, 404, 403]
     assert [answer(who, "lend") for who in ("ada@contoso", "sue:support")] == [403, 403]
-    assert [answer("ada@contoso:finance", "lend"), answer("sue:support", "pay")] == [200, 200]
+    long = "It is in the budget. " * 4000  # more than travels
+    assert [answer("ada@contoso:finance", "lend", long), answer("sue:support", "pay")] == [200, 200]
 
     def ended() -> dict[str, Any] | None:
         now = place.ask("GET", url, "ada@contoso").json()
@@ -509,6 +512,8 @@ def test_another_than_the_asker_has_to_approve(place: Place, model: PracticeMode
 
     turn = wait_until(ended)
     by = {one["call_id"]: one["by"] for one in turn["approvals"]}
+    assert {demanded["lend"]["call_id"]} == {one["call_id"] for one in turn["approvals"] if one.get("truncated")}
+    assert not any("stored" in one for one in turn["approvals"])
     known = {
         demanded["pay"]["call_id"]: {"principal": "sue"},
         demanded["lend"]["call_id"]: {"principal": "ada", "tenant": "contoso"},
@@ -517,6 +522,7 @@ def test_another_than_the_asker_has_to_approve(place: Place, model: PracticeMode
     exported = place.ask("GET", f"{url.partition('/turns')[0]}/export", "ada@contoso").json()
     noted = exported["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["approvals"]
     assert {call_id: one["by"] for call_id, one in noted.items()} == known
+    assert noted[demanded["lend"]["call_id"]]["reason"] == long
     purged = requests.delete(f"{place.host.management}/instances/{waiting['turn_id']}", timeout=60)
     assert purged.ok
     kept = place.ask("GET", url, "ada@contoso").json()

@@ -163,7 +163,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         view["options"] = dict(turn.request.options)
     if turn.request.principal:
         view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
-    if approvals := [{"call_id": name, **answer} for name, answer in turn.answers.items() if answer.get("by")]:
+    if approvals := [{"call_id": name, **approval_view(one)} for name, one in turn.answers.items() if one.get("by")]:
         view["approvals"] = approvals
     if turn.outcome is not None:
         view |= {
@@ -182,6 +182,22 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         if turn.outcome.status == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
+
+
+def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a person's answer to a call. Guarantee: pure.
+
+    Args:
+        answer: as it travelled with the turn.
+
+    Returns:
+        The answer; ``truncated: true`` instead of reason and arguments that did not travel, because they were too large
+        or are to be redacted.
+    """
+    shown = dict(answer)
+    if shown.pop("stored", None):
+        shown |= {"reason": None, "arguments": None, "truncated": True}
+    return shown
 
 
 def spent_view(spent: Spent | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import azure.functions as func
 from durable_agent_host.codec.owner import encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError
-from durable_agent_host.http.answers import json_answer, turn_headers, turn_urls, turn_view
+from durable_agent_host.http.answers import approval_view, json_answer, turn_headers, turn_urls, turn_view
 from durable_agent_host.http.calls import Answer, Call, Host
 from durable_agent_host.http.parse import parse_answers
 from durable_agent_host.http.turns import named_turn, turn_conflict
@@ -84,7 +84,8 @@ def _noted(call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> 
     is_noted = answers.keys() <= turn.answers.keys()
     if not is_noted and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
-    view = turn_view(turn) | {"answers": {call_id: turn.answers.get(call_id) for call_id in answers}}
+    noted = {call_id: approval_view(turn.answers[call_id]) if call_id in turn.answers else None for call_id in answers}
+    view = turn_view(turn) | {"answers": noted}
     status = HTTPStatus.OK if is_noted else HTTPStatus.ACCEPTED
     return json_answer(status, view | turn_urls(call.base_url, turn.request), turn_headers(turn.request))
 
