@@ -56,7 +56,7 @@ from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
 from durable_agent_host.http.gate import Authorize, Gate, Identify
 from durable_agent_host.http.routes import ROUTES
-from durable_agent_host.http.sdk_requests import adapt_http_functions
+from durable_agent_host.http.sdk_requests import adapt_http_functions, check_auth_level
 from durable_agent_host.http.stream import EventStream
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_records import keep_secrets_out_of_logs
@@ -159,7 +159,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
         self._has_agent_routes: bool | None = None
-        self._agents_auth_level, self._has_inspector = http_auth_level, enable_inspector
+        self._agents_auth_level, self._has_inspector = check_auth_level(http_auth_level), enable_inspector
         self._histories: dict[str, Histories] = {}
         self._ttls = TimesToLive(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
@@ -167,7 +167,7 @@ class DurableAgentApp(AgentFunctionApp):
             agents=cast("Any", agents),
             workflow=workflow,
             workflows=workflows,
-            http_auth_level=http_auth_level,
+            http_auth_level=self._agents_auth_level,
             enable_health_check=enable_health_check,
             enable_http_endpoints=enable_http_endpoints,
             max_poll_retries=max_poll_retries,

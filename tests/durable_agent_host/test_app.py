@@ -64,6 +64,8 @@ async def later(_: Any) -> Any:
         ({"budgets": {}}, r"give Budgets\(turn="),
         ({"budgets": Budgets(turn=cast("Any", {"tokens": 5}))}, r"give Budgets\(turn="),
         ({"budgets": Budgets(turn=Budget(tokens=True))}, "tokens=True"),
+        ({"http_auth_level": None}, "http_auth_level is None: give one of func.AuthLevel.FUNCTION"),
+        ({"http_auth_level": "everybody"}, "http_auth_level is 'everybody'"),
     ],
 )
 def test_what_the_host_could_not_call_is_refused_at_start(given: dict[str, Any], said: str):

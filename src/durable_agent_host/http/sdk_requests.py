@@ -19,7 +19,7 @@ from azure.functions.decorators.constants import HTTP_TRIGGER
 from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from durable_agent_host.errors import DurableAgentHostError
+from durable_agent_host.errors import DurableAgentHostError, RegistrationError
 from durable_agent_host.http.calls import CALLER_LEFT, logger
 from durable_agent_host.http.gate import Gate, IncomingRequest
 from durable_agent_host.http.problems import problem, problem_of_error
@@ -275,3 +275,21 @@ def write_response(returned: Any) -> Response:
             f"{returned.mimetype}; charset={returned.charset}" if text else returned.mimetype
         )
     return response
+
+
+def check_auth_level(level: Any) -> func.AuthLevel:
+    """Give who may call an app's routes, where the app may have said it by its name.
+
+    Guarantee: pure.
+
+    Args:
+        level: what the app gave: a level, or its name in any case.
+
+    Raises:
+        RegistrationError: there is no such level.
+    """
+    found = func.AuthLevel.__members__.get(level.upper()) if isinstance(level, str) else level
+    if not isinstance(found, func.AuthLevel):
+        names = ", ".join(f"func.AuthLevel.{name}" for name in func.AuthLevel.__members__)
+        raise RegistrationError(f"http_auth_level is {level!r}: give one of {names}")
+    return found
