@@ -19,7 +19,7 @@ from durable_agent_host.providers.openai import chat_client_from_environment
 
 KEYS = jwt.PyJWKClient(
     os.environ["JWKS_URL"], timeout=5
-)  # keeps the keys, and asks again for one that it does not know
+)  # keeps the keys, and asks again for one that it does not know, at most every 30 seconds
 
 
 def identify(request: IncomingRequest) -> Principal | None:

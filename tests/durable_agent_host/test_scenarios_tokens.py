@@ -29,8 +29,11 @@ def document() -> bytes:
 class Keys(BaseHTTPRequestHandler):
     """Serves the document."""
 
+    asked = 0
+
     def do_GET(self) -> None:
         """Give it."""
+        Keys.asked += 1
         self.send_response(200)
         self.end_headers()
         self.wfile.write(document())
@@ -93,3 +96,9 @@ def test_what_is_no_valid_token_is_refused(example: AgentHost, bearer):
     """Before a session is looked for: the same answer for one that exists and one that does not."""
     answer = read(example, bearer)
     assert answer.status_code == 403
+
+
+def test_a_stranger_cannot_have_the_provider_asked_again_and_again(example: AgentHost):
+    """Keys that nobody has are looked for once in a while, however many tokens name them."""
+    assert [read(example, token("ada", kid=f"k{number}")).status_code for number in range(3, 23)] == [403] * 20
+    assert Keys.asked < 10  # the first time, and once for those of each half minute
