@@ -56,7 +56,7 @@ async def run_agent_turn(
         TurnError: the app no longer has the agent, or the session is held by another turn.
     """
     outcome = await _run(wire, client, runners, keeper)
-    is_raw = outcome.get("redacts") or wire.get("raw")
+    is_raw = outcome.get("redacts") or "raw" in wire
     if is_raw and outcome["status"] not in _NOT_OVER and not outcome.get(ENDED_BEFORE):
         try:
             await forgetting.note(client, {name: wire[name] for name in ("agent", "session_id", "turn_id")})

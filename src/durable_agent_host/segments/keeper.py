@@ -177,8 +177,10 @@ class Keeper:
         """
         try:
             if request.agent in self._redactors:
-                raw = await self._keep(request, raw_fields(request), home=self._own_home(request))
-                request = replace(self.shown(request), raw=raw)
+                shown = self.shown(request)
+                said = raw_fields(request) if shown is not request else None
+                raw = await self._keep(request, said, home=self._own_home(request)) if said is not None else ""
+                request = replace(shown, raw=raw)
             small, large = split_request(request, TRAVELS_BYTES)
             return request if large is None else replace(small, stored=await self._keep(request, large))
         except LogError as error:
@@ -204,7 +206,7 @@ class Keeper:
             CorruptStateError: what was stored is gone.
             LogError: the store does not answer.
         """
-        if request.raw is not None:
+        if request.raw:
             home = raw_home(home_of_turn(request))
             return join_request(request, await self._kept(home, request.raw, "a turn's request"))
         if request.stored is None:

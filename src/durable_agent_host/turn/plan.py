@@ -152,7 +152,7 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
         The outcome as JSON, without what the session now holds. A step that failed is an outcome too.
     """
     ended = yield from _carry_out(request, times)
-    if (request.raw or ended.get("redacts")) and not ended.pop(TO_BE_FORGOTTEN, False):
+    if (request.raw is not None or ended.get("redacts")) and not ended.pop(TO_BE_FORGOTTEN, False):
         with suppress(Exception):  # the turn has ended all the same, and what is left goes with its retention
             yield ForgetTurn()
     return ended

@@ -328,9 +328,11 @@ class Redactor:
 
 def _differs(one: Content, other: Content) -> bool:
     """Tell whether two contents say something else; what hangs below them is compared by identity or value."""
-    known = vars(other)
+    said, known = vars(one), vars(other)
+    if said == known:
+        return False
     return any(
         known.get(name) is not value and known.get(name) != value
-        for name, value in vars(one).items()
+        for name, value in said.items()
         if name != "raw_representation"
     )
