@@ -230,6 +230,8 @@ class Spending:
 
     def _refused(self, needed: Spent) -> tuple[Crossing, Mapping[str, Any]] | None:
         """Find a limit at which a person has said no, and what: the turn makes no call more, a small one neither."""
+        if not self._answers:
+            return None
         scopes: tuple[tuple[Scope, Budget, Spent], ...] = (
             ("turn", self._budgets.turn, self.total),
             ("session", self._budgets.session, self._before.plus(self.total)),
@@ -264,6 +266,8 @@ class Spending:
 
     def _grants(self, scope: Scope, kind: Kind) -> int:
         """Count how often a person has allowed as much again."""
+        if not self._answers:
+            return 0
         crossing, number = Crossing(scope, kind, 0, 0, 0, "ask"), 0
         while self._answers.get(crossing.question(number), {}).get("approved") is True:
             number += 1

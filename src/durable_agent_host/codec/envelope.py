@@ -1,8 +1,7 @@
 """The form of an encrypted value in JSON. Pure."""
 
 import json
-from collections.abc import Sized
-from typing import Any, Final, cast
+from typing import Any, Final
 
 _ENCRYPTED: Final = "$encrypted"
 _BEGIN: Final = f'{{"{_ENCRYPTED}"'
@@ -29,7 +28,8 @@ def read_envelope(value: Any) -> str | None:
             value = json.loads(value)
         except ValueError:
             return None
-    if not isinstance(value, dict) or len(cast("Sized", value)) != 1:
-        return None
-    text: Any = cast("Any", value).get(_ENCRYPTED)
-    return text if isinstance(text, str) else None
+    match value:
+        case {"$encrypted": str(text), **rest} if not rest:
+            return text
+        case _:
+            return None

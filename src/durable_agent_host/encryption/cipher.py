@@ -10,7 +10,9 @@ An encrypted value is the data key's id (4 bytes), the nonce (12), and the ciphe
 
 import hmac
 from binascii import a2b_base64, b2a_base64
+from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -31,8 +33,8 @@ OVERHEAD_BYTES: Final = 32
 _ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12
 _SCOPES: Final = 4096
-_REPEATED: Final = 256
-_SHORT_BYTES: Final = 4096
+_REPEATED: Final = 128
+_SHORT_BYTES: Final = 16 * 1024
 _PURPOSE: Final = b"durable-agent-host encryption 1"
 
 
@@ -83,6 +85,20 @@ class DataKeys(Protocol):
         ...
 
 
+class _Newest[K, V]:
+    """The values that were kept last, by what they were made of; usable from any thread."""
+
+    def __init__(self) -> None:
+        self._held = OrderedDict[K, V]()
+        self.get = self._held.get
+
+    def keep(self, made_of: K, value: V) -> None:
+        self._held[made_of] = value
+        if len(self._held) > _REPEATED:
+            with suppress(KeyError):  # another thread did the same
+                self._held.popitem(last=False)
+
+
 class Cipher:
     """Encrypts and decrypts values by their places.
 
@@ -94,9 +110,9 @@ class Cipher:
     def __init__(self, keys: DataKeys, *, refuses_plaintext: bool = False) -> None:
         self._keys = keys
         self._refuses_plaintext = refuses_plaintext
-        # An orchestration is replayed with every step, and a status is read again and again.
-        self._encrypted = lru_cache(_REPEATED)(_encrypted)
-        self._decrypted = lru_cache(_REPEATED)(_decrypted)
+        # An orchestration is replayed with every step, and most of what goes into a task hub comes out here.
+        self._texts = _Newest[tuple[DataKey, Place, bytes], str]()
+        self._data = _Newest[tuple[Place, str], bytes]()
 
     def encrypt(self, place: Place, data: bytes) -> bytes:
         """Encrypt what is going to be kept at a place. The same for the same data at the same place.
@@ -104,8 +120,7 @@ class Cipher:
         Raises:
             EncryptionKeyError: the app has not the key.
         """
-        encrypted = self._encrypted if len(data) <= _SHORT_BYTES else _encrypted
-        return encrypted(self._keys.all()[0], place, data)
+        return _encrypted(self._keys.all()[0], place, data)
 
     def decrypt(self, place: Place, data: bytes) -> bytes:
         """Decrypt what was found at a place.
@@ -116,8 +131,7 @@ class Cipher:
         """
         if len(data) < OVERHEAD_BYTES:
             raise _changed(place)
-        decrypted = self._decrypted if len(data) <= _SHORT_BYTES else _decrypted
-        return decrypted(self._keys.find(data[:_ID_BYTES]), place, data)
+        return _decrypted(self._keys.find(data[:_ID_BYTES]), place, data)
 
     def enveloped(self, place: Place, data: bytes) -> dict[str, Any]:
         """Encrypt data into a JSON object; see `encrypt`."""
@@ -126,8 +140,9 @@ class Cipher:
     def opened(self, place: Place, value: Any) -> bytes | None:
         """Decrypt the data of a JSON object; None when it is not encrypted. See `decrypt`."""
         text = read_envelope(value)
-        if text is None:
-            return None
+        return None if text is None else self._opened(place, text)
+
+    def _opened(self, place: Place, text: str) -> bytes:
         try:
             data = a2b_base64(text)  # the tag finds what it passes over
         except ValueError as error:
@@ -136,12 +151,27 @@ class Cipher:
 
     def encrypt_json(self, place: Place, value: Any) -> dict[str, Any]:
         """Encrypt JSON into a JSON object; see `encrypt`."""
-        return encode_envelope(b2a_base64(self.encrypt(place, json_bytes_of(value)), newline=False).decode())
+        key, data = self._keys.all()[0], json_bytes_of(value)
+        text = self._texts.get((key, place, data))
+        if text is None:
+            text = b2a_base64(_encrypted(key, place, data), newline=False).decode()
+            if len(data) <= _SHORT_BYTES:
+                self._texts.keep((key, place, data), text)
+                self._data.keep((place, text), data)
+        return encode_envelope(text)
 
     def decrypt_json(self, place: Place, value: Any) -> Any:
         """Decrypt JSON; what is not encrypted is returned as it is. See `decrypt`."""
-        data = self.opened(place, value)
-        return value if data is None else json_of_bytes(data, "what was encrypted")
+        text = read_envelope(value)
+        return value if text is None else self._json(place, text)
+
+    def _json(self, place: Place, text: str) -> Any:
+        data = self._data.get((place, text))
+        if data is None:
+            data = self._opened(place, text)
+            if len(data) <= _SHORT_BYTES:
+                self._data.keep((place, text), data)
+        return json_of_bytes(data, "what was encrypted")
 
     def read_json(self, place: Place, value: Any) -> Any:
         """Decrypt JSON that only this host stores; `decrypt_json` is for what others may have written, too.
@@ -150,9 +180,9 @@ class Cipher:
             CorruptStateError: see `decrypt`; or it is not encrypted, and plaintext is refused.
             EncryptionKeyError: the app has not the key.
         """
-        data = self.opened(place, value)
-        if data is not None:
-            return json_of_bytes(data, "what was encrypted")
+        text = read_envelope(value)
+        if text is not None:
+            return self._json(place, text)
         if value is not None:
             self.check_plaintext("/".join(place))
         return value

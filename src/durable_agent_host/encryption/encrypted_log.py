@@ -55,11 +55,10 @@ class EncryptedTurnLog:
         return attempt
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
-        """Append entries; see the protocol. An append whose caller is cancelled goes on, so that its end is known."""
+        """Append entries; see the protocol. A cancelled caller waits for the end, so that it is known."""
         await self._keyring.ready()
         lines = [encode_log_entry(entry).encode() for entry in entries]
-        appending = self._append(log_id, lines, attempt)
-        return await asyncio.shield(asyncio.Task(appending, loop=asyncio.get_running_loop(), eager_start=True))
+        return await _Lasting(self._append(log_id, lines, attempt), loop=asyncio.get_running_loop(), eager_start=True)
 
     async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
         await self._enter(log_id)
@@ -190,6 +189,15 @@ class EncryptedTurnLog:
         if line is None:
             raise CorruptStateError(f"entry {record.offset} of the turn log {log_id} is not what was encrypted")
         return replace(record, entry=decode_log_entry(line))
+
+
+class _Lasting(asyncio.Task[int]):
+    """A task that goes on when whoever waits for it is cancelled, who waits on; a shield would take three wake-ups."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Do nothing: whoever waits is cancelled when this has ended."""
+        del msg
+        return False
 
 
 def _place(log_id: str, attempt: int, offset: int) -> Place:

@@ -1,8 +1,8 @@
 """What a turn or a session may spend, what that costs, and what it has spent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, Self
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self
 
 Kind = Literal["tokens", "cost", "model_calls", "tool_calls", "seconds"]
 """What a `Budget` limits."""
@@ -87,11 +87,14 @@ class Spent:
 
     def plus(self, other: Self) -> "Spent":
         """Add up. Guarantee: pure."""
-        return Spent(**{one.name: _sum(getattr(self, one.name), getattr(other, one.name)) for one in fields(Spent)})
-
-
-def _sum(one: float | None, other: float | None) -> Any:
-    return other if one is None else one if other is None else one + other
+        cost = self.cost if other.cost is None else other.cost if self.cost is None else self.cost + other.cost
+        return Spent(
+            self.tokens + other.tokens,
+            cost,
+            self.model_calls + other.model_calls,
+            self.tool_calls + other.tool_calls,
+            self.seconds + other.seconds,
+        )
 
 
 NOTHING_SPENT = Spent()

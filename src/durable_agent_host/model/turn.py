@@ -54,8 +54,8 @@ class TurnRequest:
         owner: whose the session has to be: ``principal`` and ``tenant``; None when it is the one who asks.
         traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
         stored: the name of the piece, in the turn's own home, with what of the request is too large to travel; or None.
-        raw: the name of the piece with what was asked before it was redacted, for the turn alone; empty when nothing was
-            redacted; None when the app redacts nothing.
+        raw: the name of the piece with what was asked before it was redacted, for the turn alone; empty when that is
+            what was asked; None when the app redacts nothing.
         contents: the message's contents as they are stored, texts among them; empty when the text is all.
     """
 
