@@ -177,9 +177,8 @@ class Keeper:
         """
         try:
             if request.agent in self._redactors:
-                shown = self.shown(request)
-                said = raw_fields(request) if shown is not request else None
-                raw = await self._keep(request, said, home=self._own_home(request)) if said is not None else ""
+                shown, home = self.shown(request), self._own_home(request)
+                raw = await self._keep(request, raw_fields(request), home=home) if shown is not request else ""
                 request = replace(shown, raw=raw)
             small, large = split_request(request, TRAVELS_BYTES)
             return request if large is None else replace(small, stored=await self._keep(request, large))
@@ -206,12 +205,11 @@ class Keeper:
             CorruptStateError: what was stored is gone.
             LogError: the store does not answer.
         """
-        if request.raw:
-            home = raw_home(home_of_turn(request))
-            return join_request(request, await self._kept(home, request.raw, "a turn's request"))
-        if request.stored is None:
+        home, name = home_of_turn(request), request.raw or request.stored
+        if not name:
             return request
-        return join_request(request, await self._kept(home_of_turn(request), request.stored, "a turn's request"))
+        home = raw_home(home) if request.raw else home
+        return join_request(request, await self._kept(home, name, "a turn's request"))
 
     async def renew(self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Keep what is stored for a turn alone for its time from now on: a turn may wait long, again and again.
