@@ -18,11 +18,11 @@ FIXED = {
     "headers of a request": f"{CONNECTION}.headers",
     "time until the headers are complete": f"{CONNECTION}.read_seconds",
     "bytes of a body in a second": f"{CONNECTION}.body_bytes_per_second",
-    "requests on one connection that wait for the answers before theirs": (
+    "requests waiting on one connection for earlier answers": (
         "functions_host.web.connection.MOST_PIPELINED"
     ),
-    "time in which a client reads nothing of its answer": f"{CONNECTION}.write_seconds",
-    "what comes after a refusal or behind an answer that ends the connection": f"{CONNECTION}.drain_bytes",
+    "time during which a client reads nothing of its answer": f"{CONNECTION}.write_seconds",
+    "data after a refusal, or after an answer that ends the connection": f"{CONNECTION}.drain_bytes",
     "time without a request on a connection": "functions_host.web.server.KEEP_ALIVE_SECONDS",
     "connections": "functions_host.web.connection_limits.MOST_CONNECTIONS",
     "parts of a form": "http.multipart.MAX_FORM_PARTS",
@@ -35,16 +35,16 @@ FIXED = {
     "`options` of a turn": "turn.request_options._MAX_BYTES",
     "`response_format` of a turn": "turn.answer_schema.MAX_SCHEMA_CHARACTERS",
     "objects in a `response_format`": "turn.answer_schema.MAX_SCHEMA_OBJECTS",
-    "time to hold an answer against its `response_format`": "agent.answer_checks.CHECK_SECONDS",
+    "time to check an answer against its `response_format`": "agent.answer_checks.CHECK_SECONDS",
     "uploads of a session that no message has used": "segments.uploads.MAX_UPLOADS",
     "sessions in a list": "http.parse.DEFAULT_LIMIT",
     "messages in a page": "http.parse.MAX_LIMIT",
     "bytes of a page of messages": "segments.pages.PAGE_BYTES",
     "page of a stream of events": "http.stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.bounds.MOST_LINES",
-    "ended turns that wait for a collector of telemetry that is away": "telemetry.delivery.MOST_TURNS",
-    "requests kept of one try of a model call": "agent.kept_calls.MOST_EXCHANGES",
-    "body of a kept model call that is compared with the one before": "agent.kept_calls.MOST_COMPARED",
+    "ended turns that wait for an unavailable telemetry collector": "telemetry.delivery.MOST_TURNS",
+    "requests kept for one try of a model call": "agent.kept_calls.MOST_EXCHANGES",
+    "body of a kept model call that is compared with the previous one": "agent.kept_calls.MOST_COMPARED",
     "body of a kept model call in a JSON answer": "http.sent_calls.INLINE_CHARACTERS",
     "pauses of a model in one answer": "agent.model_calls._MOST_PAUSES",
 }
@@ -62,7 +62,7 @@ SCHEMAS = "durable_agent_host/turn/test_answer_schema.py"
 TRIED = {
     "`response_format` of a turn": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
     "objects in a `response_format`": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
-    "time to hold an answer against its `response_format`": (
+    "time to check an answer against its `response_format`": (
         "durable_agent_host/agent/test_answer_checks.py::test_a_pattern_that_backtracks_is_given_up"
     ),
     "body of any request": f"{CONNECTIONS}::test_a_body_that_is_allowed_arrives",
@@ -71,15 +71,15 @@ TRIED = {
     "headers of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
     "time until the headers are complete": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
     "bytes of a body in a second": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
-    "requests on one connection that wait for the answers before theirs": (
+    "requests waiting on one connection for earlier answers": (
         f"{CONNECTIONS}::test_who_sends_requests_without_end_is_held_back"
     ),
-    "time in which a client reads nothing of its answer": f"{SMALL}::test_who_does_not_read_its_answer_is_cut_off",
-    "what comes after a refusal or behind an answer that ends the connection": (
+    "time during which a client reads nothing of its answer": f"{SMALL}::test_who_does_not_read_its_answer_is_cut_off",
+    "data after a refusal, or after an answer that ends the connection": (
         f"{SMALL}::test_what_comes_after_the_end_is_thrown_away_for_a_while"
     ),
     "connections": f"{CONNECTIONS}::test_idle_connections_do_not_close_the_door",
-    "body that is no form": SENT,
+    "body that is not a form": SENT,
     "upload, form of `run`": SENT,
     "parts of a form": SENT,
     "headers of a part of a form": SENT,
@@ -91,18 +91,18 @@ TRIED = {
     "name of a file": SENT,
     "`options` of a turn": SENT,
     "uploads of a session that no message has used": f"{LIMITS}::test_a_session_holds_so_many_uploads",
-    "turns of a session that wait": (
+    "waiting turns of a session": (
         "durable_agent_host/test_scenarios_turns.py::test_a_full_queue_says_when_to_come_back"
     ),
-    "requests per second of one principal, by process": (
+    "requests per second of one principal, per process": (
         "durable_agent_host/test_scenarios_owners.py::test_a_principal_has_a_rate_of_its_own"
     ),
-    "model calls kept: one request or answer, as far as it differs from the one before": (
+    "model calls kept: one request or answer, where it differs from the previous one": (
         f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits"
     ),
-    "model calls kept: all of one attempt of a turn": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
+    "model calls kept: one attempt of a turn, in total": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
     "body of a kept model call in a JSON answer": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
-    "clients to which one turn is streamed, by process": f"{LIMITS}::test_a_turn_is_streamed_to_so_many_clients",
+    "clients streaming one turn, per process": f"{LIMITS}::test_a_turn_is_streamed_to_so_many_clients",
     "sessions in a list": f"{LIMITS}::test_lists_and_pages_have_a_length",
     "messages in a page": f"{LIMITS}::test_lists_and_pages_have_a_length",
     "bytes of a page of messages": (
@@ -131,9 +131,9 @@ TRIED = {
 """A limit → the test that passes it."""
 NOT_TRIED = {
     "time without a request on a connection": "the server's own, and longer than a test may take",
-    "requests kept of one try of a model call": "needs a client that sends so many within one try",
-    "body of a kept model call that is compared with the one before": "megabytes, for what no answer shows",
-    "ended turns that wait for a collector of telemetry that is away": "two thousand turns",
+    "requests kept for one try of a model call": "needs a client that sends so many within one try",
+    "body of a kept model call that is compared with the previous one": "megabytes, for what no answer shows",
+    "ended turns that wait for an unavailable telemetry collector": "two thousand turns",
 }
 """A limit that no test passes → why."""
 
