@@ -233,7 +233,7 @@ class DurableAgentApp(AgentFunctionApp):
         name = usable_name(entity_id or getattr(agent, "name", None))
         taken = next((other for other in self._runners if other.casefold() == name.casefold()), None)
         if taken is not None and taken == name and self._runners[taken].agent is agent:
-            _LOGGER.warning("agent %r is added a second time: the first time holds", name)
+            _LOGGER.warning("agent %r is added a second time: the first one applies", name)
             return
         if taken is not None:
             raise taken_name(taken, name)

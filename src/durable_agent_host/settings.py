@@ -195,7 +195,7 @@ class Settings:
         if approval_timeout > retention_hours * 3600 and PREFIX + "APPROVAL_TIMEOUT_SECONDS" in environment:
             raise SettingError(
                 f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:.12g}, and a turn's log is kept for "
-                f"{retention_hours * 3600:g} s: set it to that at most, or raise {PREFIX}TURN_LOG_RETENTION_HOURS"
+                f"{retention_hours * 3600:g} s: set it to at most that, or raise {PREFIX}TURN_LOG_RETENTION_HOURS"
             )
         return cls(
             wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
@@ -242,7 +242,7 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
             if not is_ours and not near:
                 continue
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known - _FOR_TESTS))}"
-            raise SettingError(f"there is no setting {name}: {meant} Correct it, or take it out")
+            raise SettingError(f"there is no setting {name}: {meant} Correct it, or remove it")
 
 
 def _number(environment: Mapping[str, str], field: str, default: float, *, least: float | None = None) -> float:

@@ -104,7 +104,7 @@ def test_an_agent_whose_calls_are_not_seen_cannot_be_compacted():
     """A strategy for such an agent is refused; the app's own leaves it alone."""
     window = SlidingWindowStrategy(keep_last_groups=2)
     app = DurableAgentApp(agents=[Silent("Echo")], compaction=window)
-    with pytest.raises(RegistrationError, match="cannot be compacted: Silent is no Agent"):
+    with pytest.raises(RegistrationError, match="cannot be compacted: Silent is not an Agent"):
         app.add_agent(Silent("Other"), compaction=window)
 
 

@@ -239,7 +239,7 @@ def test_what_tools_and_code_make_is_read_again(files: AgentHost, model: Practic
     assert (painted["role"], requests.get(painted["file_url"], timeout=60).content) == ("assistant", PICTURE)
     requests.post(f"{model.control}/containers/expire", timeout=60)
     gone = requests.get(made["t.csv"]["file_url"], timeout=60)
-    assert (gone.status_code, "does not give out" in gone.json()["detail"]) == (404, True)
+    assert (gone.status_code, "does not provide" in gone.json()["detail"]) == (404, True)
 
 
 def test_a_file_cannot_become_a_page_of_the_host(files: AgentHost):

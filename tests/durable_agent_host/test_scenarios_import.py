@@ -176,7 +176,7 @@ def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
     status, out, _ = command(lab, capsys, "import", f"trust-{uuid4().hex}", str(file), agent="Instant")
     assert status == 0
     assert "taken on trust: entry 1 has a message of role 'system'" in out
-    assert "taken on trust: the session goes on with 'resp_1'" in out
+    assert "taken on trust: the session continues 'resp_1'" in out
     plain = golden("session-upstream-1.1")
     answer = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", json.dumps(plain).encode())
     assert answer.json()["taken_on_trust"] == []

@@ -152,7 +152,7 @@ def test_without_its_log_nothing_is_begun(site, model: PracticeModel):
         assert answer.json()["status"] == 503
         assert answer.elapsed.total_seconds() < 15
     assert "turn log" in refused[0].json()["detail"]
-    assert "ask again" in refused[0].json()["detail"]
+    assert "try again later" in refused[0].json()["detail"]
     assert health["checks"]["turn_log"]["ok"] is False
     assert health["checks"]["session_store"] == {"ok": True}
     assert health["agent_count"] == 7

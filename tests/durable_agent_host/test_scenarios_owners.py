@@ -372,7 +372,7 @@ def test_an_mcp_tool_has_the_same_owners(place: Place):
         ("bob", "tool", "no session 'tool'"),
         ("bob", "desk", "no session 'desk'"),
         ("banned", "tool", "you are banned"),
-        ("", "tool", "does not know who asks"),
+        ("", "tool", "does not know the caller"),
         ("broken", "tool", "the log has the reason"),
     ):
         result = call_tool(place.host, who, query="let me in", sessionId=session)

@@ -48,7 +48,7 @@ def test_four_eyes_without_identify_say_what_is_missing(
         answer = {"call_id": waits["pending_approvals"][0]["call_id"], "approved": True}
         refused = httpx.post(f"{waits['turn_url']}/approvals", json=answer, timeout=30)
         assert refused.status_code == 403
-        assert "does not find out who asks: it needs identify" in refused.json()["detail"]
+        assert "does not identify its callers: it needs identify" in refused.json()["detail"]
 
 
 def test_a_tool_that_was_made_twice_does_not_run(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):

@@ -18,9 +18,7 @@ FIXED = {
     "headers of a request": f"{CONNECTION}.headers",
     "time until the headers are complete": f"{CONNECTION}.read_seconds",
     "bytes of a body in a second": f"{CONNECTION}.body_bytes_per_second",
-    "requests waiting on one connection for earlier answers": (
-        "functions_host.web.connection.MOST_PIPELINED"
-    ),
+    "requests waiting on one connection for earlier answers": ("functions_host.web.connection.MOST_PIPELINED"),
     "time during which a client reads nothing of its answer": f"{CONNECTION}.write_seconds",
     "data after a refusal, or after an answer that ends the connection": f"{CONNECTION}.drain_bytes",
     "time without a request on a connection": "functions_host.web.server.KEEP_ALIVE_SECONDS",

@@ -52,7 +52,7 @@ async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: fl
             said, _ = await process.communicate(asked)
     except TimeoutError:
         raise InvalidAnswerError(
-            f"holding the model's answer against response_format took longer than {seconds:g} s: ask for a simpler one"
+            f"checking the model's answer against response_format took longer than {seconds:g} s: ask for a simpler one"
         ) from None
     finally:
         if process.returncode is None:
@@ -61,7 +61,7 @@ async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: fl
     found: Any = json.loads(said) if said else ["", ""]
     if found is not None:
         kind, reason = found
-        raise _KINDS.get(kind, InvalidAnswerError)(reason or "the answer could not be held against response_format")
+        raise _KINDS.get(kind, InvalidAnswerError)(reason or "the answer could not be checked against response_format")
 
 
 def answer_on_standard_output() -> None:

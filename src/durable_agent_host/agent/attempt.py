@@ -44,7 +44,7 @@ _LOGGER = logging.getLogger(__name__)
 _OPEN_SECONDS: Final = 10.0
 """How long a turn waits for its log; while it runs, it waits as long as the store tries again."""
 
-_ADVICE: Final = ". The turn could not run without it: ask again in a while"
+_ADVICE: Final = ". The turn could not run without it: try again later"
 
 
 class Attempt:
@@ -113,7 +113,7 @@ class Attempt:
         except LogError as error:
             raise LogUnavailableError(f"{error}{_ADVICE}") from error
         except TimeoutError as error:
-            raise LogUnavailableError(f"the turn log has not answered for {_OPEN_SECONDS:g} s{_ADVICE}") from error
+            raise LogUnavailableError(f"the turn log has not responded for {_OPEN_SECONDS:g} s{_ADVICE}") from error
         reach("turn.after_open")
         attempt = cls(log, WatchedTurn(request, number), observers, redactor)
         if number > 1:

@@ -272,7 +272,7 @@ async def _store(provider: HistoryProvider, session_id: str, messages: Sequence[
         numbered.append(one)
     if not set(known) <= {name_of(one) for one in numbered}:
         raise TurnRejectedError(
-            f"{name_of_provider(provider)} has messages of a session {session_id!r} already: use another id"
+            f"{name_of_provider(provider)} already has messages of a session {session_id!r}: use another id"
         )
     new = [one for one in numbered if name_of(one) not in known]
     for start in range(0, len(new), _BATCH):
@@ -286,6 +286,6 @@ async def _asked[T](provider: HistoryProvider, what: str, doing: Awaitable[T]) -
         raise
     except Exception as error:
         raise HistoryError(
-            f"the conversation could not be {what} by {name_of_provider(provider)}: {log_reason(error)}; ask again "
-            "when it answers"
+            f"the conversation could not be {what} by {name_of_provider(provider)}: {log_reason(error)}; try again "
+            "when it responds"
         ) from error

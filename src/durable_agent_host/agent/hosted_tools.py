@@ -59,8 +59,8 @@ def without_approvals(tools: Iterable[Any]) -> list[Any]:
 def _view(tool: Any) -> Any:
     if isinstance(inner := getattr(tool, "func", None), FunctionTool):
         raise TurnError(
-            f"the tool {inner.name!r} was made a tool twice, and what the inner one declares (approval, in_doubt) "
-            "would be lost: leave @tool away, @durable_tool(...) makes the tool"
+            f"the tool {inner.name!r} was made a tool twice, and the declarations of the inner one (approval, "
+            "in_doubt) would be lost: remove @tool, @durable_tool(...) makes the tool"
         )
     if not isinstance(tool, FunctionTool) or tool.approval_mode != "always_require":
         return tool

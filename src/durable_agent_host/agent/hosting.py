@@ -181,7 +181,7 @@ def why_no_journal(agent: object) -> str:
     if isinstance(agent, WorkflowAgent):
         return "it is a workflow, whose agents call their models themselves"
     if not isinstance(agent, RawAgent):
-        return f"{type(agent).__name__} is no Agent of the framework, with a chat client"
+        return f"{type(agent).__name__} is not an Agent of the framework with a chat client"
     client: object = cast("Any", agent).client
     if _takes_middleware(client):
         return ""
@@ -201,7 +201,7 @@ def _takes_middleware(client: object) -> bool:
 def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
     if not isinstance(agent, RawAgent):
         raise TurnError(
-            f"enable_tool_calls is false, and the tools of a {type(agent).__name__} cannot be taken away: "
+            f"enable_tool_calls is false, and the tools of a {type(agent).__name__} cannot be removed: "
             "leave enable_tool_calls out"
         )
     silent: Any = copy.copy(cast("Any", agent))

@@ -335,9 +335,9 @@ class _CutOffError(ProviderError):
 
 def _cut_off(updates: list[ChatResponseUpdate]) -> ProviderError:
     if updates:
-        return _CutOffError("the model's stream ended before the answer was whole; try again", retryable=True)
+        return _CutOffError("the model's stream ended before the answer was complete; try again", retryable=True)
     return _CutOffError(
-        "the model's endpoint gave no answer: what it sent holds no word of the model; try again, "
+        "the model's endpoint gave no answer: its response contains nothing from the model; try again, "
         "and check the endpoint's address if that does not help",
         retryable=True,
     )

@@ -327,8 +327,8 @@ class AgentRuns:
         """Refuse to go on without messages that a provider keeps which the agent no longer has."""
         for keeper in filter(None, map(kept_by, entries)):
             raise TurnError(
-                f"messages of this session are kept by {keeper}, which agent {self.request.agent!r} does not have "
-                "any more: give it back to the agent, or begin a new session"
+                f"messages of this session are kept by {keeper}, which agent {self.request.agent!r} no longer "
+                "has: add it to the agent again, or begin a new session"
             )
         return entries
 

@@ -154,7 +154,7 @@ class RunHistories:
                 if pause is None:
                     raise HistoryError(
                         f"the turn's messages could not be saved by {name_of_provider(kept)}: {log_reason(error)}; "
-                        "ask again when it answers"
+                        "try again when it responds"
                     ) from error
                 await asyncio.sleep(pause)
             else:

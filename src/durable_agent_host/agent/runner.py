@@ -323,8 +323,8 @@ class AgentRunner:
         attempt = runs.attempt
         if await attempt.is_lost():
             gone = LogError(
-                "the log of the turn was lost while the turn ran, so nobody knows which of its tools have run: "
-                "look at what they did before you ask again"
+                "the log of the turn was lost while the turn ran, so it is unknown which of its tools have run: "
+                "check what they did before you try again"
             )
             await attempt.give_way(LogLost(gone))
             return replace(_failed(runs, gone), spent=runs.spent())

@@ -91,7 +91,7 @@ class SessionState:
                 if name not in _OURS
             }
         except (CorruptStateError, TypeError, ValueError, RecursionError) as error:
-            message = f"what the turn keeps in the session's state cannot be stored: {error}"
+            message = f"the turn's state in the session cannot be stored: {error}"
             raise RunStoppedError(Failed(InvalidAnswerError(message))) from error
 
 

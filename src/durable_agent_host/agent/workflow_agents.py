@@ -66,13 +66,13 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
     first, second = (cast("Callable[[], SupportsAgentRun]", source)() for _ in range(2))
     if not hasattr(first, "run"):
         raise RegistrationError(
-            f"{_name_of(source)} gave {type(first).__name__}, which is no agent: return an agent of the framework"
+            f"{_name_of(source)} returned {type(first).__name__}, which is no agent: return an agent of the framework"
         )
     kept, others = list(_keepers(first, set())), {id(one) for one in _keepers(second, set())}
     if shared := sorted({type(one).__name__ for one in kept if id(one) in others}):
         raise RegistrationError(
-            f"{_name_of(source)} gave two agents named {first.name!r} that share {', '.join(shared)}, in which one "
-            "session would see another's conversation: make everything but plain agents and chat clients inside of it"
+            f"{_name_of(source)} returned two agents named {first.name!r} that share {', '.join(shared)}, in which one "
+            "session would see another's conversation: create everything but plain agents and chat clients inside it"
         )
     return first
 
@@ -198,7 +198,7 @@ class HostedWorkflow:
             yield _storable(update)
         if storage.known is None or storage.known.messages:
             raise InvalidAnswerError(
-                f"what the workflow of agent {self._agent.name!r} keeps could not be taken when it had ended: "
+                f"the state of the workflow of agent {self._agent.name!r} could not be saved when it had ended: "
                 "the framework's warning in the log says which executor failed in on_checkpoint_save"
             )
         session.state[WORKFLOW_STATE] = _encode(storage.known)
@@ -237,8 +237,8 @@ def _encode(checkpoint: WorkflowCheckpoint) -> str:
         _decode(text)
     except Exception as error:  # whatever the app's own types raise when they are written
         raise InvalidAnswerError(
-            f"the workflow keeps what cannot be stored with the session: {error}. Executors say by on_checkpoint_save "
-            "what they keep, and types of the app are named to the framework by register_checkpoint_type"
+            f"the workflow's state cannot be stored with the session: {error}. Executors choose their state in "
+            "on_checkpoint_save, and register_checkpoint_type makes types of the app known to the framework"
         ) from error
     return text
 

@@ -36,8 +36,8 @@ def add_chat_command(commands: Any) -> None:
     """
     chat = commands.add_parser(
         "chat",
-        help="talk with an agent of a running host",
-        description="Talk with an agent of a running host. Answers stream; a tool that needs approval asks for it. "
+        help="talk to an agent of a running host",
+        description="Talk to an agent of a running host. Answers stream; a tool that needs approval asks for it. "
         "Ctrl-C cancels the running turn, a second one leaves it running; Ctrl-D ends. When the host dies, the "
         "answer continues where it is back. Without a terminal, each line of standard input is a message, and "
         "answers are written when they are complete.",
@@ -167,7 +167,7 @@ class _Chat:
                         self._decide(turn, event)
             except KeyboardInterrupt:
                 if wants_cancel:
-                    self._note(f"turn {turn.turn_id} goes on")
+                    self._note(f"turn {turn.turn_id} continues")
                     raise _LeftError(INTERRUPTED) from None
                 wants_cancel = True
                 self._note("cancelling the turn; Ctrl-C again leaves without waiting for its end")

@@ -264,10 +264,13 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: of a command.
     """
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"where the host listens (default {DEFAULT_URL})")
-    parser.add_argument("--key", help="function key, for a host that asks for one")
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"the host's URL (default {DEFAULT_URL})")
+    parser.add_argument("--key", help="function key, for a host that requires one")
     parser.add_argument(
-        "--header", action="append", default=[], help="'NAME: VALUE', what the app knows its callers by; several times"
+        "--header",
+        action="append",
+        default=[],
+        help="'NAME: VALUE', a header by which the app identifies its callers; may be repeated",
     )
 
 

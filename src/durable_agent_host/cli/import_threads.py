@@ -26,8 +26,8 @@ def add_thread_command(commands: Any) -> None:
     """
     parser = commands.add_parser(
         "import-threads",
-        help="take threads of the Azure AI Agents service into sessions of a running host",
-        description="Take threads with messages, steps and files into sessions that any agent of the host continues.",
+        help="copy threads of the Azure AI Agents service into sessions of a running host",
+        description="Copy threads with messages, steps and files into sessions that any agent of the host continues.",
         epilog="Exit status: 0 all was taken, 1 some was not, 2 the command could not be carried out. "
         "A thread whose session exists is left alone, so the command can be repeated.",
     )

@@ -76,7 +76,7 @@ class TurnView:
             event_names.TURN_RESTARTED: self._restarted,
             event_names.TURN_COMPLETED: lambda _: self._screen.break_line(),
             event_names.TURN_FAILED: lambda event: self._line(failure(event), _RED),
-            event_names.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; what it said is kept]", _DIM),
+            event_names.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; its output is kept]", _DIM),
         }
 
     @property
@@ -119,7 +119,7 @@ class TurnView:
         kept = [(number, text) for number, text in self._pieces if number < event.data["discard_from"]]
         is_less = len(kept) < len(self._pieces)
         self._pieces = kept
-        self.note("the host was restarted: what follows takes the place of what the model had begun to say")
+        self.note("the host was restarted: the following replaces what the model had begun to say")
         if is_less and kept:
             self._run_on("message", self.answer, "")
 

@@ -35,7 +35,7 @@ def add_session_commands(commands: Any) -> None:
     sessions = commands.add_parser(
         "sessions",
         help="list, show, verify, repair, export, import, fork, reset the context of and delete stored sessions",
-        description="Look after the stored sessions of a running host.",
+        description="Manage the stored sessions of a running host.",
         epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
     )
     actions = sessions.add_subparsers(dest="action", required=True)
@@ -50,11 +50,11 @@ def add_session_commands(commands: Any) -> None:
     _add(
         actions, "verify", _verify, "say what a model's service would not accept; all sessions without one", session="?"
     )
-    _add(actions, "repair", _repair, "mend a session; the original is kept as another session", session=True)
+    _add(actions, "repair", _repair, "repair a session; the original is kept as another session", session=True)
     _add(actions, "export", _export, "print the stored document, or write it to a file", session=True)
     _add(actions, "import", _import, "store an exported document as a new session", session=True)
     _add(actions, "fork", _fork, "store a copy of a conversation as a new session", session=True)
-    _add(actions, "reset-context", _reset_context, "forget what compaction left out; the record stays", session=True)
+    _add(actions, "reset-context", _reset_context, "discard what compaction left out; the record stays", session=True)
     _add(
         actions, "delete", _delete, "delete a session and its turns; export it before if you may want it", session=True
     )
@@ -72,7 +72,7 @@ def add_session_commands(commands: Any) -> None:
     actions.choices["delete"].add_argument(
         "--history", choices=["kept"], help="'kept': leave what a history provider of the app keeps"
     )
-    actions.choices["fork"].add_argument("--as", dest="new_id", help="the new session's id (default: one is made up)")
+    actions.choices["fork"].add_argument("--as", dest="new_id", help="the new session's id (default: a generated one)")
     actions.choices["show"].add_argument("--context", action="store_true", help="what the model gets of it now")
     actions.choices["verify"].add_argument("--diff", action="store_true", help="show what repair would change")
     actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")

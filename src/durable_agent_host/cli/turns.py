@@ -25,14 +25,14 @@ def add_turn_commands(commands: Any) -> None:
     """
     turns = commands.add_parser(
         "turns",
-        help="show what a turn has done, follow what it does",
+        help="show the steps of a turn, or follow its events",
         description="Look at the turns of a running host.",
         epilog="Exit status: 0, 1 the turn has failed, 2 the command could not be carried out, 130 Ctrl-C.",
     )
     actions = turns.add_subparsers(dest="action", required=True)
-    show = _add(actions, "show", _show, "print what a turn has done, step by step")
+    show = _add(actions, "show", _show, "print the steps of a turn")
     show.add_argument("--json", action="store_true", help="as the route gives it")
-    tail = _add(actions, "tail", _tail, "follow a turn from its first event to its end, as it comes")
+    tail = _add(actions, "tail", _tail, "follow a turn live from its first event to its end")
     tail.add_argument("--json", action="store_true", help="an event a line: id, event, data")
 
 

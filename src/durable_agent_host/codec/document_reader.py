@@ -98,7 +98,7 @@ class DocumentReader:
             RequestError: it was no JSON, or the end is missing.
         """
         if not self._size:
-            raise RequestError("the body is empty: send what 'export' gave")
+            raise RequestError("the body is empty: send what 'export' returned")
         self._read(b"", is_end=True)
         return self._builder.document
 
@@ -168,7 +168,7 @@ class _Builder:
         if path not in (HISTORY, RECEIPTS):
             return []
         if path in self._seen:
-            raise RequestError(f"the body is no session that can be used: {self.place} comes twice")
+            raise RequestError(f"the body is not a valid session: {self.place} comes twice")
         self._seen.add(path)
         return _Streamed()
 
@@ -176,8 +176,7 @@ class _Builder:
         if len(self._open) >= MAX_DEPTH:
             place = place_of(tuple(self._keys[:8]))
             raise RequestError(
-                f"the body is no session that can be used: {place} is nested more than {MAX_DEPTH} levels deep: "
-                "make it flatter"
+                f"the body is not a valid session: {place} is nested more than {MAX_DEPTH} levels deep: make it flatter"
             )
         self._open.append(value)
         self._keys.append(0 if isinstance(value, list) else "")

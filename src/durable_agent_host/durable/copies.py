@@ -74,13 +74,13 @@ class SessionCopies:
             owner: whose the session is going to be; what the document says of it is not believed.
 
         Raises:
-            RequestError: it is no session that can be used.
+            RequestError: it is not a valid session.
             RequestTooLargeError: there is more than allowed.
             TurnRejectedError: there is such a session already, and it is not this one.
             LogError: the piece store does not answer.
         """
         now = await self._documents.read(agent, session_id)
-        taken = TurnRejectedError(f"agent {agent!r} has a session {session_id!r} already: import under another id")
+        taken = TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
         if self._elsewhere.has_owner(agent):
             return await self._import_elsewhere(
                 SessionName(agent, session_id), body, now, taken, max_bytes=max_bytes, owner=owner
@@ -166,7 +166,7 @@ class SessionCopies:
             if now == state or (not has_owner and decode_session(now).sealed.refs == record.session.sealed.refs):
                 break
         else:
-            raise TurnRejectedError(f"session {session_id!r} changes all the time: ask again")
+            raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")
         reach("fork.before_head")
         copy = fork.session
         if copy.owner is None and self._documents.access is not None:

@@ -172,7 +172,7 @@ class SessionDocuments:
             if now == document:
                 return await self._note_owner(agent, session_id, document, instead_of)
             if now != instead_of:
-                raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: ask again")
+                raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
         raise TurnTimedOutError(f"session {session_id!r} was not written in {PUT_SECONDS:g} s: look again later")
@@ -310,7 +310,7 @@ class SessionDocuments:
         if await self.read(agent, session_id) != state:  # what it was may have been erased before it was held
             if await self.held(agent, keep_as) is None:
                 await kept.release(self.keeper.open_store, holder_of(agent, keep_as))
-            raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: ask again")
+            raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
         await self.put(agent, keep_as, encode_session(kept.session), instead_of=None)
         reach("repair.after_original")
         await fork.hold(self.keeper.open_store, holder_of(agent, session_id))

@@ -147,7 +147,7 @@ class DurableAgentEntity:
         """Replace the document that the caller has seen, which can be malformed."""
         state: Any = context.get_state(lambda: None)
         if document_digest(state) != payload["instead_of"]:
-            raise TurnRejectedError("the session is not what it was when the caller read it: read it again")
+            raise TurnRejectedError("the session has changed since the caller read it: read it again")
         refuse_busy(state)
         context.set_result({"status": "written"})
         if payload["document"] is None:

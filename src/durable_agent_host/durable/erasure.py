@@ -157,7 +157,7 @@ class Erasures:
             if status.runtime_status is None:  # somebody else waited for it too, and has deleted its record
                 return {}
             if status.runtime_status is not OrchestrationRuntimeStatus.Completed:
-                raise TurnError(f"session {session_id!r} was not erased: ask again. {str(status.output)[:300]}")
+                raise TurnError(f"session {session_id!r} was not erased: try again. {str(status.output)[:300]}")
             output: Any = status.output
             ended = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
             if ended["status"] == "busy":

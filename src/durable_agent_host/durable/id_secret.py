@@ -51,4 +51,4 @@ class IdSecret:
                 is_offered = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
-        raise LogUnavailableError("the app's secret for ids cannot be read: ask again in a while")
+        raise LogUnavailableError("the app's secret for ids cannot be read: try again later")

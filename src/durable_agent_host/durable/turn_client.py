@@ -189,7 +189,7 @@ class TurnClient:
         )
         if turn is None:
             raise TurnTimedOutError(
-                f"turn {turn_id} is still running after {seconds:g} s; it goes on: ask for it again"
+                f"turn {turn_id} is still running after {seconds:g} s; it continues: request it again"
             )
         return turn
 

@@ -146,7 +146,7 @@ class Cipher:
         try:
             data = a2b_base64(text)  # the tag finds what it passes over
         except ValueError as error:
-            raise CorruptStateError(f"what is encrypted at {'/'.join(place)} is no base64") from error
+            raise CorruptStateError(f"the encrypted value at {'/'.join(place)} is no base64") from error
         return self.decrypt(place, data)
 
     def encrypt_json(self, place: Place, value: Any) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _decrypted(key: DataKey, place: Place, data: bytes) -> bytes:
 
 def _changed(place: Place) -> CorruptStateError:
     return CorruptStateError(
-        f"what is encrypted at {'/'.join(place)} has been changed, or was moved there from another place: "
+        f"the encrypted value at {'/'.join(place)} has been changed, or was moved there from another place: "
         "restore a copy; nothing was changed"
     )
 

@@ -72,7 +72,7 @@ class EncryptedTurnLog:
             ]
             first = await self._log.append(log_id, encrypted, attempt=attempt)
             if first != expected:
-                raise LogError(f"the log {log_id} has grown behind its writer's back: it is not written any more")
+                raise LogError(f"the log {log_id} has grown behind its writer's back: it is no longer written")
             self._note(log_id, attempt, first + len(lines))
             return first
         finally:

@@ -31,7 +31,7 @@ def read_keys(setting: str) -> list[WrappingKey]:
     for number, one in enumerate((one.strip() for one in setting.split(",") if one.strip()), 1):
         key_id, _, text = one.partition("=")
         if not _ID.fullmatch(key_id) or not text:
-            raise SettingError(f"{SETTING}: key {number} has not the form {_FORM}")
+            raise SettingError(f"{SETTING}: key {number} does not have the form {_FORM}")
         if any(key.id == key_id for key in keys):
             raise SettingError(f"{SETTING} has the key id {key_id!r} twice: every key needs its own")
         keys.append(_key_of(key_id, text))

@@ -83,7 +83,7 @@ class Keyring:
         found = self._known(key_id)
         if found is None:
             raise EncryptionKeyError(
-                f"something is encrypted with the data key {key_id}, which the store of this app does not have, or "
+                f"stored data is encrypted with the data key {key_id}, which the store of this app does not have, or "
                 f"which is wrapped by a key that {SETTING} does not have: restore it; nothing was changed"
             )
         return found
@@ -200,7 +200,7 @@ class Keyring:
         by = ", ".join(sorted({repr(one.by) for one in wrapped}))
         has = ", ".join(sorted(map(repr, self._wrapping)))
         return EncryptionKeyError(
-            f"what is stored is encrypted, and its data keys are wrapped by the key {by}: {SETTING} has {has}, which "
+            f"the stored data is encrypted, and its data keys are wrapped by the key {by}: {SETTING} has {has}, which "
             "is not the key that wrapped them. Set the key that did; nothing was changed"
         )
 

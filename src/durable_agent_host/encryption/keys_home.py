@@ -77,7 +77,7 @@ class NoKeys:
         store = await asyncio.to_thread(self._open_store)
         if [piece async for piece in store.pieces(KEYS_HOME)]:
             raise EncryptionKeyError(
-                "what is stored is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; nothing "
-                "was changed"
+                "the stored data is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; "
+                "nothing was changed"
             )
         self._is_plain = True

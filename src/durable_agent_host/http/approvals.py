@@ -65,18 +65,18 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
         return
     if principal is None:
         raise ForbiddenError(
-            f"call {pending['call_id']} needs the answer of {demanded!r}, and the app does not find out who asks: it "
-            "needs identify, or an orchestration that answers"
+            f"call {pending['call_id']} needs the answer of {demanded!r}, and the app does not identify its callers: "
+            "it needs identify, or an orchestration that answers"
         )
     request = turn.request
     asker = Owner(request.principal, request.tenant or "") if request.principal else None
     if demanded == ANOTHER:
         if asker is None or principal.owner == asker:
             raise ForbiddenError(
-                f"call {pending['call_id']} needs the answer of another principal than the one who asked for the turn"
+                f"call {pending['call_id']} must be answered by a principal other than the one who requested the turn"
             )
     elif not principal.is_one_of(str(demanded)):
-        raise ForbiddenError(f"call {pending['call_id']} needs the answer of somebody who is {demanded!r}")
+        raise ForbiddenError(f"call {pending['call_id']} must be answered by a principal with {demanded!r}")
 
 
 def _noted(call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> func.HttpResponse:
@@ -102,5 +102,5 @@ def _answered_otherwise(turn: Turn, answers: Mapping[str, Mapping[str, Any]]) ->
         if known is not None and any(known.get(name) != answer[name] for name in compared):
             was = "approved" if known.get("approved") else "denied"
             reason = f" ({known['reason']})" if known.get("reason") else ""
-            return f"call {call_id} has been answered before, and otherwise: it was {was}{reason}"
+            return f"call {call_id} already has a different answer: it was {was}{reason}"
     return None

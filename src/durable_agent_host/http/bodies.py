@@ -108,7 +108,7 @@ def read_files(body: bytes, content_type: str) -> list[SentFile]:
     """
     parts = parse_form(body, content_type)
     if fields := sorted({part.name for part in parts if part.file_name is None}):
-        raise RequestError(f"the form has the field {fields[0]!r}, and an upload has files alone")
+        raise RequestError(f"the form has the field {fields[0]!r}, but an upload has only files")
     files = [_file_of(part) for part in parts if not _is_no_choice(part)]
     if not files:
         raise RequestError("the form has no file")

@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
 _STORE_AWAY: Final = (
-    "the durable store does not answer, or refuses: the host's log says more. What was asked for may have begun: "
-    "look at the session, or ask again with the same Idempotency-Key"
+    "the durable store does not respond, or refuses: the host's log says more. The request may have begun: check "
+    "the session, or send it again with the same Idempotency-Key"
 )
 
 

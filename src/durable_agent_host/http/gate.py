@@ -162,13 +162,13 @@ class Gate:
         requests_per_second: float = 0.0,
     ) -> None:
         if authorize is not None and identify is None:
-            raise RegistrationError("authorize is given without identify, so that sessions have no owners: give both")
+            raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
         if identify is None:
             for setting, value, default in (("ADOPT_SESSIONS", adopters, ANYBODY), ("SESSION_NAMES", names, SHARED)):
                 if value != default:
                     raise RegistrationError(
-                        f"{PREFIX}{setting} is {value!r}, and the app gives no identify, so that everybody has all "
-                        "sessions: give identify, or take the setting out"
+                        f"{PREFIX}{setting} is {value!r}, and the app gives no identify, so that everyone has all "
+                        "sessions: give identify, or remove the setting"
                     )
         check_hook("identify", identify, "request")
         check_hook("authorize", authorize, "principal", "action", "session")
@@ -199,7 +199,7 @@ class Gate:
             return None
         found: Any = await _called(self._identify, request)
         if found is None:
-            raise ForbiddenError("the app does not know who asks: send the credentials that it takes")
+            raise ForbiddenError("the app does not know the caller: send the credentials that it accepts")
         if not isinstance(found, Principal):
             raise TypeError(f"identify returned {type(found).__name__}: return a Principal, or None")
         return found

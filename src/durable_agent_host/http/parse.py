@@ -131,7 +131,7 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
             if isinstance(value, int | float) and not isinstance(value, bool):
                 value = str(value)
             if not isinstance(value, str):
-                raise RequestError(f"'{name}' is {_json_name(value)}: it has to be a text")
+                raise RequestError(f"'{name}' is {_json_name(value)}: it must be a string")
             given[f"{name} in the {place}"] = value
     if len(set(given.values())) > 1:
         named = ", ".join(f"{name} = {value!r}" for name, value in sorted(given.items()))
@@ -192,7 +192,7 @@ def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:
     last = parse_resume(headers.get("last-event-id"), None)
     if last is not None and key is None:
         raise RequestError(
-            "Last-Event-ID goes on with a turn, and without Idempotency-Key this request begins another: "
+            "Last-Event-ID resumes a turn, and without Idempotency-Key this request begins another: "
             "send the key of the first request again, or get the turn's events_url"
         )
     return last
@@ -306,7 +306,7 @@ def parse_place(text: str | None) -> int | None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 15:  # noqa: PLR2004 - more than any conversation has
         raise RequestError(
-            f"'cursor' is {text!r}, which this route did not give out: leave it out to begin at the newest message"
+            f"'cursor' is {text!r}, which this route did not return: leave it out to begin at the newest message"
         )
     return int(text)
 
@@ -336,7 +336,7 @@ def parse_cursor(text: str | None) -> tuple[str, str] | None:
         used, key = json.loads(base64.urlsafe_b64decode(text.encode()))
         return str(used), str(key)
     except (ValueError, TypeError, binascii.Error):
-        raise RequestError("'cursor' is none that this route gave out: leave it out to begin at the newest") from None
+        raise RequestError("'cursor' was not returned by this route: leave it out to begin at the newest") from None
 
 
 def page_of(

@@ -43,7 +43,7 @@ async def app_service_principal(request: IncomingRequest) -> Principal | None:
         ForbiddenError: the platform does not say that its authentication is on, or its header cannot be read.
     """
     if os.environ.get(AUTH_ENABLED, "").casefold() != "true":
-        raise ForbiddenError(f"App Service authentication is not on here: {AUTH_ENABLED} does not say so")
+        raise ForbiddenError(f"App Service authentication is not enabled: {AUTH_ENABLED} is not true")
     header = request.headers.get(_HEADER)
     return _principal_of(header) if header else None
 

@@ -48,7 +48,7 @@ class RequestRates:
             self._forget(now)
         if left < 1:
             raise TooManyRequestsError(
-                f"more than {self._per_second:g} requests per second of one caller: come back in a moment",
+                f"more than {self._per_second:g} requests per second of one caller: try again in a moment",
                 retry_after_seconds=(1 - left) / self._per_second,
             )
 
@@ -84,7 +84,7 @@ class StreamReaders:
         """
         if self._readers[turn_id] >= self._most:
             raise TooManyRequestsError(
-                f"{self._most} clients follow turn {turn_id!r} already: close one, or ask for the turn's status",
+                f"{self._most} clients follow turn {turn_id!r} already: close one, or get the turn's status",
                 retry_after_seconds=READERS_RETRY_SECONDS,
             )
 

@@ -74,10 +74,10 @@ def parse_search(params: Mapping[str, str]) -> SessionSearch:
     """
     statuses = frozenset(filter(None, params.get("status", "").split(",")))
     if unknown := sorted(statuses - set(STATUSES)):
-        raise RequestError(f"'status' has {', '.join(unknown)}: say {', '.join(STATUSES)}, several with commas")
+        raise RequestError(f"'status' has {', '.join(unknown)}: use {', '.join(STATUSES)}, separated by commas")
     details = params.get("details", "false").lower()
     if details not in {"true", "false"}:
-        raise RequestError(f"'details' is {details!r}: say true or false")
+        raise RequestError(f"'details' is {details!r}: use true or false")
     return SessionSearch(
         params.get("search", ""),
         _parse_time(params, "used_from"),

@@ -60,7 +60,7 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in _VIEWS:
         raise RequestError(
-            f"'view' is {chosen!r}: leave it out or say view=record for the conversation, or view=context"
+            f"'view' is {chosen!r}: leave it out or use view=record for the conversation, or view=context"
         )
     if chosen == "context":
         return await _read_context(host, agent, session_id, client)
@@ -128,7 +128,7 @@ async def verify_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would not accept, and what mends it."""
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in {None, "diff"}:
-        raise RequestError(f"'view' is {chosen!r}: leave it out, or say view=diff for what repair would change")
+        raise RequestError(f"'view' is {chosen!r}: leave it out, or use view=diff for what repair would change")
     differences: list[Difference] = []
     rules = host.repair_rules_of(agent)
     state, changes = await client.documents.verify(agent, session_id, rules=rules, note=differences.append)
@@ -176,7 +176,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
         _history(host, agent).refuse(agent, "fork at")
     new_id = await client.claims.free_id(agent, new_id) if new_id else uuid.uuid4().hex
     if await client.documents.is_taken(agent, new_id):
-        raise TurnRejectedError(f"agent {agent!r} has a session {new_id!r} already: fork under another id")
+        raise TurnRejectedError(f"agent {agent!r} already has a session {new_id!r}: fork under another id")
     count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=is_before)
     if count is None:
         raise unknown_session(agent, session_id)
@@ -195,9 +195,7 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     agent, session_id = named_session(host, call)
     history, kept = _history(host, agent), call.query.get("history")
     if kept not in (None, "kept"):
-        raise RequestError(
-            f"'history' is {kept!r}: leave it out, or say history=kept to delete what the host has alone"
-        )
+        raise RequestError(f"'history' is {kept!r}: leave it out, or use history=kept to delete only what the host has")
     state = await client.documents.held(agent, session_id)
     if state is None:
         raise unknown_session(agent, session_id)

@@ -49,5 +49,7 @@ def parse_place(text: str | None) -> int:
     if text is None:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - no turn has a billion steps
-        raise RequestError(f"'cursor' is {text!r}, which this route did not give out: leave it out to begin anew")
+        raise RequestError(
+            f"'cursor' is {text!r}, which this route did not return: leave it out to start from the beginning"
+        )
     return int(text)

@@ -228,7 +228,7 @@ async def _read_rest(log: TurnLog, log_id: str, offset: int, turn: Turn | None) 
     except (LogError, TimeoutError) as error:
         if turn is not None and turn.outcome is not None and turn.outcome.status in {"failed", "rejected"}:
             return LogPage((), offset)
-        raise LogError("the turn log does not answer: come back for the rest") from error
+        raise LogError("the turn log does not respond: reconnect for the rest") from error
 
 
 async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
@@ -252,7 +252,7 @@ async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -
 async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn | None) -> tuple[str, dict[str, Any]]:
     turn = turn or await client.find(request.agent, request.session_id, request.turn_id)
     if turn is None or turn.outcome is None:
-        gone = {"type": "TurnError", "message": "the turn is not there any more: its session was deleted or reset"}
+        gone = {"type": "TurnError", "message": "the turn no longer exists: its session was deleted or reset"}
         return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=gone))
     return terminal_event(request, turn.outcome)
 

@@ -20,8 +20,8 @@ _HOW: Final = {
     "repair": (
         "repaired",
         (
-            "providers add messages and change none. Export the session, mend the document, and import it under a new "
-            "id; or mend the messages there"
+            "providers add messages but do not change them. Export the session, fix the document, and import it under "
+            "a new id; or fix the messages there"
         ),
     ),
     "reset": ("reset", "give the provider a method clear(session_id), or delete its messages there"),
@@ -59,8 +59,8 @@ class Histories:
         keepers = {"repair": self.owners}.get(what, self.lasting if what in _CLEARS else ())
         if keepers:
             raise HistoryElsewhereError(
-                f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, where they cannot be "
-                f"{done} from here: {how}"
+                f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, and cannot be {done} "
+                f"from here: {how}"
             )
         if self.in_session and what == "fork at":
             raise HistoryElsewhereError(

@@ -138,8 +138,8 @@ async def _bound(response: Any) -> None:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"gzip", "x-gzip", "identity", ""}:
         raise ProviderError(
-            f"the model's service sent its answer packed as {encoding!r}, which nobody has asked for: check the "
-            "endpoint's address, and proxies before it",
+            f"the model's service sent its answer packed as {encoding!r}, which was not requested: check the "
+            "endpoint's address, and proxies in front of it",
             retryable=False,
         )
     if "content-encoding" in response.headers:

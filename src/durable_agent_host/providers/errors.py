@@ -43,7 +43,7 @@ def explain_client_error(error: BaseException) -> ProviderError | None:
     if (advice := advice_of(failed)) is not None:
         return _explained(advice)
     if isinstance(failed, ResponseInvalidatedException) and "message_stop" in str(failed):
-        return ProviderError("the model's stream ended before the answer was whole; try again", retryable=True)
+        return ProviderError("the model's stream ended before the answer was complete; try again", retryable=True)
     return None
 
 

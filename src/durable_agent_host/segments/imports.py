@@ -111,7 +111,7 @@ async def read_document(
         The head, which is to be stored last.
 
     Raises:
-        RequestError: it is no session that can be used; what was written is swept.
+        RequestError: it is not a valid session; what was written is swept.
         RequestTooLargeError: there is more than allowed.
         LogError: the piece store does not answer.
     """

@@ -183,7 +183,7 @@ class Keeper:
             small, large = split_request(request, TRAVELS_BYTES)
             return request if large is None else replace(small, stored=await self._keep(request, large))
         except LogError as error:
-            raise LogUnavailableError(f"{error}. The turn could not begin: ask again in a while") from error
+            raise LogUnavailableError(f"{error}. The turn could not begin: try again later") from error
 
     async def forget_turn(self, request: TurnRequest) -> None:
         """Delete what is stored for a turn alone. Guarantee: idempotent.
@@ -349,7 +349,7 @@ class NoKeeper(Keeper):
 
 
 def _no_pieces() -> SegmentStore:
-    raise CorruptStateError("the conversation has parts outside of it, which can be read with its session alone")
+    raise CorruptStateError("the conversation has parts outside of it, which can be read only with its session")
 
 
 NO_KEEPER: Final = NoKeeper()

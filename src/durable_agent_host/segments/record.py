@@ -364,7 +364,9 @@ class Record:
                     await let_others()
                     segment = known[ref] = await _decoded(data[ref.name])
                     if len(segment.entries) != ref.entries:
-                        raise CorruptStateError(f"segment {ref.name} of the session has not the entries that it had")
+                        raise CorruptStateError(
+                            f"segment {ref.name} of the session does not have the entries that it had"
+                        )
                     self._cache.put(("segment", ref.home, ref.name), segment, 2 * ref.size)
         return [cast("Segment", known[ref]) for ref in refs]
 

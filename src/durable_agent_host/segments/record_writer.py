@@ -233,7 +233,7 @@ class RecordWriter:
         self._held_at = began
         if self._has_lapsed:
             raise LogUnavailableError(
-                f"what was stored of the session could not be held for {self._grace:g} s, and may be deleted: import "
+                f"the stored parts of the session could not be held for {self._grace:g} s, and may be deleted: import "
                 "it again, or raise DURABLE_AGENT_HOST_PIECE_GRACE_SECONDS"
             )
 

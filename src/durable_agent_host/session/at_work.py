@@ -35,5 +35,5 @@ def refuse_busy(state: Any) -> None:
         return  # no turn can be admitted to a session that cannot be read
     if holder := session.running or next(iter(session.queue), None):
         raise TurnRejectedError(
-            f"turn {holder} of the session is running or waits: ask again when it has ended", running_turn_id=holder
+            f"turn {holder} of the session is running or waits: try again when it has ended", running_turn_id=holder
         )

@@ -20,7 +20,7 @@ MOST_TOLD: Final = 100
 """How many messages of roles of the app an import names."""
 _ROLES_OF_THE_APP: Final = frozenset({"system", "developer"})
 _MOST_SPENT: Final = 1e15
-_NO_SESSION: Final = "the body is no session that can be used"
+_NO_SESSION: Final = "the body is not a valid session"
 
 
 def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
@@ -103,7 +103,7 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
     except StateError as error:
         raise RequestError(f"{_NO_SESSION}: {error}") from None
     if not session.document:
-        raise RequestError("the body is empty: send what 'export' gave")
+        raise RequestError("the body is empty: send what 'export' returned")
     if faults := document_faults(rest):
         raise RequestError(f"{_NO_SESSION}: {shape_error(faults)}")
     if session.sealed != Sealed():
@@ -187,20 +187,20 @@ def session_on_trust(session: Session) -> list[str]:
     service = (session.agent_session or {}).get("service_session_id")
     if service:
         told.append(
-            f"the session goes on with {service!r} of the model's service, whose conversation may be another one"
+            f"the session continues {service!r} of the model's service, whose conversation may be a different one"
         )
     if session.overlay is not None:
-        told.append("the session says itself what the model gets of its conversation, and what stands for the rest")
+        told.append("the session itself says what the model gets of its conversation, and what stands for the rest")
     if session.spent is not None:
-        told.append("the session says itself what it has spent, from which its budget goes on")
+        told.append("the session itself says what it has spent, from which its budget continues")
     if session.app_state:
-        told.append("the session has data of the app, which the app's own operations take as theirs")
+        told.append("the session has data of the app, which the app's own operations trust")
     return told
 
 
 def _references(place: str) -> str:
     return (
-        f"{place} refers to parts of another session, which are not in the body: send what 'export' gave, and not "
+        f"{place} refers to parts of another session, which are not in the body: send what 'export' returned, and not "
         "what the entity holds"
     )
 

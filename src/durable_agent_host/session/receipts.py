@@ -16,7 +16,7 @@ from durable_agent_host.turn.wire import decode_turn_request
 
 ANSWER_GONE: Final[Mapping[str, Any]] = {
     "type": "AnswerGoneError",
-    "message": "this turn has ended before, and its answer is no longer kept: use another key to ask again",
+    "message": "this turn has already ended, and its answer is no longer kept: use another key to run it again",
 }
 """Why a turn that has ended has no answer."""
 

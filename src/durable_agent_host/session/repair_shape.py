@@ -36,7 +36,7 @@ def mend_shape(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, A
         named = [_moved(fault, first) for fault in faults]
         told += [(fault.place, f"{_what(fault)}it {fault.problem}") for fault in named]
         document = _without(document, {fault.unit for fault in faults})
-    raise CorruptStateError("the stored session cannot be mended; nothing was changed")
+    raise CorruptStateError("the stored session cannot be repaired; nothing was changed")
 
 
 def _moved(fault: Fault, first: int) -> Fault:

@@ -129,7 +129,7 @@ def apply_sealing(session: Session, sealing: Sealing) -> Session:
     """
     if _seen_by(session, sealing.taken) != sealing.instead_of:
         raise CorruptStateError(
-            "the session has changed while the turn ran, so that what was sealed is not what it holds: ask again"
+            "the session has changed while the turn ran, so the sealed entries are not those that it holds: try again"
         )
     kept = [one for one in kept_receipts(session.receipts) if not has_mark(sealing.receipts, turn_of_receipt(one))]
     return replace(

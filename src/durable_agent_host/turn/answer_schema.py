@@ -174,4 +174,4 @@ def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, An
 
 
 def _unusable(reason: str) -> RequestError:
-    return RequestError(f"response_format is no JSON schema that can be used: {reason}")
+    return RequestError(f"response_format is not a usable JSON schema: {reason}")

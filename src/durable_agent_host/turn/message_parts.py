@@ -151,9 +151,9 @@ def checked_text(message: Any) -> str:
     if message is None or message == "":
         raise RequestError('Message is required: send text, or JSON like {"message": "Hello"}')
     if not isinstance(message, str):
-        raise RequestError(f"'message' is {_json_name(message)}: it has to be a text or a list of parts")
+        raise RequestError(f"'message' is {_json_name(message)}: it must be a string or a list of parts")
     if not message.strip():
-        raise RequestError("'message' is blank: write what the agent is to answer")
+        raise RequestError("'message' is blank: write a message for the agent")
     return _without_surrogates(message, "'message'")
 
 
@@ -222,7 +222,7 @@ def _by_url(kind: str, url: str, media_type: str | None, name: str | None, where
         return _by_data(kind, url, media_type, name, where)
     if not _URL.fullmatch(url) or len(url) > _MAX_URL_CHARACTERS:
         raise RequestError(
-            f"'url' of {where} is no URL that a model's service could read: "
+            f"'url' of {where} is not a URL that a model's service could read: "
             f"give one of http, https or gs with at most {_MAX_URL_CHARACTERS} characters, or a data URL"
         )
     path = re.split(r"[?#]", url, maxsplit=1)[0]
@@ -236,13 +236,13 @@ def _by_data(kind: str, data: str, media_type: str | None, name: str | None, whe
     found = _bytes_of(data, where)
     known = media_type or found.media_type or media_type_of_name(name) or _sniffed(found.encoded)
     if known is None and kind != "file":
-        raise RequestError(f"{where} does not say of which media type it is: give 'media_type'")
+        raise RequestError(f"{where} has no media type: give 'media_type'")
     return _data(found.encoded, known or "application/octet-stream", name)
 
 
 def _by_id(kind: str, file_id: str, media_type: str | None, name: str | None, where: str) -> Content:
     if not _FILE_ID.fullmatch(file_id):
-        raise RequestError(f"'file_id' of {where} is no id of a file: give the id that the upload returned")
+        raise RequestError(f"'file_id' of {where} is not the id of a file: give the id that the upload returned")
     known = media_type or media_type_of_name(name) or (None if kind == "file" else f"{kind}/*")
     return Content("hosted_file", file_id=file_id, media_type=known, name=name)
 

@@ -309,8 +309,8 @@ class Redactor:
         returned, reason = self._asked(given, type(content.text))
         if returned is None:
             raise RedactionError(
-                f"the app's function 'redact' {reason} for a content of type {content.type!r}, so the turn cannot be "
-                "stored, and nothing of it was: mend the function, which returns a content of the same type"
+                f"the app's function 'redact' {reason} for a content of type {content.type!r}, so nothing of the "
+                "turn was stored: fix the function, which must return a content of the same type"
             )
         return content if not is_own and returned is given and not _differs(given, content) else returned
 

@@ -200,7 +200,7 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
         RequestError: something is missing, or of another type.
     """
     if not isinstance(wire, Mapping):
-        raise RequestError("the input is no object: give an object with 'agent' and 'message'")
+        raise RequestError("the input is not an object: give an object with 'agent' and 'message'")
     given = _with_contents(cast("Mapping[str, Any]", wire))
     for name in ("agent", "message"):
         if not given.get(name) and not (name == "message" and (given.get("contents") or given.get("stored"))):

@@ -20,8 +20,8 @@ def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
 def lost_log(request: TurnRequest, error: Mapping[str, Any]) -> TurnOutcome:
     """Fail a turn whose log went away while it ran and did not come back."""
     message = (
-        f"{error['message']}; the turn had begun before that, and which of its tools have run is not known: look at "
-        "what they did before you ask again"
+        f"{error['message']}; the turn had begun before that, so it is unknown which of its tools have run: check what "
+        "they did before you try again"
     )
     return TurnOutcome(
         request.turn_id,
@@ -69,6 +69,6 @@ _REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "gone": (
         "AnswerGoneError",
-        "this turn has ended before, and its answer is no longer kept: use another key to ask again",
+        "this turn has already ended, and its answer is no longer kept: use another key to run it again",
     ),
 }

@@ -104,7 +104,7 @@ class LogProbe(Probe):
         if (error := await self.find_problem()) is not None:
             raise LogUnavailableError(
                 f"the turn log cannot be written ({_KEYS.sub('...', str(error))}). Nothing was begun without it: "
-                "ask again in a while"
+                "try again later"
             ) from error
 
 

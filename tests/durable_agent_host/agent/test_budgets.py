@@ -35,7 +35,7 @@ def test_an_agent_without_a_journal_has_no_budget_of_its_own():
         async def run(self, *_args: object, **_more: object) -> None: ...
 
     app = DurableAgentApp(budgets=Budgets(turn=Budget(model_calls=1)))
-    with pytest.raises(RegistrationError, match="cannot be kept: Silent is no Agent"):
+    with pytest.raises(RegistrationError, match="cannot be kept: Silent is not an Agent"):
         app.add_agent(Silent(), budgets=Budgets(turn=Budget(model_calls=1)))  # type: ignore[arg-type]
     app.add_agent(Silent())  # type: ignore[arg-type]
 

@@ -36,8 +36,8 @@ The framework alone is an agent with its `AgentSession`, written as JSON and rea
 service cannot be imported with the version of the framework's core that this host needs.
 """
 
-_KEPT = """The service keeps the conversation in a thread, and the next request has only new messages. *Replayed* says what a
-new thread begins with when the service has lost the old one: it gets the conversation as text.
+_KEPT = """The service keeps the conversation in a thread, and the next request has only new messages. *Replayed* says
+what a new thread begins with when the service has lost the old one: it gets the conversation as text.
 """
 
 _WORDS = {True: "yes", False: "no", None: "refused"}

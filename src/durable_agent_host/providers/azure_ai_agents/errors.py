@@ -14,8 +14,8 @@ _PASSING: Final = frozenset({"rate_limit_exceeded", "server_error"})
 _ACTIVE: Final = re.compile(r"while a run \S+ is active|already has an active run")
 _TODO: Final = {
     "failed": "look at the code",
-    "expired": "a run that waits for tools or approvals expires after a while: ask again",
-    "cancelled": "somebody has cancelled it at the service: ask again",
+    "expired": "a run that waits for tools or approvals expires after a while: try again",
+    "cancelled": "it was cancelled at the service: try again",
 }
 
 

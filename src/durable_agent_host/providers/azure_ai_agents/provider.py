@@ -85,7 +85,7 @@ class AzureAIAgentsProvider(NeutralProvider):
         except Exception as error:
             status = getattr(error, "status_code", None)
             if status in {400, 403, 404}:
-                raise NotFoundError(f"the service does not give out the file {file.file_id!r}: {error}") from error
+                raise NotFoundError(f"the service does not provide the file {file.file_id!r}: {error}") from error
             raise ProviderError(f"the file {file.file_id!r} cannot be read: {error}", retryable=True) from error
 
     async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:

@@ -81,7 +81,7 @@ class CompletionReader:
         if last is None or not self._ends:
             return
         if self._ends.keys() != self._assemblies.keys():
-            raise ProviderError("the model's stream ended before the answer was whole; try again", retryable=True)
+            raise ProviderError("the model's stream ended before the answer was complete; try again", retryable=True)
         for choice, assembly in sorted(self._assemblies.items()):
             item = self.item(choice, assembly.message())
             yield self._piece(last, [], ItemPart(choice, item=item), is_last=True)
