@@ -8,12 +8,12 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
 from contextlib import aclosing
-from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from agent_framework import Content
 
 from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.turn_bounds import ModelBounds
 
 MOST_LINES: Final = 1000
@@ -66,13 +66,13 @@ class Received:
             raise self.crossed
 
 
-RECEIVED: Final[ContextVar[Received]] = ContextVar("durable_agent_received")
+RECEIVED: Final = WeakContextVar[Received]("durable_agent_received")
 """Of the turn that runs; a call outside of a turn has the default bounds for itself."""
 
 
 def received() -> Received:
     """Return what the turn that runs has received; outside of a turn, a new one."""
-    return RECEIVED.get(None) or Received(ModelBounds())
+    return RECEIVED.get() or Received(ModelBounds())
 
 
 class AnswerMeter:

@@ -4,8 +4,9 @@ The guards (`durable_agent_host.providers.connections`, `bounded_sessions`) tell
 they let out, and of what comes back, decompressed. Headers are never told.
 """
 
-from contextvars import ContextVar
 from typing import Any, Final, Protocol
+
+from durable_agent_host.loops.weak_context_var import WeakContextVar
 
 
 class Exchange(Protocol):
@@ -37,7 +38,7 @@ class Exchanges(Protocol):
         ...
 
 
-EXCHANGES: Final[ContextVar[Exchanges | None]] = ContextVar("durable_agent_exchanges", default=None)
+EXCHANGES: Final = WeakContextVar[Exchanges]("durable_agent_exchanges")
 """Of the attempt that runs; None when nothing is kept."""
 
 

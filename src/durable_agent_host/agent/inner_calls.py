@@ -6,16 +6,16 @@ they were given is: a call is reserved before it is made, where there are budget
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Final, Self, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message, UsageDetails, add_usage_details
 
-from durable_agent_host.agent.bounds import received
+from durable_agent_host.agent.bounds import Received
 from durable_agent_host.agent.ending import RunStoppedError, Waiting, stop_of
 from durable_agent_host.agent.observer import InnerModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.errors import LogError
+from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
 
 
@@ -35,12 +35,17 @@ class InnerCalls:
         self._count = 0
 
     @classmethod
-    async def of_run(cls, run: AgentRun) -> Self:
-        """Count the calls of a run in the context of the caller; what earlier runs have done is told and counted."""
+    async def of_run(cls, run: AgentRun, begun: Received) -> Self:
+        """Count the calls of a run in the context of the caller, who keeps what is returned.
+
+        Args:
+            run: what it has done earlier is counted, and observers are told.
+            begun: of the attempt.
+        """
         calls = cls(run)
         for call in run.journal.recorded.inner_calls:
             await calls._tell(call, replayed=True)
-        begun, recorded = received(), run.journal.recorded
+        recorded = run.journal.recorded
         begun.inner_calls = max(begun.inner_calls, len(recorded.inner_calls) + len(recorded.side_calls))
         INNER_CALLS.set(calls)
         return calls
@@ -98,7 +103,7 @@ class InnerCalls:
         await self._run.audience.tell(InnerModelCallFinished(call.model, call.usage, replayed))
 
 
-INNER_CALLS: Final[ContextVar[InnerCalls | None]] = ContextVar("durable_agent_inner_calls", default=None)
+INNER_CALLS: Final = WeakContextVar[InnerCalls]("durable_agent_inner_calls")
 """Of the run whose agent asks others; None outside of a turn."""
 
 

@@ -126,7 +126,7 @@ class AgentRuns:
             RunStoppedError: a run stops without an answer.
             Exception: what the agent, the model or a tool raised, when another run would not help.
         """
-        RECEIVED.set(Received(self.bounds))  # in the context of this task, which ends with the attempt
+        RECEIVED.set(received := Received(self.bounds))  # in the context of this task, which ends with the attempt
         EXCHANGES.set(self.kept)
         self.request = await self.with_files(self.request)
         breaks: dict[int, int] = {}
@@ -135,7 +135,7 @@ class AgentRuns:
             self.provider = self.hosted.provider
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted.has_journal)
             run = self.run = self._new_run(journal, dict(breaks))
-            self.inner_calls = await InnerCalls.of_run(run)
+            self.inner_calls = await InnerCalls.of_run(run, received)
             try:
                 await self._run_once(run)
             except Exception as error:

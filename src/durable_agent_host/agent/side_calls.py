@@ -8,7 +8,6 @@ and its number there. A strategy that reaches its client in another way, or stre
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, UsageDetails, add_usage_details
@@ -18,6 +17,7 @@ from durable_agent_host.agent.inner_calls import not_counted
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
+from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.budget import Reservation
 
 Call = Callable[[], Awaitable[ChatResponse[Any]]]
@@ -99,7 +99,7 @@ class SideCalls:
             self._run.spending.settle(self._position, number, response.usage_details, response.model)
 
 
-_CURRENT: Final[ContextVar[SideCalls | None]] = ContextVar("durable_agent_host_side_calls", default=None)
+_CURRENT: Final = WeakContextVar[SideCalls]("durable_agent_host_side_calls")
 
 
 @contextmanager

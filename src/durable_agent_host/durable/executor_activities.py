@@ -38,7 +38,8 @@ def register_executor_activity(
     @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))
     @bind.activity_trigger(input_name="inputData")
     def executor_activity(inputData: str) -> str:  # noqa: N803 - upstream's name
-        before = RECEIVED.set(Received(bounds))
+        received = Received(bounds)
+        before = RECEIVED.set(received)
         try:
             return execute_workflow_activity(executor, inputData, workflow)
         except RunStoppedError as stopped:
