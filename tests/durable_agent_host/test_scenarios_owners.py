@@ -135,6 +135,25 @@ def test_a_turn_that_a_stranger_knows_is_in_no_session_of_his(place: Place, rout
     assert whole(given, known) == whole(send(place.host, route, never, who), never)
 
 
+def test_nobody_becomes_anonymous_by_a_name(place: Place):
+    """Who chooses the name ``anonymous`` is refused, whatever roles come with it; a tenant makes it somebody else."""
+    assert place.run("nobody-known", "hi", "of-unknown").ok
+    for who in ("anonymous", "anonymous:finance,support"):
+        for answer in (
+            place.run(who, "hi"),
+            place.ask("GET", f"{SESSIONS}/of-unknown", who),
+            place.ask("GET", SESSIONS, who),
+            place.ask("GET", "/workflow/shouting/status/one", who),
+        ):
+            assert answer.status_code == 403
+            assert "unknown callers" in answer.json()["detail"]
+            assert "ANONYMOUS itself" in answer.json()["detail"]
+        assert call_tool(place.host, who, query="hi", sessionId="of-unknown")["isError"]
+    assert place.ask("GET", f"{SESSIONS}/of-unknown", "anonymous@contoso").status_code == 404
+    assert place.ask("GET", f"{SESSIONS}/of-unknown", "nobody-known").ok
+    assert len(place.host.state("Echo", "of-unknown")["data"]["conversationHistory"]) == 2
+
+
 def test_health_is_open_and_nothing_else_is(place: Place):
     """Who cannot be identified is sent away before the body is read; the health of the app is no secret."""
     for who, status in (("", 403), ("banned", 403), ("broken", 500)):

@@ -187,7 +187,7 @@ class Gate:
         """Find out on whose behalf something is asked, and in which trace; counts the request.
 
         Raises:
-            ForbiddenError: the app does not let the caller in.
+            ForbiddenError: the app does not let the caller in, or gives the caller the name of `ANONYMOUS`.
             TooManyRequestsError: the caller asks too often.
         """
         principal = await self._principal_of(request)
@@ -202,6 +202,11 @@ class Gate:
             raise ForbiddenError("the app does not know the caller: send the credentials that it accepts")
         if not isinstance(found, Principal):
             raise TypeError(f"identify returned {type(found).__name__}: return a Principal, or None")
+        if found.owner == ANONYMOUS.owner and found is not ANONYMOUS:  # or who may choose a name has what is theirs
+            raise ForbiddenError(
+                f"the app calls the caller {found.id!r} and names no tenant, which is what unknown callers are: its "
+                "identify has to return a tenant, another id, or ANONYMOUS itself"
+            )
         return found
 
     def access(self, caller: Caller, action: Action) -> Access | None:

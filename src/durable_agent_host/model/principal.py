@@ -62,7 +62,9 @@ class Owner:
 
 
 ANONYMOUS: Final = Principal("anonymous")
-"""The principal that all callers are who have not been identified, in an app that says so."""
+"""The principal that all callers are who have not been identified, in an app that says so.
+
+Only this object says so: the gate refuses another one with this id and no tenant, because callers may choose names."""
 
 THE_APP: Final = Owner("")
 """The owner of what orchestrations of the app begin for nobody."""

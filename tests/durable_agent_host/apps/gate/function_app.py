@@ -21,7 +21,7 @@ from agent_framework import (
 )
 from azure.durable_functions import EntityId
 
-from durable_agent_host import DurableAgentApp, Principal, durable_tool
+from durable_agent_host import ANONYMOUS, DurableAgentApp, Principal, durable_tool
 from durable_agent_host.errors import ForbiddenError
 from durable_agent_host.http.gate import Action, AskedSession, IncomingRequest
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -64,6 +64,8 @@ async def identify(request: IncomingRequest) -> Principal | None:
         raise ForbiddenError("you are banned")
     if who == "broken":
         raise RuntimeError("the list of users is away")
+    if who == "nobody-known":
+        return ANONYMOUS
     name, _, roles = who.partition(":")
     name, _, tenant = name.partition("@")
     return Principal(name, tenant, frozenset(roles.split(",") if roles else ())) if name else None
