@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from durable_agent_host.errors import SettingError
 from durable_agent_host.model.turn_bounds import KeptBounds, ModelBounds
+from durable_agent_host.timer_schedule import FORM, problem_of_schedule
 
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
@@ -17,7 +18,6 @@ OWN = "own"
 READ = "read"
 REFUSE = "refuse"
 _ROLE = "role:"
-_FIELDS_OF_A_SCHEDULE = 6
 _NEARNESS_OF_OTHERS = 0.9
 """How alike a variable without the prefix is to a setting that it is taken for: one or two letters, or a word."""
 
@@ -149,6 +149,8 @@ class Settings:
             if isinstance(one.default, str):
                 if not isinstance(value, str):
                     raise SettingError(f"Settings.{one.name} is {value!r}: give a text")
+                if one.name == "maintenance_schedule" and (problem := _problem_of_schedule(value)):
+                    raise SettingError(f"Settings.{one.name} is {value!r}, and {problem}")
                 continue
             kinds = int if isinstance(one.default, int) else (int, float)
             least = 0 if one.name in _MAY_BE_ZERO else None
@@ -279,12 +281,16 @@ def _listed(choices: tuple[str, ...]) -> str:
 
 def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
     text = environment.get(PREFIX + field, "").strip() or default
-    if text != NO_MAINTENANCE and len(text.split()) != _FIELDS_OF_A_SCHEDULE:
+    if problem := _problem_of_schedule(text):
         raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to '{{second}} {{minute}} {{hour}} {{day}} {{month}} {{weekday}}', "
-            f"to {NO_MAINTENANCE!r}, or leave it out for {default!r}"
+            f"{PREFIX}{field} is {text!r}, and {problem}; set it to {FORM!r}, to {NO_MAINTENANCE!r}, or leave it out "
+            f"for {default!r}"
         )
     return text
+
+
+def _problem_of_schedule(text: str) -> str:
+    return "" if text == NO_MAINTENANCE else problem_of_schedule(text)
 
 
 def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
