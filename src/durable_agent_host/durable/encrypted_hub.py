@@ -37,6 +37,10 @@ class EncryptedHub(Hub):
         self._cipher = cipher
         self._keyring = keyring
 
+    async def check(self) -> None:
+        """Read the keys, unless that has been done."""
+        await self._keyring.ready()
+
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that encrypts and decrypts."""
         return cast("Any", _Client(client, self._cipher, self._keyring))

@@ -14,6 +14,13 @@ type Steps = Generator[Any, Any, Any]
 class Hub:
     """Passes everything as it is."""
 
+    async def check(self) -> None:
+        """Tell whether what is stored can be read and added to.
+
+        Raises:
+            EncryptionKeyError: it is encrypted, and the app does not have the key.
+        """
+
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return the durable client of a function call."""
         return client

@@ -26,6 +26,10 @@ class PlainHub(Hub):
     def __init__(self, no_keys: NoKeys) -> None:
         self._no_keys = no_keys
 
+    async def check(self) -> None:
+        """Refuse to go on where an app with keys was."""
+        await self._no_keys.check()
+
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that asks first."""
         return cast("Any", _Client(client, self._no_keys))

@@ -59,6 +59,7 @@ class TurnClient:
     Attributes:
         documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
         claims: whose sessions turns run in.
+        check_keys: tells whether what is stored can be read; see `Hub.check`.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class TurnClient:
         known: KnownOwners | None = None,
         hub: Hub = PLAIN_HUB,
     ) -> None:
+        self.check_keys = hub.check
         client = hub.client(client)
         self._probes = probes
         self.keeper = keeper

@@ -38,6 +38,8 @@ from durable_agent_host.turn_log.protocol import TurnLog
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
+_WITHOUT_SESSIONS: Final = frozenset[Action]({"agents.list", "metrics.read"})
+"""What shows nothing that is stored, and is answered without the key of it, too."""
 _STORE_AWAY: Final = (
     "the durable store does not respond, or refuses: the host's log says more. The request may have begun: check "
     "the session, or send it again with the same Idempotency-Key"
@@ -227,6 +229,8 @@ async def serve(
         if is_open:
             return
         call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
+        if action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
+            await client.check_keys()
         client.documents.access = access = host.gate.access(call.caller, action)
         if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
             call.place = await client.claims.place_of(*named_session(host, call))
