@@ -124,6 +124,44 @@ def test_notes_that_are_missing_are_made_up_for(tmp_path: Path):
         lives.host.stop()
 
 
+def copied(data: Path, who: str, most: int) -> None:
+    """Give somebody as many sessions as the first one says it, used a minute apart, in the files of a host at rest."""
+    with closing(sqlite3.connect(data / "host.db")) as hub, hub:
+        (first,) = hub.execute("SELECT state FROM entities WHERE id = ?", (f"@dafx-echo@{who}-0",)).fetchone()
+        for number in range(1, most):
+            state = re.sub(r'"20\d\d-[^"]*"', f'"2020-01-01T{number // 60:02}:{number % 60:02}:00+00:00"', first)
+            row = f"@dafx-echo@{who}-{number}", state
+            hub.execute("INSERT INTO entities SELECT ?, ?, updated_at FROM entities LIMIT 1", row)
+    with closing(sqlite3.connect(data / "segments.sqlite")) as pieces, pieces:
+        for number in range(1, most):
+            copy = "SELECT home, replace(holder, ?, ?), held_at FROM holders WHERE holder LIKE ?"
+            pieces.execute(f"INSERT INTO holders {copy}", (f"{who}-0", f"{who}-{number}", f"owned:@%@{who}-0"))
+
+
+def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
+    """Of six hundred the pages have each once, newest first; a look at all would find what is not noted."""
+    lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
+    try:
+        for who in ("una", "ida"):
+            assert Place(lives.host, tmp_path, tmp_path).run(who, "hi", f"{who}-0").ok
+        assert listed(Place(lives.host, tmp_path, tmp_path), "una") == ["una-0"]
+        lives.host.kill()
+        copied(tmp_path / "data", "una", 600)
+        notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%@una-300'")
+        now = Place(lives.crash(), tmp_path, tmp_path)
+        found: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            params = {"limit": 250} | ({"cursor": cursor} if cursor else {})
+            page = now.ask("GET", SESSIONS, "una", params=params).json()
+            found += [one["session_id"] for one in page["sessions"]]
+            cursor = page["cursor"]
+        assert found == ["una-0", *(f"una-{number}" for number in range(599, 0, -1) if number != 300)]
+        assert listed(now, "ida") == ["ida-0"]
+    finally:
+        lives.host.stop()
+
+
 def test_a_session_that_cannot_be_decrypted_hides_no_other(tmp_path: Path):
     """What somebody has moved from one encrypted session to another is in no list, and the others are."""
     key = base64.b64encode(bytes(32)).decode()

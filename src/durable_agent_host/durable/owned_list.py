@@ -13,8 +13,6 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.owned import OwnedSessions
 
-MOST_HEADS: Final = 500
-"""Of an owner who has more sessions, the heads of all are read, a page at a time."""
 _AT_ONCE: Final = 16
 
 
@@ -36,28 +34,31 @@ async def list_owned(
         LogError: the piece store does not answer.
     """
     names = await owned.of(agent, owner)
-    if names is None or len(names) > MOST_HEADS:
-        return await _look_through_all(client, owned, agent, owner, notes=names is None)
-    room = asyncio.Semaphore(_AT_ONCE)
+    if names is None:
+        return await _look_through_all(client, owned, agent, owner)
+    found: list[Listed] = []
+    left = iter(names)
 
-    async def look(session_id: str) -> Listed | None:
-        async with room:
+    async def look() -> None:
+        for session_id in left:
             try:
                 state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
             except CorruptStateError:  # nobody can tell whose it is
-                return None
+                continue
+            held: Any = state.entity_state
             if not state.entity_exists:
                 await owned.forget(agent, session_id, owner, is_erased=False)
-                return None
-        held: Any = state.entity_state
-        return Listed(last_use_of_document(held), session_id) if owner_of_document(held) == owner else None
+            elif owner_of_document(held) == owner:
+                found.append(Listed(last_use_of_document(held), session_id))
 
-    return [one for one in await asyncio.gather(*map(look, names)) if one is not None]
+    await asyncio.gather(*(look() for _ in range(_AT_ONCE)))
+    return found
 
 
 async def _look_through_all(
-    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner, *, notes: bool
+    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner
 ) -> list[Listed]:
+    """List them of all sessions of the agent, and note whose these are, so that the next list reads fewer."""
     found: dict[str, Listed] = {}
     others: list[tuple[str, Owner]] = []
     async for page in entity_state_pages(client, entity_name(agent)):
@@ -65,8 +66,7 @@ async def _look_through_all(
             whose = owner_of_document(state)
             if whose == owner:
                 found[one.session_id] = Listed(last_use_of_document(state), one.session_id)
-            if whose is not None and notes:
+            if whose is not None:
                 others.append((one.session_id, whose))
-    if notes:
-        await owned.note_all(agent, others)
+    await owned.note_all(agent, others)
     return [*found.values()]
