@@ -446,6 +446,8 @@ def test_runs_of_workflows_have_owners(place: Place):
         assert place.ask("POST", f"{url}/run", who, json="hi").status_code == 403
     assert place.ask("POST", f"{url}/run?runId=one", "bob", json="ho").json()["instanceId"] != run
     assert place.ask("GET", f"{url}/status/{run}", "sue:support").ok
+    asked_of_run = [json.loads(line) for line in place.ledger.read_text().splitlines() if run in line]
+    assert asked_of_run[-1] == ["sue@", "workflow.read", "shouting", run, None]  # as the guide says: no owner
     assert place.ask("POST", f"{url}/respond/one/{asked['requestId']}", "ada", json="there").ok
     ended = wait_until(lambda: place.ask("GET", f"{url}/status/one", "ada").json().get("output"))
     assert "HI THERE" in json.dumps(ended)

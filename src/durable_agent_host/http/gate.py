@@ -74,7 +74,8 @@ class AskedSession(NamedTuple):
     Attributes:
         agent: the agent's registered name, or the workflow's.
         session_id: the session's, or the workflow's run; that it exists is not said.
-        owner: to whom it belongs; None when it belongs to nobody, or there is none.
+        owner: to whom it belongs; None when it belongs to nobody, or there is none. Of a workflow's run always None:
+            nothing that is stored of a run names its owner.
     """
 
     agent: str
