@@ -247,9 +247,10 @@ class Delivery:
         """Go on where the processes before this one were killed."""
         with self._outbox.leftovers() as leftovers:
             told = leftovers.told
-            done = [*told.done, *(key for key in told.turns if self._is_told(told, key))]
-            self._done = dict.fromkeys(done[-_REMEMBERED:])
-            ends = dict(self._read_turns(told))
+            done = told.done | dict.fromkeys(key for key in told.turns if self._is_told(told, key))
+            waiting = [key for key in told.turns if key not in done]
+            self._done = dict.fromkeys([*done, *waiting[:-MOST_TURNS]][-_REMEMBERED:])
+            ends = dict(self._read_turns({key: told.turns[key] for key in waiting[-MOST_TURNS:]}))
             self._counted = {key for key in ends if key in told.counted}
             self._points = dict(told.points)
             self._outbox.rewrite(self._lines())
@@ -259,11 +260,9 @@ class Delivery:
         if self._points:
             Thread(target=self._send_points, args=(dict(self._points),), daemon=True, name="last-points").start()
 
-    def _read_turns(self, told: Told) -> Iterator[tuple[str, Timeline]]:
+    def _read_turns(self, turns: Mapping[str, Any]) -> Iterator[tuple[str, Timeline]]:
         """Take over the turns of which not everything has been told."""
-        for key, body in told.turns.items():
-            if key in self._done:
-                continue
+        for key, body in turns.items():
             try:
                 timeline = decode_timeline(body)
             except (KeyError, TypeError, ValueError) as error:  # of another version
