@@ -306,7 +306,7 @@ class KeptCalls:
         return said | {"parts": encode_parts(kept)}
 
     def _written_ends(self, body: bytes, most: int) -> dict[str, Any]:
-        half = most // 2
+        half = min(most, MOST_COMPARED) // 2
         head, tail = (one.decode("utf-8", "replace") for one in (body[:half], body[len(body) - half :]))
         parts: list[Part] = [
             part for part in (without_credentials(head), len(body) - 2 * half, without_credentials(tail)) if part
