@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from functions_host.web.connection_limits import ConnectionLimits
-from functions_host.web.server import HostServer, open_listener
+from functions_host.web.server import KEEP_ALIVE_SECONDS, HostServer, open_listener
 from tests.processes import wait_until
 
 LARGE = 12 << 20
+SHORT_SECONDS = 1
 SMALL = ConnectionLimits(write_seconds=0.3, drain_seconds=0.3, drain_bytes=100_000)
 
 
@@ -33,6 +35,8 @@ def server() -> Iterator[tuple[HostServer, tuple[str, int]]]:
     """The host's server in a thread, and where it listens."""
     listener, is_ready = open_listener("127.0.0.1", 0), threading.Event()
     running = HostServer(app, is_ready.set, SMALL)
+    assert running.config.timeout_keep_alive == KEEP_ALIVE_SECONDS
+    running.config.timeout_keep_alive = SHORT_SECONDS
     thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listener])))
     thread.start()
     assert is_ready.wait(30)
@@ -70,6 +74,21 @@ def test_who_does_not_read_its_answer_is_cut_off(server: tuple[HostServer, tuple
         wait_until(lambda: server[0].server_state.connections)
         wait_until(lambda: not server[0].server_state.connections)
         assert received(connection) < LARGE
+
+
+def test_a_connection_without_requests_is_closed(server: tuple[HostServer, tuple[str, int]]):
+    """One on which requests come is kept; one on which none has come for a while is closed, and not cut."""
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connected(server) as connection:
+        for _ in range(3):
+            connection.sendall(head)
+            size = 0
+            while size < LARGE:
+                size += len(connection.recv(1 << 20))
+            time.sleep(SHORT_SECONDS / 2)
+        began = time.monotonic()
+        assert connection.recv(1) == b""
+        assert time.monotonic() - began < SHORT_SECONDS * 5
 
 
 def test_what_comes_after_the_end_is_thrown_away_for_a_while(server: tuple[HostServer, tuple[str, int]]):

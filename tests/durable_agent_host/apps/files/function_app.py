@@ -2,13 +2,24 @@
 
 import base64
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, AgentResponse, Content, Message
+from agent_framework import (
+    Agent,
+    AgentResponse,
+    BaseChatClient,
+    ChatMiddlewareLayer,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationLayer,
+    Message,
+)
 from agent_framework_openai import OpenAIChatClient
+from openai import AsyncOpenAI, NotFoundError
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -44,6 +55,29 @@ class Hostile:
         return answer()
 
 
+class _Asks(BaseChatClient):
+    """A client that asks its service again and again before it answers."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.service = AsyncOpenAI()
+
+    def _inner_get_response(self, *, messages: list[Message], stream: bool, options: Any, **_: Any) -> Any:
+        del options
+        made = self._build_response_stream(self._updates(int(messages[-1].text)))
+        return made if stream else made.get_final_response()
+
+    async def _updates(self, times: int) -> Any:
+        for number in range(times):
+            with suppress(NotFoundError):
+                await self.service.responses.retrieve(f"asked-{number}")
+        yield ChatResponseUpdate(contents=[Content.from_text("asked")], role="assistant", finish_reason="stop")
+
+
+class Asks(FunctionInvocationLayer, ChatMiddlewareLayer, _Asks):
+    """The same with the framework's layers."""
+
+
 client = chat_client_from_environment()
 OUTPUTS = {"store": False, "include": ["code_interpreter_call.outputs"]}
 code = OpenAIChatClient.get_code_interpreter_tool()
@@ -52,6 +86,7 @@ app = DurableAgentApp(
         Agent(client, "Read.", name="Reader", tools=[draw], default_options={"store": False}),
         Agent(client, "Calculate.", name="Coder", tools=[code], default_options=OUTPUTS),
         Hostile(),
+        Agent(Asks(), "Ask.", name="Asker"),
     ],
     allowed_options={"temperature": True, "model": ["practice", "practice-2"]},
 )
