@@ -35,9 +35,8 @@ class PlainHub(Hub):
         return cast("Any", _Client(client, self._no_keys))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
-        """Return the context; an encrypted state is left to a process that has the keys."""
-        if read_envelope(context.get_state()) is not None:
-            self._no_keys.wait()
+        """Return the context; a state that is encrypted, or would be, is left to a process that has the keys."""
+        self._no_keys.wait(is_encrypted=read_envelope(context.get_state()) is not None)
         return context
 
     def orchestrate(
@@ -48,7 +47,7 @@ class PlainHub(Hub):
         with suppress(TypeError, ValueError):  # what is no JSON is for the orchestration to tell
             given = context.get_input()
         if read_envelope(given) is not None:
-            self._no_keys.wait()
+            self._no_keys.wait(is_encrypted=True)
         return run(context)
 
     async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -63,12 +63,18 @@ class NoKeys:
         except LogError:
             return
 
-    def wait(self) -> None:
-        """Block while there are data keys; see `wait_for`."""
+    def wait(self, *, is_encrypted: bool) -> None:
+        """Block while there are data keys; see `wait_for`.
+
+        Args:
+            is_encrypted: whether something was read that needs them, so that it waits as well for a store that does
+                not answer.
+        """
+        look_once = self._look if is_encrypted else self.check
 
         def look() -> None:
             with ThreadPoolExecutor(1) as beside:  # the caller's thread may have a running loop
-                beside.submit(lambda: asyncio.run(self._look())).result()
+                beside.submit(lambda: asyncio.run(look_once())).result()
 
         if not self._is_plain:
             wait_for(look)
