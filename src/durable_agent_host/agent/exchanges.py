@@ -24,7 +24,7 @@ class Exchange(Protocol):
 class Exchanges(Protocol):
     """Takes what is sent in one attempt of a turn."""
 
-    def sent(self, method: str, url: str, body: bytes) -> Exchange | None:
+    async def sent(self, method: str, url: str, body: bytes) -> Exchange | None:
         """Note a request.
 
         Args:
@@ -42,7 +42,7 @@ EXCHANGES: Final = WeakContextVar[Exchanges]("durable_agent_exchanges")
 """Of the attempt that runs; None when nothing is kept."""
 
 
-def sent(method: Any, url: Any, body: Any) -> Exchange | None:
+async def sent(method: Any, url: Any, body: Any) -> Exchange | None:
     """Tell of a request, if anybody wants to know.
 
     Args:
@@ -57,4 +57,4 @@ def sent(method: Any, url: Any, body: Any) -> Exchange | None:
         body = body.encode()
     if body is not None and not isinstance(body, bytes):
         return None
-    return exchanges.sent(str(method).upper(), str(url), body or b"")
+    return await exchanges.sent(str(method).upper(), str(url), body or b"")

@@ -11,11 +11,13 @@ A request is written with whatever is written next, or after a second, so that a
 answer before the journal's entry of its call, in one write with it.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from threading import Lock
 from typing import Any, Final, Protocol
@@ -38,6 +40,8 @@ _MOST_REMEMBERED: Final = 16 * 1024 * 1024
 _FOLD_BYTES: Final = 256 * 1024
 _MOST_FOLDED: Final = 1024 * 1024
 _LAZY_SECONDS: Final = 1.0
+_LONG_BYTES: Final = 64 * 1024
+"""From this size on, writing a body takes longer than crossing threads twice."""
 _LAST_EVENTS: Final = 3
 _REFUSED: Final = 400
 
@@ -246,18 +250,20 @@ class KeptCalls:
                     self._answered(exchange, whole_answer, error)
             self._call, self._open = before, opened
 
-    def sent(self, method: str, url: str, body: bytes) -> _Exchange | None:
+    async def sent(self, method: str, url: str, body: bytes) -> _Exchange | None:
         """Keep a request of the call that is made; what is sent besides calls is not kept."""
         if self._call is None or not self._bounds.call_bytes or len(self._open) >= MOST_EXCHANGES:
             return None
         place = urlsplit(url)
         address = f"{place.scheme}://{place.hostname or ''}{f':{place.port}' if place.port else ''}{place.path}"
         name, self._count = f"{self._attempt}.{self._count}", self._count + 1
-        exchange = _Exchange(name, (*self._session, str(len(self._open))), self._bounds.call_bytes)
-        self._open.append(exchange)
+        opened = self._open
+        exchange = _Exchange(name, (*self._session, str(len(opened))), self._bounds.call_bytes)
         data = {**self._call, "name": name, "method": method, "url": address}
         if body:
-            data |= self._written((*exchange.key, "request"), name, body)
+            write = partial(self._written, (*exchange.key, "request"), name, body)
+            data |= await asyncio.to_thread(write) if len(body) > _LONG_BYTES else write()
+        opened.append(exchange)
         size = len(encode_json(data.get("parts", ()))) + 256
         with suppress(LogError):
             self._writer.note(LogEntry(MODEL_SENT, data), size_bytes=size, within_seconds=_LAZY_SECONDS)

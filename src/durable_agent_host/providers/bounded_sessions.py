@@ -36,7 +36,7 @@ class BoundedSession:
             kwargs.get(name, args[at] if at < len(args) else "") for at, name in enumerate(("method", "url"))
         )
         body = kwargs.get("data")
-        exchange = sent(method, url, json.dumps(kwargs["json"]) if kwargs.get("json") is not None else body)
+        exchange = await sent(method, url, json.dumps(kwargs["json"]) if kwargs.get("json") is not None else body)
         response = await self._session.request(*args, **kwargs)
         answer = getattr(response, "_response", response)  # google-auth wraps it
         kind = str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()

@@ -112,7 +112,7 @@ async def _tell(request: Any) -> None:
     """Tell what is sent; a body that is a form or a stream has no content before it is read."""
     if request.headers.get("content-type", "application/json").startswith("application/json"):
         body = getattr(request, "_content", b"")
-        request.extensions = {**request.extensions, _EXCHANGE: sent(request.method, request.url, body)}
+        request.extensions = {**request.extensions, _EXCHANGE: await sent(request.method, request.url, body)}
 
 
 async def _refuse_detours(response: Any) -> None:
