@@ -168,7 +168,7 @@ def test_options_are_refused(teams: AgentHost):
         ("tool", "agent 'Outer' uses a workflow"),
         ("same", "that share AgentExecutor"),
         ("executor", "that share Counter"),
-        ("nothing", "gave NoneType, which is no agent"),
+        ("nothing", "returned NoneType, which is no agent"),
     ],
 )
 def test_what_sessions_would_share_is_refused_at_start(model: PracticeModel, tmp_path: Path, team: str, sentence: str):
