@@ -146,15 +146,30 @@ SHOWN_DIFFERENCES: Final = 100
 """How many entries ``?view=diff`` shows before and after a repair."""
 
 
+_REPAIR_TRIES: Final = 3
+
+
 async def repair_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``POST /agents/{agent}/sessions/{session}/repair``: mend it; the original stays as a session of its own."""
+    """``POST /agents/{agent}/sessions/{session}/repair``: mend it; the original stays as a session of its own.
+
+    A session that changes meanwhile is read again: an earlier request that a crash cut off may have mended it.
+    """
     agent, session_id = named_session(host, call)
-    state = await client.documents.read(agent, session_id)
-    if state is None:
-        raise unknown_session(agent, session_id)
-    _history(host, agent).refuse(agent, "repair")
-    kept = kept_name(session_id, document_digest(state))
-    changes = await client.documents.repair(agent, session_id, rules=host.repair_rules_of(agent), keep_as=kept)
+    tries = 0
+    while True:
+        state = await client.documents.read(agent, session_id)
+        if state is None:
+            raise unknown_session(agent, session_id)
+        _history(host, agent).refuse(agent, "repair")
+        kept = kept_name(session_id, document_digest(state))
+        try:
+            rules = host.repair_rules_of(agent)
+            changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=kept)
+            break
+        except TurnRejectedError:
+            tries += 1
+            if tries == _REPAIR_TRIES or await client.documents.read(agent, session_id) == state:
+                raise
     if changes:
         _LOGGER.info("session %r of agent %s repaired: %d changes, original kept", session_id, agent, len(changes))
     answer = {
