@@ -10,7 +10,7 @@ from typing import Any, Final, Self, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message, UsageDetails, add_usage_details
 
-from durable_agent_host.agent.bounds import Received
+from durable_agent_host.agent.bounds import Received, characters_of
 from durable_agent_host.agent.ending import RunStoppedError, Waiting, stop_of
 from durable_agent_host.agent.observer import InnerModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun
@@ -78,6 +78,20 @@ class InnerCalls:
         if self._run.spending is not None:
             await self._run.spending.release(INNER, number)
 
+    def heard(self, number: int, characters: int, model: str | None) -> None:
+        """Count what a call has said so far.
+
+        Raises:
+            RunStoppedError: a budget does not allow more, or the journal cannot be written.
+        """
+        if (spending := self._run.spending) is not None:
+            spending.heard(INNER, number, characters, model, is_open=True)
+
+    def broke_off(self, number: int) -> None:
+        """Note what a call has said that comes to no end."""
+        if self._run.spending is not None:
+            self._run.spending.broke_off(INNER, number)
+
     async def finished(self, number: int, response: ChatResponse[Any]) -> None:
         """Count an answered call; durable when this returns.
 
@@ -90,6 +104,11 @@ class InnerCalls:
         """
         run, usage = self._run, cast("Mapping[str, Any] | None", response.usage_details)
         call = InnerCallFinished(number, usage, response.model)
+        if run.spending is not None and not usage:
+            said = sum(characters_of(content) for message in response.messages for content in message.contents)
+            if said:
+                run.spending.heard(INNER, number, said, response.model)
+            run.spending.note_heard(INNER, number)
         try:
             await run.journal.inner_call_finished(call)
         except LogError as error:
@@ -131,6 +150,7 @@ class InnerCall:
         self._options = options
         self._number = 0
         self._told = False
+        self._characters = 0
         self._said: list[ChatResponseUpdate] = []
 
     async def begin(self) -> None:
@@ -139,15 +159,26 @@ class InnerCall:
             self._number = await self._calls.begin(self._messages, self._options)
 
     def take(self, update: ChatResponseUpdate) -> None:
-        """Note what an update says of tokens and model."""
+        """Note what an update says of tokens and model, and how much it says.
+
+        Raises:
+            RunStoppedError: a budget does not allow more, or the journal cannot be written.
+        """
+        self._characters += sum(map(characters_of, update.contents))
+        if self._calls is not None:
+            self._calls.heard(self._number, self._characters, update.model)
         self._told = self._told or bool(update.contents)
         usage = [content for content in update.contents if content.type == "usage"]
         if usage or (update.model and not self._said):
             self._said.append(ChatResponseUpdate(contents=usage, role="assistant", model=update.model))
 
     async def failed(self) -> None:
-        """Note that it has failed; one that had said something was made, and stays counted as it was reserved."""
-        if self._calls is not None and not self._told:
+        """Note that it has failed; one that had said something was made, and stays counted."""
+        if self._calls is None:
+            return
+        if self._told:
+            self._calls.broke_off(self._number)
+        else:
             await self._calls.refused(self._number)
 
     async def finished(self, response: ChatResponse[Any] | None = None) -> None:

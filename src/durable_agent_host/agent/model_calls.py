@@ -217,6 +217,8 @@ class _Call:
         await run.audience.tell(ModelCallAnswered(self._position, replayed=False))
         folded = self._folded()
         check_calls((content for message in folded.messages for content in message.contents), run.bounds)
+        if run.spending is not None and not folded.usage_details:
+            run.spending.note_heard(self._position, None)
         try:
             response = encode_model_response(folded)
             await run.journal.model_finished(self._position, response, run.session_state.changes())
@@ -243,8 +245,13 @@ class _Call:
         if run.spending is not None and self._wanted is not None:
             await run.spending.reserve(self._position, None, self._wanted)
         with run.kept.call(self._position, None, run.provider.whole_answer):
-            async for update in self._made():
-                yield update
+            try:
+                async for update in self._made():
+                    yield update
+            except BaseException:
+                if run.spending is not None:
+                    run.spending.broke_off(self._position, None)
+                raise
 
     async def _made(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Make the call once."""
@@ -254,6 +261,7 @@ class _Call:
         if isinstance(result, ResponseStream):
             async for update in cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result):
                 meter.take(update.contents)
+                self._heard(meter, update.model, is_open=True)
                 self._updates.append(update)
                 await self._note_background(update.continuation_token)
                 yield update
@@ -264,9 +272,15 @@ class _Call:
         else:
             for message in result.messages:
                 meter.take(message.contents)
+            self._heard(meter, result.model, is_open=False)
             if self._run.provider.ended_early([result]):
                 raise _cut_off([])
             self.response = result
+
+    def _heard(self, meter: WordMeter, model: str | None, *, is_open: bool) -> None:
+        """Tell the budgets what the call has said so far; an answer that still comes may cross one."""
+        if (spending := self._run.spending) is not None:
+            spending.heard(self._position, None, meter.characters, model, is_open=is_open)
 
     def _continue_background(self) -> None:
         """Ask for the background answer that the service is making, if any."""

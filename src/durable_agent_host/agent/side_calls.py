@@ -91,6 +91,9 @@ class SideCalls:
                 await asyncio.sleep(seconds)
 
     async def _journal(self, number: int, response: ChatResponse[Any]) -> None:
+        if self._run.spending is not None and not response.usage_details:
+            self._run.spending.heard(self._position, number, len(response.text), response.model)
+            self._run.spending.note_heard(self._position, number)
         try:
             await self._run.journal.side_call_finished(self._position, number, encode_model_response(response))
         except (LogError, CorruptStateError) as error:

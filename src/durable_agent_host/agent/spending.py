@@ -1,20 +1,22 @@
 """What a turn spends under its budgets: reserved in the journal before each model call, settled after it.
 
 A call whose answer is in the journal counts as its usage says. One that was reserved and has no end may have been made:
-the process died, or the stream broke in its middle. It stays counted as it was reserved. A tool call counts when its
-intent is written. So a kill at any moment leaves a turn that has spent at most what is counted, but for what the
-estimate of its last call missed.
+the process died, or the stream broke in its middle. It stays counted as it was reserved, or as what it had said, where
+that is more; so does one whose answer came without token counts. A tool call counts when its intent is written. So a
+kill at any moment leaves a turn that has spent at most what is counted, but for what the estimate of its last call
+missed, and the last second of a stream.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent_framework import Message
 
 from durable_agent_host.agent.ending import Failed, RunStoppedError, stop_of
-from durable_agent_host.codec.content import decode_usage
+from durable_agent_host.agent.recorded_spending import answers_in, spent_on_the_rest, tokens_of
 from durable_agent_host.errors import BudgetExceededError, LogError
 from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budget, Budgets, Kind, Reservation, Spent
 from durable_agent_host.model.journal_entry import INNER
@@ -22,6 +24,7 @@ from durable_agent_host.turn.budgeting import (
     Crossing,
     Scope,
     find_crossings,
+    raised,
     reserve,
     spent_on_answer,
     spent_on_reservation,
@@ -35,8 +38,27 @@ _ADVICE: Final[Mapping[str, str]] = {
     "turn": "ask for less in one turn, or raise the budget of the agent's turns",
     "session": "begin a new session, or raise the budget of the agent's sessions",
 }
+_NOTED_EVERY: Final = 4096
+"""Characters of a streamed answer between two notes in the journal."""
 Ask = Callable[[str, Mapping[str, Any], str], Any]
 """Leaves a question to a person: its id, its figures, and a sentence."""
+
+
+@dataclass
+class _OpenCall:
+    """A model call that is being made.
+
+    Attributes:
+        wanted: what was reserved for it.
+        said: characters so far.
+        noted: those of which the journal knows.
+        model: that serves it, as far as is known.
+    """
+
+    wanted: Reservation
+    said: int = 0
+    noted: int = 0
+    model: str | None = None
 
 
 class Spending:
@@ -70,7 +92,7 @@ class Spending:
         self._answers = answers
         self._worked_before = worked_before
         self._began_at = began_at
-        self._open: dict[tuple[int, int | None], Reservation] = {}
+        self._open: dict[tuple[int, int | None], _OpenCall] = {}
         self._last_tokens = 0
         self._last_model: str | None = None
         self._settled = Spent(cost=0.0 if budgets.prices else None)
@@ -81,8 +103,8 @@ class Spending:
     def total(self) -> Spent:
         """What the turn has spent so far, calls without an end included."""
         spent = self._settled.plus(Spent(seconds=self._worked_seconds))
-        for reservation in self._open.values():
-            spent = spent.plus(spent_on_reservation(reservation))
+        for call in self._open.values():
+            spent = spent.plus(spent_on_reservation(self._raised(call)))
         return replace(spent, seconds=round(spent.seconds, 3))
 
     @property
@@ -171,7 +193,7 @@ class Spending:
         """Reserve a model call; durable when this returns."""
         if not self._budgets.has_limits:
             return
-        self._open[position, number] = reservation
+        self._open[position, number] = _OpenCall(reservation, model=self._last_model)
         try:
             await self._journal.call_reserved(position, number, reservation, round(self._worked_seconds, 3))
         except LogError as error:
@@ -186,18 +208,72 @@ class Spending:
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
+    def heard(
+        self, position: int, number: int | None, characters: int, model: str | None, *, is_open: bool = False
+    ) -> None:
+        """Count what a reserved call has said so far.
+
+        Args:
+            position: as it was reserved.
+            number: the same.
+            characters: of all its texts and arguments so far.
+            model: that serves it, if it has said so.
+            is_open: there may be more to come, which is stopped once it has crossed a budget of tokens or cost.
+
+        Raises:
+            RunStoppedError: a budget ends the turn, or the journal cannot be written.
+        """
+        if (call := self._open.get((position, number))) is None:
+            return
+        call.said, call.model = characters, model or call.model
+        if characters - call.noted >= _NOTED_EVERY:
+            self.note_heard(position, number)
+            if is_open:
+                self._check_heard()
+
+    def note_heard(self, position: int, number: int | None) -> None:
+        """Note in the journal what a reserved call has said: it comes to no end, or to one without token counts.
+
+        Raises:
+            RunStoppedError: the journal cannot be written.
+        """
+        call = self._open.get((position, number))
+        if call is None or call.said == call.noted:
+            return
+        call.noted = call.said
+        try:
+            self._journal.call_raised(position, number, self._raised(call))
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+
+    def broke_off(self, position: int, number: int | None) -> None:
+        """Note what a call has said that came to no end; a journal that cannot be written tells of it later."""
+        with suppress(RunStoppedError):
+            self.note_heard(position, number)
+
     def settle(self, position: int, number: int | None, usage: Mapping[str, Any] | None, model: str | None) -> None:
-        """Count an answered model call."""
-        self._open.pop((position, number), None)
+        """Count an answered model call: by its token counts, or without them as what was reserved and said."""
+        call = self._open.pop((position, number), None)
+        if call is not None and not usage:
+            self._settled = self._settled.plus(tokens_of(self._raised(call)))
         if position == INNER:
             self._settled = self._settled.plus(spent_on_answer(usage, model, self._budgets.prices))
         else:
             self._count(usage, model)
 
+    def _check_heard(self) -> None:
+        for crossing in self._crossings(NOTHING_SPENT):
+            if crossing.kind in {"tokens", "cost"} and crossing.exceeded == "fail":
+                self.failure = _failure(crossing, sentence=crossing.sentence_of_answer)
+                raise RunStoppedError(Failed(self.failure))
+
+    def _raised(self, call: _OpenCall) -> Reservation:
+        return raised(call.wanted, call.said, call.model, self._budgets.prices)
+
     def _recall(self, recorded: Recorded) -> None:
-        for usage, model in _answers(recorded):
+        for usage, model in answers_in(recorded):
             self._count(usage, model)
-        self._settled = self._settled.plus(_spent_on_the_rest(recorded))
+        self._settled = self._settled.plus(spent_on_the_rest(recorded))
 
     def _count(self, usage: Mapping[str, Any] | None, model: str | None) -> None:
         spent = spent_on_answer(usage, model, self._budgets.prices)
@@ -274,49 +350,15 @@ class Spending:
         return number
 
 
-def spent_in(recorded: Recorded, budgets: Budgets) -> Spent | None:
-    """Count what a turn has spent that runs no more.
-
-    Guarantee: pure.
-
-    Args:
-        recorded: all that its log says.
-        budgets: of the agent.
-
-    Returns:
-        The figures, or None when nothing counts them.
-    """
-    if not budgets.counts:
-        return None
-    spent = Spent(seconds=recorded.worked_seconds).plus(_spent_on_the_rest(recorded))
-    for usage, model in _answers(recorded):
-        spent = spent.plus(spent_on_answer(usage, model, budgets.prices))
-    return spent
-
-
-def _answers(recorded: Recorded) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
-    for call in recorded.inner_calls:
-        yield call.usage, call.model
-    for response in (*recorded.responses.values(), *recorded.side_calls.values()):
-        usage = response.get("usage")
-        yield (decode_usage(usage) if usage else None), response.get("model")
-
-
-def _spent_on_the_rest(recorded: Recorded) -> Spent:
-    """Count the calls without an end, and the starts of tools."""
-    spent = Spent(tool_calls=sum(tool.starts for key, tool in recorded.tools.items() if key.position >= 0))
-    for reservations in recorded.reserved.values():
-        for one in reservations:
-            spent = spent.plus(spent_on_reservation(one))
-    return spent
-
-
-def _failure(crossing: Crossing, answer: Mapping[str, Any] | None = None) -> BudgetExceededError:
+def _failure(
+    crossing: Crossing, answer: Mapping[str, Any] | None = None, *, sentence: str | None = None
+) -> BudgetExceededError:
     refused = ""
     if answer is not None:
         refused = "; a person has not allowed more" + (f": {answer['reason']}" if answer.get("reason") else "")
     return BudgetExceededError(
-        f"{crossing.sentence}{refused}. The turn has ended and the conversation is as it was: {_ADVICE[crossing.scope]}"
+        f"{sentence or crossing.sentence}{refused}. The turn has ended and the conversation is as it was: "
+        f"{_ADVICE[crossing.scope]}"
     )
 
 

@@ -14,6 +14,7 @@ from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.codec.result_text import value_text
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.journal_entry import (
+    CallRaised,
     CallReleased,
     CallReserved,
     InnerCallFinished,
@@ -26,6 +27,7 @@ from durable_agent_host.model.journal_entry import (
     ToolStarted,
 )
 from durable_agent_host.model.log_entry import (
+    CALL_RAISED,
     CALL_RELEASED,
     CALL_RESERVED,
     INNER_CALL_FINISHED,
@@ -61,9 +63,10 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
             said = {name: value for name, value in known.items() if value is not None}
             return LogEntry(INNER_CALL_FINISHED, {"number": step.number} | said)
         case CallReserved():
-            spends = {"tokens": step.reservation.tokens, "cost": step.reservation.cost, "seconds": step.seconds}
-            known = {name: figure for name, figure in spends.items() if figure is not None}
-            return LogEntry(CALL_RESERVED, _encode_call(step) | known)
+            spends = _encode_reservation(step.reservation) | {"seconds": step.seconds}
+            return LogEntry(CALL_RESERVED, _encode_call(step) | spends)
+        case CallRaised():
+            return LogEntry(CALL_RAISED, _encode_call(step) | _encode_reservation(step.reservation))
         case CallReleased():
             return LogEntry(CALL_RELEASED, _encode_call(step))
 
@@ -92,15 +95,24 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
         usage = wire.get("usage")
         return InnerCallFinished(wire["number"], decode_usage(usage) if usage else None, wire.get("model"))
     if entry.kind == CALL_RESERVED:
-        reservation = Reservation(wire["tokens"], wire.get("cost"))
-        return CallReserved(wire["position"], wire.get("number"), reservation, wire["seconds"])
+        return CallReserved(wire["position"], wire.get("number"), _decode_reservation(wire), wire["seconds"])
+    if entry.kind == CALL_RAISED:
+        return CallRaised(wire["position"], wire.get("number"), _decode_reservation(wire))
     if entry.kind == CALL_RELEASED:
         return CallReleased(wire["position"], wire.get("number"))
     return None
 
 
-def _encode_call(step: CallReserved | CallReleased) -> dict[str, Any]:
+def _encode_call(step: CallReserved | CallRaised | CallReleased) -> dict[str, Any]:
     return {"position": step.position} | ({"number": step.number} if step.number is not None else {})
+
+
+def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
+    return {"tokens": reservation.tokens} | ({"cost": reservation.cost} if reservation.cost is not None else {})
+
+
+def _decode_reservation(wire: Mapping[str, Any]) -> Reservation:
+    return Reservation(wire["tokens"], wire.get("cost"))
 
 
 def _encode_state(state: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -107,7 +107,9 @@ class Reservation:
     Attributes:
         tokens: estimated before the call.
         cost: of these tokens; None without prices.
+        output_tokens: of these, those that the model may write; known where the call is made, and not stored.
     """
 
     tokens: int = 0
     cost: float | None = None
+    output_tokens: int = 0

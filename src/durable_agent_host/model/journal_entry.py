@@ -133,6 +133,21 @@ class CallReserved:
 
 
 @dataclass(frozen=True)
+class CallRaised:
+    """A reserved model call has said so much that it has spent more than was reserved.
+
+    Attributes:
+        position: as it was reserved.
+        number: as it was reserved.
+        reservation: what it has spent at least; in the place of what was reserved.
+    """
+
+    position: int
+    number: int | None
+    reservation: Reservation
+
+
+@dataclass(frozen=True)
 class CallReleased:
     """A reserved model call has spent nothing: the service refused it.
 
@@ -153,5 +168,6 @@ type JournalStep = (
     | SideCallFinished
     | InnerCallFinished
     | CallReserved
+    | CallRaised
     | CallReleased
 )

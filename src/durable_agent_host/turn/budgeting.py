@@ -50,6 +50,14 @@ class Crossing:
             f"{self.used:g} used, and the call needs {self.needed:g}"
         )
 
+    @property
+    def sentence_of_answer(self) -> str:
+        """Say that an answer has crossed it while it came."""
+        return (
+            f"the {self.scope}'s budget of {self.limit:g} {_WORDS[self.kind]} was used up in the middle of the "
+            f"model's answer: about {self.used:g} used"
+        )
+
     def question(self, number: int) -> str:
         """Name the question to a person; each approval allows as much again as the limit."""
         return f"{BUDGET_PREFIX}{self.scope}-{self.kind}" + (f"-{number}" if number else "")
@@ -144,7 +152,26 @@ def reserve(characters: int, max_output_tokens: int, model: str | None, prices: 
     read = max(-(-characters // _CHARACTERS_PER_TOKEN), 1)
     price = price_of(prices, model)
     cost = (read * price.input + max_output_tokens * price.output) / _MILLION if price is not None else None
-    return Reservation(read + max_output_tokens, cost)
+    return Reservation(read + max_output_tokens, cost, max_output_tokens)
+
+
+def raised(reservation: Reservation, characters: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
+    """Count what a model call has said so far, where that is more than was reserved for it.
+
+    Guarantee: pure.
+
+    Args:
+        reservation: as the call was reserved.
+        characters: that it has said, in texts and arguments.
+        model: that serves it, or None.
+        prices: as for `price_of`.
+    """
+    more = -(-characters // _CHARACTERS_PER_TOKEN) - reservation.output_tokens
+    if more <= 0:
+        return reservation
+    price = price_of(prices, model)
+    cost = reservation.cost if price is None else (reservation.cost or 0.0) + more * price.output / _MILLION
+    return Reservation(reservation.tokens + more, cost, reservation.output_tokens + more)
 
 
 def spent_on_reservation(reservation: Reservation) -> Spent:

@@ -16,7 +16,7 @@ intent is durable before the tool runs, and its result before the model gets it.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
@@ -24,6 +24,7 @@ from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     INNER,
+    CallRaised,
     CallReleased,
     CallReserved,
     InnerCallFinished,
@@ -40,6 +41,9 @@ from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.order import check_order, missing_entries
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
+
+_LAZY_SECONDS: Final = 1.0
+"""How long the figures of a streaming call may wait for its deltas, to be written with them."""
 
 
 @dataclass
@@ -71,6 +75,7 @@ class Recorded:
         side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
         inner_calls: what is known of answered model calls of agents within the agent.
         reserved: what model calls without an end may have spent, by position and number as they were reserved.
+        unmeasured: what calls may have spent whose answers came without token counts.
         worked_seconds: how long the agent had worked on the turn when the latest model call began under a budget.
         finished_at: offsets of finished model calls by position, and of finished tool calls by key.
     """
@@ -90,6 +95,7 @@ class Recorded:
     reserved: dict[tuple[int, int | None], list[Reservation]] = field(
         default_factory=dict[tuple[int, int | None], list[Reservation]]
     )
+    unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     worked_seconds: float = 0.0
     inner_calls: list[InnerCallFinished] = field(default_factory=list[InnerCallFinished])
 
@@ -111,7 +117,7 @@ class Recorded:
         match step:
             case ModelFinished():
                 self.responses[step.position] = step.response
-                self._settle(step.position, None)
+                self._settle(step.position, None, is_measured=bool(step.response.get("usage")))
                 self._note_end(step.position, step.state, record.offset)
             case ToolStarted():
                 self.tools.setdefault(step.key, RecordedTool()).starts += 1
@@ -123,27 +129,36 @@ class Recorded:
                 return False
             case SideCallFinished():
                 self.side_calls[step.position, step.number] = step.response
-                self._settle(step.position, step.number)
+                self._settle(step.position, step.number, is_measured=bool(step.response.get("usage")))
                 return False
             case InnerCallFinished():
                 self.inner_calls.append(step)
-                self._settle(INNER, step.number)
+                self._settle(INNER, step.number, is_measured=bool(step.usage))
                 return False
-            case CallReserved():
-                self.reserved.setdefault((step.position, step.number), []).append(step.reservation)
-                self.worked_seconds = max(self.worked_seconds, step.seconds)
-                return False
-            case CallReleased():
-                self._settle(step.position, step.number)
+            case CallReserved() | CallRaised() | CallReleased():
+                self._note_open_call(step)
                 return False
             case None:
                 return False
         return True
 
-    def _settle(self, position: int, number: int | None) -> None:
+    def _note_open_call(self, step: CallReserved | CallRaised | CallReleased) -> None:
+        open_calls = self.reserved.setdefault((step.position, step.number), [])
+        match step:
+            case CallReserved():
+                open_calls.append(step.reservation)
+                self.worked_seconds = max(self.worked_seconds, step.seconds)
+            case CallRaised():
+                open_calls[-1:] = [step.reservation]
+            case CallReleased():
+                self._settle(step.position, step.number)
+
+    def _settle(self, position: int, number: int | None, *, is_measured: bool = True) -> None:
         """Forget the latest reservation of a call whose end is known; those before it stay without one."""
         if open_calls := self.reserved.get((position, number)):
-            open_calls.pop()
+            last = open_calls.pop()
+            if not is_measured:
+                self.unmeasured.append(last)
 
     def _note_end(self, step: int | ToolKey, state: Mapping[str, Any] | None, offset: int) -> None:
         self.finished_at[step] = offset
@@ -272,6 +287,17 @@ class Journal:
         reach("journal.budget.before_reserve")
         await self._writer.commit(encode_journal_entry(CallReserved(position, number, reservation, seconds)))
         reach("journal.budget.after_reserve")
+
+    def call_raised(self, position: int, number: int | None, reservation: Reservation) -> None:
+        """Append that a reserved call has said more than was reserved; durable soon, and before what comes after it.
+
+        Args:
+            position: as it was reserved.
+            number: the same.
+            reservation: what it has spent at least.
+        """
+        entry = encode_journal_entry(CallRaised(position, number, reservation))
+        self._writer.note(entry, within_seconds=_LAZY_SECONDS)
 
     async def call_released(self, position: int, number: int | None) -> None:
         """Append that a reserved call was refused without an answer; durable when this returns."""

@@ -1,0 +1,136 @@
+"""Budgets: what a model has said counts, although its call comes to no end or the service gives no figures."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from durable_agent_host.agent.recorded_spending import spent_in
+from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
+from durable_agent_host.model.budget import Budget, Budgets, Reservation
+from durable_agent_host.model.journal_entry import CallRaised, CallReserved, JournalStep, ModelFinished
+from durable_agent_host.model.log_entry import LogRecord
+from durable_agent_host.turn_log.journal import Recorded
+from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, spent, told
+from tests.durable_agent_host.test_scenarios_cancel import cancel, start
+from tests.kit import AgentHost, Lives, PracticeModel, hosted
+from tests.processes import wait_until
+
+LONG = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
+OUTPUT_PRICE = 100 / 1_000_000
+
+
+@pytest.fixture(scope="module")
+def _budgets(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    data = tmp_path_factory.mktemp("streamed-budgets")
+    with hosted(data / "host", practice_model, app=BUDGETS, LEDGER=str(data / "ledger.txt")) as running:
+        yield running
+
+
+@pytest.fixture
+def budgets(_budgets: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host with agents that may spend only so much."""
+    return _budgets
+
+
+def test_an_answer_that_is_cancelled_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel):
+    """Its characters count as output tokens and at their price, a fork before the turn begins with them, too."""
+    model.plan(LONG)
+    turn = start(budgets, "Calls", "go", session := uuid4().hex)
+    wait_until(model.requests)
+    time.sleep(2)
+    assert cancel(turn).status_code == 202
+    ended = budgets.end_of_turn(turn["turn_url"])
+    streamed = len(ended["response"])
+    assert (ended["status"], streamed > 10_000) == ("cancelled", True), ended
+    figures = spent(budgets, "Calls", session)
+    assert streamed / 4 <= figures["tokens"] < streamed / 4 + 2000
+    assert figures["cost"] >= streamed / 4 * OUTPUT_PRICE
+    assert (figures["model_calls"], ended["spent"]) == (1, figures)
+    body = f'{{"at_turn": "{turn["turn_id"]}", "before": true}}'
+    fork = budgets.post(f"/agents/Calls/sessions/{session}/fork", body.encode())
+    assert fork.ok, fork.text
+    assert spent(budgets, "Calls", fork.json()["session_id"]) == figures
+
+
+def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel):
+    """It counts beside the call that repeats it, which counts by its usage alone."""
+    broken = {"text": "word " * 4000, "chunk_characters": 1000, "break_after_events": 16}
+    model.plan(broken, {"text": "Done. " * 1000, "usage": USAGE})
+    answer = budgets.run("Calls", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert (answer.status_code, len(model.requests())) == (200, 2)
+    figures = spent(budgets, "Calls", session)
+    assert (figures["model_calls"], 2500 < figures["tokens"] - 400 < 5000) == (2, True), figures
+
+
+def test_a_kill_leaves_counted_what_was_streamed(tmp_path: Path, model: PracticeModel):
+    """The new process knows of what the dead one had streamed, but for its last second."""
+    model.plan(LONG, {"text": "Done.", "usage": USAGE})
+    lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
+    try:
+        start(lives.host, "Calls", "go", "s")
+        wait_until(model.requests)
+        time.sleep(4)
+        host = lives.crash()
+        shown = wait_until(lambda: (now := host.session("Calls", "s")).get("spent") and now)
+        assert (shown["turns"][0]["status"], shown["spent"]["model_calls"]) == ("completed", 2), shown
+        assert shown["spent"]["tokens"] > 20_000 / 4, shown["spent"]
+    finally:
+        lives.host.stop()
+
+
+@pytest.mark.parametrize(("agent", "budget"), [("Tokens", "turn's budget of 1000"), ("Cost", "session's budget of")])
+def test_an_answer_is_stopped_once_it_crosses_the_budget(budgets: AgentHost, model: PracticeModel, agent, budget):
+    """The turn fails with the figure while the model still speaks, and what it had said counts."""
+    model.plan(LONG)
+    detail = told(budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
+    assert f"{budget}" in detail
+    assert "in the middle of the model's answer" in detail
+    assert 1000 < spent(budgets, agent, session)["tokens"] < 10_000
+    assert budgets.session(agent, session)["messages"] == []
+
+
+def test_turns_that_are_cancelled_use_up_the_session(budgets: AgentHost, model: PracticeModel):
+    """Cancelling does not reset anything: the next turn of a fork is refused before its first call."""
+    model.plan({"text": "word " * 700, "chunk_characters": 500, "delay_milliseconds": 300}, times=None)
+    session = uuid4().hex
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(budgets.run, "Cost", {"message": "go", "session_id": session})
+        wait_until(model.requests)
+        turn = wait_until(lambda: budgets.session("Cost", session)["running_turn_id"])
+        time.sleep(3)
+        cancel({"turn_url": f"{budgets.url}/api/agents/Cost/sessions/{session}/turns/{turn}"})
+        assert waiting.result(60).status_code == 409
+    body = f'{{"at_turn": "{turn}", "before": true, "session_id": "{session}-2"}}'
+    assert budgets.post(f"/agents/Cost/sessions/{session}/fork", body.encode()).ok
+    assert "session's budget" in told(budgets.run("Cost", {"message": "go", "session_id": f"{session}-2"}))
+    assert len(model.requests()) == 1
+
+
+def recorded_of(*steps: JournalStep) -> Recorded:
+    """Give what a log of these steps says."""
+    recorded = Recorded()
+    for offset, step in enumerate(steps):
+        entry = encode_journal_entry(step)
+        assert decode_journal_entry(entry) == step
+        recorded.note(LogRecord(offset, 1, entry))
+    return recorded
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"), [(None, 70), ({"inputTokenCount": 3, "outputTokenCount": 4, "totalTokenCount": 7}, 7)]
+)
+def test_an_answer_without_figures_counts_as_what_it_said(usage, tokens: int):
+    """A call with token counts is counted by them alone, one without as was reserved and raised."""
+    response = {"messages": []} | ({"usage": usage} if usage else {})
+    recorded = recorded_of(
+        CallReserved(0, None, Reservation(50), 0.5),
+        CallRaised(0, None, Reservation(70)),
+        ModelFinished(0, response),
+    )
+    figures = spent_in(recorded, Budgets(turn=Budget(tokens=1000)))
+    assert figures is not None
+    assert (figures.tokens, figures.model_calls) == (tokens, 1)
