@@ -78,7 +78,7 @@ class Attempt:
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
         self._redactor = redactor
-        self._work = Work(self.number)
+        self._work = Work(self.number, redactor.text_or_mask if redactor is not None else str)
         self.audience = Audience(turn, self._events, (self._work, *observers))
         self._turn = turn
         self._runs = 0

@@ -33,6 +33,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.closing import close_calls, finished_part
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.stream.live_events import answer_text
+from durable_agent_host.turn.model_names import bounded_name
 from durable_agent_host.turn.waiting import shortened_calls
 from durable_agent_host.turn_log.journal import Recorded
 
@@ -226,7 +227,8 @@ def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
     tier = properties.pop(SERVICE_TIER, None)
     response.additional_properties = properties
     served = {"model": runs.produced.served_model, "service_tier": tier}
-    return {name: str(value) for name, value in served.items() if value}
+    clean = runs.redactor.text if runs.redactor is not None else str
+    return {name: bounded_name(clean(str(value))) for name, value in served.items() if value}
 
 
 def _hide_exceptions(response: AgentResponse[Any]) -> None:

@@ -1,6 +1,6 @@
 """What one attempt does, in figures: the outcome carries it to the end of the turn, whichever process that is in."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from durable_agent_host.agent.observer import (
     ToolCallFinished,
     WatchedTurn,
 )
+from durable_agent_host.turn.model_names import bounded_name
 
 _UNKNOWN = "unknown"
 
@@ -24,10 +25,12 @@ class Work:
 
     Args:
         attempt: its number, from 1.
+        clean: redacts a text, for the names of models; without it, they are kept as they are.
     """
 
-    def __init__(self, attempt: int) -> None:
+    def __init__(self, attempt: int, clean: Callable[[str], str] = str) -> None:
         self._attempt = attempt
+        self._clean = clean
         self._began_at = datetime.now(UTC).isoformat()
         self._models: dict[str, Any] = {}
         self._new_usage: Any = {}
@@ -62,7 +65,7 @@ class Work:
         return said | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
 
     def _add(self, model: str | None, usage: Mapping[str, Any] | None, *, replayed: bool) -> None:
-        name = model or _UNKNOWN
+        name = bounded_name(self._clean(model)) if model else _UNKNOWN
         self._models[name] = add_usage_details(self._models.get(name), _as_usage(usage))
         if not replayed:
             self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))

@@ -33,6 +33,7 @@ from durable_agent_host.telemetry.spans import (
     write_span,
     written_span,
 )
+from durable_agent_host.turn.model_names import bounded_name
 from durable_agent_host.turn.timeline import WAITS, Phase, Timeline
 from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
 
@@ -74,7 +75,7 @@ class TurnSpans:
                 otel_context.attach(_attempt_context(tracer, turn))
                 _name_conversation(turn.request.session_id)
             case ModelCallFinished(model=model, replayed=True):
-                _write_moment(tracer, turn, f"{_CHAT} {model or 'unknown'}", {REPLAYED: True})
+                _write_moment(tracer, turn, f"{_CHAT} {bounded_name(model or 'unknown')}", {REPLAYED: True})
             case ToolCallFinished(call_id, name, replayed=True):
                 told: Attributes = {REPLAYED: True, "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
                 _write_moment(tracer, turn, f"{_TOOL} {name}", told)

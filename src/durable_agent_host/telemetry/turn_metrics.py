@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, Final
 
 from durable_agent_host.agent.observer import (
@@ -15,8 +16,12 @@ from durable_agent_host.agent.observer import (
     WatchedTurn,
 )
 from durable_agent_host.telemetry.instruments import Counter, Histogram, Instrument, prometheus_text
+from durable_agent_host.turn.model_names import bounded_name
 from durable_agent_host.turn.timeline import Timeline
 
+MOST_MODELS: Final = 100
+"""How many names of models a process tells apart: services send them, and each has a series for each agent."""
+OTHER: Final = "other"
 AGENT: Final = "gen_ai.agent.name"
 MODEL: Final = "gen_ai.response.model"
 
@@ -45,6 +50,26 @@ _PARTS: Final = {
 }
 
 
+class ModelLabels:
+    """The names of models that a process tells apart in its metrics; the first ones that it meets."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._lock = Lock()
+
+    def label(self, model: str) -> str:
+        """Give the label of a model: its name, bounded, or that of all others."""
+        name = bounded_name(model)
+        with self._lock:
+            if name not in self._known and len(self._known) >= MOST_MODELS:
+                return OTHER
+            self._known.add(name)
+            return name
+
+
+_MODELS: Final = ModelLabels()
+
+
 def count_turn(timeline: Timeline) -> None:
     """Count a turn that has ended.
 
@@ -58,7 +83,8 @@ def count_turn(timeline: Timeline) -> None:
     if any(phase.kind == "queue" for phase in timeline.phases):
         QUEUE.record(timeline.seconds("queue"), agent)
     models: Mapping[str, Mapping[str, int]] = timeline.work.get("models", {})
-    for model, usage in models.items():
+    for named, usage in models.items():
+        model = _MODELS.label(named)
         for instrument, label, kinds in ((TOKENS, "gen_ai.token.type", _KINDS), (PARTS, "part", _PARTS)):
             for name, kind in kinds.items():
                 if count := usage.get(name, 0):

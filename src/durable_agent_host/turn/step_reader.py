@@ -39,6 +39,7 @@ from durable_agent_host.model.log_entry import (
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn.budgeting import spent_on_answer
+from durable_agent_host.turn.model_names import bounded_name
 
 MAX_TEXT_CHARACTERS: Final = 4000
 """A longer result is cut; the conversation has it whole."""
@@ -207,7 +208,7 @@ class StepReader:
                 known = {"position": step.position, "attempt": self._number, "at": at}
                 self._add("strategy_call", **known, **self._served(step.response))
             case InnerCallFinished(usage=usage, model=model):
-                served = {"model": model, "usage": dict(usage) if usage else None, **self._cost(usage, model)}
+                served = {"model": _bounded(model), "usage": dict(usage) if usage else None, **self._cost(usage, model)}
                 self._add("inner_call", attempt=self._number, at=at, **served)
             case ModelBegun():
                 self._open_model_call()["background"] = step.continuation is not None
@@ -301,10 +302,10 @@ class StepReader:
         try:
             decoded = decode_model_response(response)
         except (CorruptStateError, KeyError):
-            return {"model": response.get("model"), "usage": None, "finish_reason": None}
+            return {"model": _bounded(response.get("model")), "usage": None, "finish_reason": None}
         usage = cast("Mapping[str, Any] | None", decoded.usage_details)
         return {
-            "model": decoded.model,
+            "model": _bounded(decoded.model),
             "usage": dict(usage) if usage else None,
             "finish_reason": decoded.finish_reason,
             **self._cost(usage, decoded.model),
@@ -313,6 +314,10 @@ class StepReader:
     def _cost(self, usage: Mapping[str, Any] | None, model: str | None) -> dict[str, Any]:
         cost = spent_on_answer(usage, model, self._prices).cost if usage else None
         return {} if cost is None else {"cost": cost}
+
+
+def _bounded(model: str | None) -> str | None:
+    return bounded_name(model) if model else model
 
 
 def turn_summary(turn: Turn) -> dict[str, Any]:

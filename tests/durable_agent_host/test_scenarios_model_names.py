@@ -1,0 +1,78 @@
+"""The names of models, which the service says: bounded in metrics and views, and redacted as all else."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.kit import AgentHost, PracticeModel, hosted
+from tests.processes import wait_until
+
+APP = """
+from agent_framework import Agent
+from durable_agent_host import DurableAgentApp, redact_personal_data
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+client = chat_client_from_environment()
+app = DurableAgentApp(agents=[Agent(client, "Talk.", name="Plain")], allowed_options={"model": True})
+app.add_agent(Agent(client, "Talk.", name="Redacted"), redact=redact_personal_data)
+"""
+LONG = "m" * 2000
+MAIL = "name.canary@example.com"
+
+
+@pytest.fixture
+def host(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel) -> Iterator[AgentHost]:
+    """A host whose callers choose the model, which names itself in its answer."""
+    (app := tmp_path / "app").mkdir()
+    (app / "function_app.py").write_text(APP)
+    (app / "host.json").write_text((Path(__file__).parent / "apps" / "budgets" / "host.json").read_text())
+    model.plan({"text": "Done."}, times=None)
+    with hosted(tmp_path / "data", practice_model, app=app) as running:
+        yield running
+
+
+def run(host: AgentHost, agent: str, name: str, session: str):
+    """Run a turn that a model of this name serves."""
+    answer = host.run(agent, {"message": "go", "session_id": session, "options": {"model": name}})
+    assert answer.status_code == 200, answer.text
+    return host.turn(answer)
+
+
+def series_of(host: AgentHost, agent: str, count: int) -> str | None:
+    """Give the metrics page when it has counted so many turns."""
+    page = host.get("/metrics").text
+    ended = [one for one in page.splitlines() if "_turns_total" in one and f'"{agent}"' in one]
+    return page if ended and int(ended[0].split()[-1]) == count else None
+
+
+def test_names_of_models_are_bounded(host: AgentHost):
+    """Of 110 long names each is cut, in the turn's view as in its steps, and the last ones are counted as other."""
+    with ThreadPoolExecutor(4) as pool:
+        turns = list(pool.map(lambda n: run(host, "Plain", f"{n}-{LONG}", f"s-{n}"), range(110)))
+    assert {len(turn["model"]) for turn in turns} == {100}
+    path = f"/agents/Plain/sessions/s-7/turns/{turns[7]['turn_id']}/steps"
+    names = [one["model"] for one in host.get(path).json()["steps"] if one.get("model")]
+    assert [len(name) for name in names] == [100]
+    page = wait_until(lambda: series_of(host, "Plain", 110))
+    tokens = [line for line in page.splitlines() if "tokens_total" in line and '"input"' in line]
+    assert len(tokens) == 101
+    assert sum('model="other"' in line for line in tokens) == 1
+    assert (max(map(len, page.splitlines())) < 400, LONG[:100] in page) == (True, False)
+
+
+def test_names_of_models_are_redacted(host: AgentHost):
+    """What redacts an app's texts redacts the name where it is stored and shown; a harmless name stays."""
+    harmless = run(host, "Redacted", "gpt-5-2025-08-07", "s")
+    assert (harmless["model"], harmless.get("redacted")) == ("gpt-5-2025-08-07", None)
+    turn = run(host, "Redacted", f"tuned {MAIL}", "s")
+    assert turn["model"] == "tuned [redacted]"
+    base = "/agents/Redacted/sessions/s"
+    paths = (base, f"{base}?view=context", f"{base}/export", f"{base}/turns/{turn['turn_id']}")
+    shown = [host.get(path).text for path in (*paths, f"{paths[-1]}/steps", f"{paths[-1]}/calls")]
+    page = wait_until(lambda: series_of(host, "Redacted", 2))
+    assert [MAIL in one for one in (*shown, page)] == [False] * 7
+    assert 'model="tuned [redacted]"' in page
+    assert json.loads(shown[0])["messages"]
