@@ -14,6 +14,7 @@ from durable_agent_host.turn.message_parts import Said, read_message
 from durable_agent_host.turn.wire import decode_turn_request
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_TRACEPARENT_CHARACTERS: Final = 55
 _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
@@ -40,12 +41,13 @@ def valid_traceparent(value: Any) -> str | None:
         value: of the header, or None.
 
     Returns:
-        The value, or None when it is malformed; then the turn starts a trace of its own.
+        Version, ids and flags, or None when they are malformed; then the turn starts a trace of its own. What a later
+        version appends is left out: anybody may write anything there.
 
-    Source: W3C Trace Context, section 3.2.2.
+    Source: W3C Trace Context, sections 3.2.2 and 4.
     """
     found = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
-    return None if found is None or (found[1] == "00" and found[2]) else value
+    return None if found is None or (found[1] == "00" and found[2]) else found[0][:_TRACEPARENT_CHARACTERS]
 
 
 def request_of_client(
