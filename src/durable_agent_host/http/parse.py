@@ -15,6 +15,7 @@ from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.answer_schema import check_response_format
 from durable_agent_host.turn.message_parts import Said, read_message
+from durable_agent_host.turn.nesting import MOST_LEVELS, is_nested_too_deeply
 from durable_agent_host.turn.requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
@@ -87,6 +88,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
             "send less, send files as a form or upload them before, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
         )
     fields, files = read_run_fields(body, lowered.get("content-type", ""))
+    _check_nesting(fields, "the body")
     _check_role(fields)
     is_without_text = bool(files) and fields.get("message") in (None, "")
     said = Said("") if is_without_text else read_message(fields.get("message"))
@@ -119,6 +121,11 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         idempotency_key=key,
         request_hash=request_hash,
     )
+
+
+def _check_nesting(value: Any, what: str) -> None:
+    if is_nested_too_deeply(value):
+        raise RequestError(f"{what} is nested more than {MOST_LEVELS} levels deep: send fewer")
 
 
 def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | None:
@@ -263,6 +270,7 @@ def parse_answers(body: bytes) -> dict[str, dict[str, Any]]:
         RequestError: it is something else, or answers a call twice; the message says what is expected.
     """
     value = parse_json(body)
+    _check_nesting(value, "the body")
     given = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not given:
         raise RequestError('the body is an empty list: send {"call_id": "…", "approved": true}')

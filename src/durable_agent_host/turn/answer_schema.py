@@ -7,6 +7,7 @@ counted, and left to another process when it is much, or has parts of which nobo
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -17,6 +18,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from durable_agent_host.errors import InvalidAnswerError, RequestError
+from durable_agent_host.turn.nesting import is_nested_too_deeply
 
 MAX_SCHEMA_CHARACTERS: Final = 64 * 1024
 """The longest ``response_format``, as JSON."""
@@ -27,6 +29,7 @@ MAX_SCHEMA_OBJECTS: Final = 2_000
 STEPS_AT_ONCE: Final = 50_000
 """How many keywords are held against values before it is too much for a process that has other things to do."""
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OBJECTS_AT_ONCE: Final = 200
 _UNBOUNDED: Final = frozenset({"pattern", "patternProperties", "uniqueItems", "$schema"})
 """Keywords that may take for ever in one step, and the one that changes what all others mean."""
@@ -65,12 +68,17 @@ def check_response_format(response_format: Mapping[str, Any]) -> None:
         response_format: as `schema_of` takes it.
 
     Raises:
-        RequestError: the schema breaks the rules of JSON Schema; says where.
+        RequestError: the schema breaks the rules of JSON Schema, which says where, or it cannot be sent to a model.
     """
+    if is_nested_too_deeply(response_format):
+        raise _unusable("it is nested too deeply")
+    text = json.dumps(response_format, ensure_ascii=False)
+    if _SURROGATE.search(text):
+        raise _unusable("it has half of a surrogate pair, which is no character")
     schema = schema_of(response_format)
     if schema is None:
         return
-    if len(json.dumps(response_format)) > MAX_SCHEMA_CHARACTERS:
+    if len(text) > MAX_SCHEMA_CHARACTERS:
         raise _unusable(f"it has more than {MAX_SCHEMA_CHARACTERS} characters")
     if sum(1 for _ in _objects(schema)) > MAX_SCHEMA_OBJECTS:
         raise _unusable(f"it has more than {MAX_SCHEMA_OBJECTS} objects")

@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from durable_agent_host.turn.nesting import is_nested_too_deeply
+
 _MAX_CHARACTERS: Final = 5800
 _SHOWN: Final = 25
 """How many calls, and how many answers, are shown at once. As calls are answered, those behind them come forward."""
@@ -97,7 +99,7 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
         fields = cast("dict[str, Any]", one)
         call_id, approved = fields.get("call_id"), fields.get("approved")
         reason, arguments = fields.get("reason"), fields.get("arguments")
-        if not isinstance(call_id, str) or not isinstance(approved, bool):
+        if not isinstance(call_id, str) or not isinstance(approved, bool) or is_nested_too_deeply(arguments):
             continue
         answer = {
             "approved": approved,
