@@ -77,6 +77,7 @@ class _Answer:
         run.check_waiting()
         position, recorded = run.journal.next_model_call()
         received().calls = position + 1
+        run.note_offered(context.options)
         context.messages = self._asked
         chosen = await run.choose_messages(run, context, position, recorded is not None)
         if recorded is not None:

@@ -196,7 +196,8 @@ def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> Tu
         given.usage_details = add_usage_details(given.usage_details, runs.inner_calls.usage)
     asked, response, answered = request, given, runs.answers
     if (redactor := runs.redactor) is not None:
-        asked, response = redactor.request(request), redactor.response(given)
+        offered = runs.run.progress.offered if runs.run is not None and runs.hosted.has_journal else None
+        asked, response = redactor.request(request), redactor.response(given, offered=offered)
         answered = {call_id: redactor.data(answer) for call_id, answer in answered.items()}
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
     entries = (encode_request_entry(asked), with_approvals(answer, answered))

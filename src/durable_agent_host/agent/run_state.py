@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import ChatContext, ChatResponse, Message
 
@@ -78,6 +78,7 @@ class Progress:
         unreadable: what the model is told of calls whose arguments cannot be read, by model call and call id.
         broken: the stream that has broken; another run may go on from there.
         stop: why nobody wants the run's results any more, or None.
+        offered: names of the tools that the model was offered; it may ask for others.
     """
 
     source: Source = None
@@ -85,6 +86,7 @@ class Progress:
     unreadable: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
     broken: BrokenStream | None = None
     stop: Stop | None = None
+    offered: set[str] = field(default_factory=set[str])
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,13 @@ class AgentRun:
     def begin_call(self, position: int) -> None:
         """Note that a model call streams."""
         self.progress.source = Live(position)
+
+    def note_offered(self, options: Mapping[str, Any] | None) -> None:
+        """Note the tools that a model call is offered."""
+        tools: Any = (options or {}).get("tools") or ()
+        for one in cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]:
+            name: Any = cast("dict[str, Any]", one).get("name") if isinstance(one, dict) else getattr(one, "name", None)
+            self.progress.offered.add(str(name))
 
     def finish_call(self, position: int, response: ChatResponse[Any]) -> None:
         """Note that a model call has its response."""

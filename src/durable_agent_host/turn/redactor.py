@@ -8,7 +8,8 @@ would not hold; so it is replayed as what it still says. A mark tells that it wa
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -38,6 +39,9 @@ _NAMES: Final = frozenset(
 )
 """Fields of a content that say what it is, and nothing of what was said."""
 
+
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+"""What the services do not take in the name of a tool."""
 
 _SHORT_CHARACTERS: Final = 64
 _MOST_HARMLESS: Final = 4096
@@ -206,8 +210,13 @@ class Redactor:
             return request
         return replace(request, message=message, contents=contents, options=options, response_format=schema)
 
-    def response(self, response: AgentResponse[Any]) -> AgentResponse[Any]:
+    def response(self, response: AgentResponse[Any], *, offered: Container[str] | None = None) -> AgentResponse[Any]:
         """Redact an answer, with its structured value.
+
+        Args:
+            response: of the agent.
+            offered: names of the tools that the model was offered: other names in its calls, which it has made up, are
+                redacted. None when they are not known.
 
         Returns:
             The response itself, or a copy.
@@ -215,7 +224,8 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        messages = self.messages(response.messages)
+        given = response.messages if offered is None else [self._renamed(one, offered) for one in response.messages]
+        messages = self.messages(given)
         properties = self.value(response.additional_properties or {})
         try:
             value = dump_value(response.value, "value")
@@ -271,6 +281,18 @@ class Redactor:
             return piece
         return replace(piece, message=encode_message(redacted, created_at=piece.message.get("createdAt")))
 
+    def _renamed(self, message: Message, offered: Container[str]) -> Message:
+        """Redact the names of tools that there are not; their calls keep their ids, by which results belong to them."""
+        contents = [
+            _with_name(one, offered, self.text) if one.type == "function_call" else one for one in message.contents
+        ]
+        if all(new is old for new, old in zip(contents, message.contents, strict=True)):
+            return message
+        renamed = copy.copy(message)
+        renamed.contents = contents
+        renamed.raw_representation = None
+        return renamed
+
     def _message(self, message: Message) -> Message:
         contents: list[Content] = []
         lost: Any = None
@@ -324,6 +346,18 @@ class Redactor:
         if isinstance(returned, Content) and returned.type == content_type and isinstance(returned.text, text_type):
             return returned, ""
         return None, f"returned {type(returned).__name__}"
+
+
+def _with_name(call: Content, offered: Container[str], clean: Callable[[str], str]) -> Content:
+    name = (call.name or "") if call.type == "function_call" else ""
+    if name in offered or (redacted := clean(name)) == name:
+        return call
+    renamed = copy.copy(call)
+    renamed.name = _NO_NAME.sub("_", redacted)
+    renamed.raw_representation = renamed.protected_data = None
+    renamed.additional_properties = {**call.additional_properties, REDACTED: True}
+    renamed.additional_properties.pop(STAMP, None)
+    return renamed
 
 
 def _differs(one: Content, other: Content) -> bool:
