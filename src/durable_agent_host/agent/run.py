@@ -309,14 +309,14 @@ class AgentRuns:
 
     async def _transcript(self) -> list[Message]:
         """Rehydrate what of the record is the context; segments of which nothing is in it are not read."""
-        if self.context is None:
-            stored = self._checked(await self.record.entries())
-            return await aside(len(stored), lambda: self._rehydrated(replay_messages(stored, between=give_way)))
-        overlay, count = self.context.before, self.record.session.message_count
-        entries = await entries_of_context(self.record, overlay)
-        self._checked([*entries.values()])
-        context = partial(context_messages, entries, overlay, count=count, between=give_way)
-        return await aside(len(entries), lambda: self._rehydrated(context()))
+        context, head = self.context, self.record.session
+        stored = await entries_of_context(self.record, context and context.before)
+        self._checked([*stored.values()])
+        if context is None:
+            given = partial(replay_messages, stored.values())
+        else:
+            given = partial(context_messages, stored, context.before, count=head.message_count)
+        return await aside(len(stored), lambda: self._rehydrated(given(imported=head.imported, between=give_way)))
 
     def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""

@@ -175,6 +175,7 @@ _OURS: Final = {
     "refused": Shape((list, _NONE), each=_TEXT),
     "erasing": _TEXT_OR_NULL,
     "usedAt": _TEXT_OR_NULL,
+    "imported": Shape((int, _NONE)),
     "requests": Shape((dict, _NONE), each=_REQUEST),
     "spent": Shape((dict, _NONE), dict.fromkeys(("tokens", "cost", "model_calls", "tool_calls", "seconds"), _NUMBER)),
     "appState": _OBJECT,

@@ -38,6 +38,7 @@ _OURS: Final = (
     "spent",
     "erasing",
     "usedAt",
+    "imported",
     "appState",
     "sealed",
 )
@@ -96,6 +97,7 @@ def decode_session(state: Any) -> Session:
         spent=decode_spent(ours.get("spent")),
         erasing=ours.get("erasing") or "",
         used_at=ours.get("usedAt") or "",
+        imported=ours.get("imported") or 0,
         app_state=ours.get("appState") or {},
         receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
         schema_version=version,
@@ -142,6 +144,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "spent": encode_spent(session.spent) if session.spent is not None else None,
         "erasing": session.erasing or None,
         "usedAt": session.used_at or None,
+        "imported": session.imported or None,
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dict(session.app_state) or None,
     }

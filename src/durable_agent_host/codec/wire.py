@@ -78,6 +78,7 @@ class SessionExtensionWire(TypedDict, total=False):
     queue: list[str]
     receipts: list[ReceiptWire]
     refused: list[str]
+    imported: int
     appState: dict[str, Any]
 
 

@@ -14,6 +14,7 @@ from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.segments.keeper import SessionName
 from durable_agent_host.segments.record import ReadKept, Record
 from durable_agent_host.session.elsewhere import messages_of, without_messages
+from durable_agent_host.session.transcript import as_imported
 from durable_agent_host.turn_log.crash_points import reach
 
 
@@ -75,7 +76,9 @@ class ExternalSessions:
         """
         history = self._histories.get(agent)
         if history is not None and history.where.owners:
-            await _on_loop(history.store(session_id, messages_of(decode_session(document).entries)))
+            session = decode_session(document)
+            messages = messages_of(session.entries)
+            await _on_loop(history.store(session_id, as_imported(messages) if session.imported else messages))
 
     async def copy(
         self, name: SessionName, record: Record, new_id: str, *, at_turn: str | None, is_before: bool = False

@@ -48,7 +48,7 @@ async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     agent, session_id = named_session(host, call)
     session = await client.session(agent, session_id)
     stored = client.files(agent, session_id, session)
-    stored.service_files = host.service_files_of(agent).of
+    stored.service_files, stored.of_answers_only = host.service_files_of(agent).of, host.gate.identifies
     files = await stored.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
@@ -63,7 +63,7 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
     service = host.service_files_of(agent)
     session = await client.session(agent, session_id)
     files = client.files(agent, session_id, session)
-    files.service_files = service.of
+    files.service_files, files.of_answers_only = service.of, host.gate.identifies
     file = await files.find(file_id)
     if file is None and session is None:
         raise unknown_session(agent, session_id)

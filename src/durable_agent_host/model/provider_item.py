@@ -17,6 +17,9 @@ OWNER: Final = "durable_agent_host.owner"
 """Key in the ``additional_properties`` of reasoning that has no stamp, because its pieces are joined: the provider that
 has given it, and to which it goes back."""
 
+IMPORT: Final = "import"
+"""Value of `OWNER` that is no provider's name: a caller has imported the content."""
+
 SERVICE_TIER: Final = "durable_agent_host.service_tier"
 """Key in a response's ``additional_properties``: the tier at which the provider has served it, in its own word."""
 

@@ -161,6 +161,8 @@ class Session:
         spent: by all turns that had a budget, those that failed included; None when there was none.
         erasing: since when it is being erased, UTC, ISO-8601; no turn is admitted then. Empty otherwise.
         used_at: when its entity last changed it, UTC, ISO-8601; empty for a session without an owner, and of before.
+        imported: how many of the first entries were imported by a caller whom the app identifies:
+            what they name of the model's service is not the session's.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
         document: that document, for the fields that this program does not know.
@@ -180,6 +182,7 @@ class Session:
     spent: Spent | None = None
     erasing: str = ""
     used_at: str = ""
+    imported: int = 0
     app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])

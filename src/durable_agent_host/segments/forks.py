@@ -116,6 +116,7 @@ async def make_fork(
         sealed=Sealed(home, listed, refs=refs, agent_session=stored, homes_at=at, overlay=kept),
         agent_session=agent_session,
         overlay=overlay,
+        imported=min(session.imported, count),
         app_state=session.app_state if count == total else {},
     )
     return Fork(head, tuple(dict.fromkeys((*((home,) if home else ()), *homes))), own.pieces)

@@ -123,10 +123,13 @@ async def read_document(
     session = await asyncio.to_thread(session_to_import, rest, owner)
     written = await writer.finish(session.agent_session, session.overlay)
     on_trust = taking.told() + session_on_trust(session)
+    count = len(written.entries) + written.sealed.entries
+    if owner is not None:
+        session = replace(session, imported=count)
     if not writer.has_written:
         session = replace(session, overlay=written.overlay)
         document = document_of(rest, session, written.entries, written.receipts)
-        return Imported(document, len(written.entries), on_trust)
+        return Imported(document, count, on_trust)
     head = replace(
         session,
         entries=written.entries,
@@ -135,7 +138,7 @@ async def read_document(
         agent_session=written.agent_session,
         overlay=written.overlay,
     )
-    return Imported(encode_session(head), head.message_count, on_trust)
+    return Imported(encode_session(head), count, on_trust)
 
 
 def _fed(reader: DocumentReader, data: bytes) -> list[Read]:

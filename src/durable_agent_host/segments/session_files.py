@@ -38,6 +38,8 @@ class SessionFiles:
 
     Attributes:
         service_files: finds the files of the agent's service; by default those are left out.
+        of_answers_only: a file of the service counts only if the service named it in an answer that this host has
+            recorded, and not because a caller or an import names it: for apps that identify their callers.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class SessionFiles:
         self._names = agent, session_id
         self._record: Record = keeper.record(session or Session(), SessionName(agent, session_id))
         self.service_files: ServiceFilesOf = no_files
+        self.of_answers_only = False
 
     @property
     def uploads(self) -> Uploads:
@@ -142,7 +145,12 @@ class SessionFiles:
             if any(kept_by(entry) for entry in entries):  # a history provider of the app has the messages
                 entries = await self._record.attached(entries, chunk.home)
             found = await asyncio.to_thread(
-                files_of_entries, entries, chunk.home, mark=mark, service_files=self.service_files
+                files_of_entries,
+                entries,
+                chunk.home,
+                mark=mark,
+                service_files=self.service_files,
+                recorded_from=self._record.session.imported - chunk.first if self.of_answers_only else None,
             )
             for file in reversed(found):
                 yield file

@@ -13,7 +13,7 @@ from durable_agent_host.codec.message import decode_message, decode_messages
 from durable_agent_host.model.overlay import Overlay, Place, Span, StandIn
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.session import Session
-from durable_agent_host.session.transcript import failed_turns, sendable
+from durable_agent_host.session.transcript import as_imported, failed_turns, sendable
 
 RECORD: Final = "durable_agent_host.record"
 """Key in a message's ``additional_properties``: the name of its place in the record, or of the stand-in that it is."""
@@ -63,6 +63,7 @@ def context_messages(
     overlay: Overlay | None,
     *,
     count: int,
+    imported: int = 0,
     between: Callable[[], object] = lambda: None,
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
@@ -73,6 +74,7 @@ def context_messages(
         entries: of the record, by their numbers from 0; those of which nothing is in the context may be missing.
         overlay: what the context is; None for all of the record.
         count: how many entries the record has.
+        imported: how many of the first ones are retold, see `as_imported`.
         between: called before each entry, to let others work.
 
     Returns:
@@ -95,15 +97,16 @@ def context_messages(
             entry = entries[number]
             if failed and entry.get("correlationId") in failed:
                 continue
-            for place, message in _placed(number, entry):
+            for place, message in _placed(number, entry, is_imported=number < imported):
                 if piece.first <= place <= piece.last:
                     message.additional_properties[RECORD] = name_of_place(place, entry.get("correlationId"))
                     messages.append(message)
     return sendable(messages)
 
 
-def _placed(number: int, entry: Mapping[str, Any]) -> Iterator[tuple[Place, Message]]:
-    for message_number, message in enumerate(decode_messages([entry])):
+def _placed(number: int, entry: Mapping[str, Any], *, is_imported: bool) -> Iterator[tuple[Place, Message]]:
+    decoded = decode_messages([entry])
+    for message_number, message in enumerate(as_imported(decoded) if is_imported else decoded):
         yield Place(number, message_number), message
 
 

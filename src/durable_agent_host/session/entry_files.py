@@ -16,7 +16,7 @@ from agent_framework import Content
 
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.detached import Detached, attach, detached_of
-from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.codec.message import RESPONSE, decode_messages
 from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.conversation_file import ConversationFile, ServiceFile
 from durable_agent_host.turn.message_parts import file_content
@@ -26,6 +26,7 @@ ServiceFilesOf = Callable[[Content], Iterable[ServiceFile]]
 
 _FILE_ID: Final = re.compile(r"[0-9a-f]{64}")
 _HOSTED: Final = "hostedFile"
+_ANSWERS: Final = "assistant"
 _INNER: Final = ("items", "inputs", "outputs", "output", "screenshot")
 _NAMES: Final = frozenset({"fileId", "file_id"})
 
@@ -55,7 +56,12 @@ def is_stored_id(file_id: str) -> bool:
 
 
 def files_of_entries(
-    entries: Iterable[Mapping[str, Any]], home: str, *, mark: str, service_files: ServiceFilesOf
+    entries: Iterable[Mapping[str, Any]],
+    home: str,
+    *,
+    mark: str,
+    service_files: ServiceFilesOf,
+    recorded_from: int | None = None,
 ) -> list[ConversationFile]:
     """List the files of entries.
 
@@ -66,16 +72,22 @@ def files_of_entries(
         home: of what holds them.
         mark: characters of base64 that nobody can guess.
         service_files: of the agent's provider.
+        recorded_from: place of the first entry that this host has recorded itself, when service files count only where
+            the service named them in an answer; None counts those that callers and tools name, too.
 
     Returns:
         The files in order; one that comes twice is listed twice.
     """
     found: list[ConversationFile] = []
-    for entry in entries:
+    for place, entry in enumerate(entries):
         if not _may_have_files(entry):
             continue
         try:
-            found += _files_of(entry, home, mark, service_files)
+            files = _files_of(entry, home, mark, service_files)
+            if recorded_from is not None:
+                is_answer = place >= recorded_from and entry.get("$type") == RESPONSE
+                files = [one for one in files if one.service is None or (is_answer and one.role == _ANSWERS)]
+            found += files
         except CorruptStateError:
             continue  # the conversation's own routes tell of it
     return found

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.detached import STORED, listing, stand_in
 from durable_agent_host.codec.document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
 from durable_agent_host.codec.extension import extension_of
-from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
+from durable_agent_host.codec.schema import SOURCE, document_faults, move_entry, shape_error
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import decode_receipt, decode_session, encode_session
 from durable_agent_host.codec.wire import EXTENSION
@@ -94,6 +94,8 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
     Returns:
         The session without the turns that ran or waited when it was exported: they belong to that host. What a
         workflow keeps is left out, too: it holds objects of Python, and those are read from our own commits alone.
+        Where the session gets an owner, it continues no conversation of the model's service and has no overlay of the
+        document: the caller may have found those names in somebody else's session.
 
     Raises:
         RequestError: it is no session, or has references, which lead to parts of another one.
@@ -111,6 +113,9 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
     if session.spent is not None and not all(0 <= (figure or 0) <= _MOST_SPENT for figure in astuple(session.spent)):
         place = place_of(("data", "extensionData", EXTENSION, "spent"))
         raise RequestError(f"{_NO_SESSION}: {place} has a figure below 0, or above all that can be spent")
+    kept = without_workflow_state(session.agent_session)
+    if owner is not None and kept is not None:
+        kept = {**kept, "service_session_id": None}
     return replace(
         session,
         owner=owner,
@@ -119,7 +124,8 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
         interrupting=None,
         requests={},
         erasing="",
-        agent_session=without_workflow_state(session.agent_session),
+        agent_session=kept,
+        overlay=None if owner is not None else session.overlay,
     )
 
 
@@ -195,6 +201,9 @@ def session_on_trust(session: Session) -> list[str]:
         told.append("the session itself says what it has spent, from which its budget continues")
     if session.app_state:
         told.append("the session has data of the app, which the app's own operations trust")
+    state = _object((session.agent_session or {}).get("state"))
+    if of_app := sorted(name for name in state if not name.startswith(SOURCE)):
+        told.append(f"the session has state of {', '.join(map(repr, of_app))}, which the agent's providers trust")
     return told
 
 

@@ -7,10 +7,11 @@ from agent_framework import Content, Message
 
 from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.model.provider_item import IMPORT, OWNER, PART_OF, STAMP
 
 
 def replay_messages(
-    entries: Iterable[Mapping[str, Any]], *, between: Callable[[], object] = lambda: None
+    entries: Iterable[Mapping[str, Any]], *, imported: int = 0, between: Callable[[], object] = lambda: None
 ) -> list[Message]:
     """Rehydrate the messages that the model is to see again.
 
@@ -18,6 +19,7 @@ def replay_messages(
 
     Args:
         entries: the conversation as it is stored, oldest first.
+        imported: how many of the first ones are retold, see `as_imported`.
         between: called before each entry, to let others work.
 
     Returns:
@@ -31,13 +33,30 @@ def replay_messages(
     kept = list(entries)
     failed = failed_turns(kept)
 
-    def replayed() -> Iterator[Mapping[str, Any]]:
-        for entry in kept:
+    def replayed(some: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for entry in some:
             if entry.get("correlationId") not in failed or not failed:
                 between()
                 yield entry
 
-    return sendable(decode_messages(replayed()))
+    before = as_imported(decode_messages(replayed(kept[:imported])))
+    return sendable([*before, *decode_messages(replayed(kept[imported:]))])
+
+
+def as_imported(messages: Iterable[Message]) -> list[Message]:
+    """Make all contents those of another provider, so that whichever goes on is told them in words.
+
+    What a caller has imported may name items, containers and files that the model's service keeps for somebody else:
+    none of these names is sent back.
+
+    Args:
+        messages: freshly decoded; they are changed in place.
+    """
+    told = list(messages)
+    for content in (content for message in told for content in message.contents):
+        kept = {name: value for name, value in content.additional_properties.items() if name not in (STAMP, PART_OF)}
+        content.additional_properties = kept | {OWNER: IMPORT}
+    return told
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
