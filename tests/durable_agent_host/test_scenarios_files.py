@@ -5,12 +5,16 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 import requests
+from agent_framework import Content
 
+from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
@@ -377,3 +381,31 @@ def test_orchestrations_and_entities_take_parts(files: AgentHost, model: Practic
     assert [one["id"] for one in listed(files, "signalled")] == [found["id"]]
     assert files.orchestrate("look", {"session_id": "looked"})["output"].startswith("You asked: 'look'")
     assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]
+
+
+@pytest.mark.parametrize("file_id", ["..", ".", "a/../b", "a?b=c", "a#b"])
+def test_what_would_be_another_path_is_no_id_of_a_file(files: AgentHost, file_id: str):
+    """A message that names it is a 400 that says where."""
+    part = {"type": "file", "file_id": file_id}
+    answer = files.run("Reader", {"message": [{"type": "text", "text": "look"}, part], "session_id": "paths"})
+    assert (answer.status_code, "part 2" in answer.text) == (400, True), answer.text
+
+
+def test_what_a_document_names_as_another_path_is_not_there(files: AgentHost, model: PracticeModel):
+    """The service's SDK refuses such a path, and the file is a 404."""
+    model.plan({"text": "Here."})
+    assert files.run("Reader", {"message": "look", "session_id": "to-change"}).ok
+    document = files.get("/agents/Reader/sessions/to-change/export").json()
+    note = {"type": "citation", "file_id": "..", "additional_properties": {"container_id": ".."}}
+    cited = Content("text", text="Here.", annotations=[cast("Any", note)])
+    answer = document["data"]["conversationHistory"][1]
+    answer["messages"][0]["contents"] = [encode_content(cited)]
+    answer.pop("extensionData", None)
+    taken = files.post("/agents/Reader/sessions/changed/import", json.dumps(document).encode())
+    assert taken.status_code == 201, taken.text
+    (file,) = listed(files, "changed")
+    connection = HTTPConnection(urlsplit(files.url).netloc, timeout=60)  # which leaves the path as it is
+    connection.request("GET", "/api/agents/Reader/sessions/changed/files/%2e%2e")
+    read = connection.getresponse()
+    assert (file["id"], read.status) == ("..", 404), read.read()
+    connection.close()

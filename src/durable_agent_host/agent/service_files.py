@@ -8,6 +8,7 @@ from agent_framework import Content
 
 from durable_agent_host.agent.hosting import HostedAgent
 from durable_agent_host.agent.loop import submit
+from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 
 
@@ -29,9 +30,12 @@ class ServiceFiles:
         """Download a file, on the agents' event loop, to which the client's connections belong.
 
         Raises:
-            NotFoundError: the service does not have it, or does not give it out.
+            NotFoundError: the service does not have it, or does not give it out, or its SDK takes no such id.
             ProviderError: the service failed.
         """
         hosted = self._host()
         client: Any = getattr(hosted.agent, "client", None)
-        return await asyncio.wrap_future(submit(hosted.provider.read_service_file(client, file)))
+        try:
+            return await asyncio.wrap_future(submit(hosted.provider.read_service_file(client, file)))
+        except ValueError as error:  # of the SDK, for what would be another path, such as ".."
+            raise NotFoundError(f"the model's service cannot be asked for the file {file.file_id[:100]!r}") from error

@@ -23,7 +23,9 @@ MAX_PARTS: Final = 256
 _MAX_URL_CHARACTERS: Final = 8192
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _URL: Final = re.compile(r"(https?|gs)://[^\s/?#]+[^\s]*", re.IGNORECASE)
-_FILE_ID: Final = re.compile(r"[!-~]{1,256}")
+_MAX_FILE_ID_CHARACTERS: Final = 256
+_FILE_ID: Final = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?[A-Za-z0-9][\w.:=+@-]*(?:/[A-Za-z0-9][\w.:=+@-]*)*", re.ASCII)
+"""What services call files: ``file-abc``, ``files/abc``, and addresses; no step of a path upwards."""
 _ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _DETAILS: Final = ("auto", "low", "high", "original")
 _MEDIA: Final = {"url": "url", "data": "data", "file_id": "file_id", "media_type": "media_type", "name": "name"}
@@ -241,8 +243,11 @@ def _by_data(kind: str, data: str, media_type: str | None, name: str | None, whe
 
 
 def _by_id(kind: str, file_id: str, media_type: str | None, name: str | None, where: str) -> Content:
-    if not _FILE_ID.fullmatch(file_id):
-        raise RequestError(f"'file_id' of {where} is not the id of a file: give the id that the upload returned")
+    if len(file_id) > _MAX_FILE_ID_CHARACTERS or not _FILE_ID.fullmatch(file_id):
+        raise RequestError(
+            f"'file_id' of {where} is not the id of a file: give the id that the upload returned, or one of the "
+            "model's service, of letters, digits and _ . : = + @ - with a letter or digit first"
+        )
     known = media_type or media_type_of_name(name) or (None if kind == "file" else f"{kind}/*")
     return Content("hosted_file", file_id=file_id, media_type=known, name=name)
 

@@ -150,7 +150,25 @@ def test_text_that_looks_like_something_else_is_text():
         ({"type": "file", "data": "YWJj", "name": "a\nb"}, "name"),
         ({"type": "file", "data": "YWJj", "name": "../.."}, "name"),
         ({"type": "file", "data": "YWJj", "name": "a" * 300}, "300 characters"),
-        ({"type": "file", "file_id": "a b"}, "not the id of a file"),
+        *(
+            ({"type": "file", "file_id": one}, "not the id of a file")
+            for one in (
+                "a b",
+                "..",
+                ".",
+                "a/..",
+                "../a",
+                "a//b",
+                "/a",
+                "a?b",
+                "a#b",
+                "a%2e",
+                "-a",
+                "é",
+                "a" * 257,
+                "a\n",
+            )
+        ),
         ({"type": "input_audio", "input_audio": "YWJj"}, "data and format"),
         ({"type": "hosted_file", "file_id": "a", "additional_properties": {"a": 1}}, "additional_properties"),
     ],
@@ -160,6 +178,23 @@ def test_a_part_that_cannot_be_used_is_named(part, reason):
     with pytest.raises(RequestError, match=reason) as error:
         read_message([{"type": "text", "text": "look"}, part])
     assert "part 2 of 'message'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "file_id",
+    [
+        "file-abc",
+        "file_011CNha8iCJcU1wXNR6q4V8w",
+        "files/abc-123",
+        "assistant-1",
+        "cfile_6",
+        "https://a.org/v1/files/b",
+    ],
+)
+def test_ids_of_services_are_ids_of_files(file_id):
+    """Each service has a form of its own."""
+    (content,) = read_message([{"type": "file", "file_id": file_id}]).contents
+    assert decode_content(content).file_id == file_id
 
 
 def test_there_is_a_most_of_parts():
