@@ -1,6 +1,8 @@
 """Names of one's own (`DURABLE_AGENT_HOST_SESSION_NAMES=own`): a session id that somebody else has taken is free."""
 
+import base64
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -199,6 +201,71 @@ def test_several_at_once_have_a_name_each(own: Place):
     for who in people:
         messages = own.ask("GET", f"{SESSIONS}/{name}", who).text
         assert messages.count("words of ") == messages.count(f"words of {who}.")
+
+
+def test_search_cursor_and_export_do_not_tell_that_a_name_is_taken(own: Place):
+    """They look at the name and show the name, page by page, as they do where it was free."""
+    who, names = f"kim-{uuid4().hex}", [f"z{number}-taken" for number in range(5)]
+    for number, name in enumerate(names):
+        if number % 2:
+            assert own.run("ada@contoso", "hi", name).ok
+        assert own.run(who, "words of kim", name).ok
+    marks = {
+        own.host.state("Echo", name)["data"]["extensionData"]["durableAgentHost"]["owner"]["principal"] == who
+        for name in names
+    }
+    assert marks == {True, False}
+    for text in ("~", *"0123456789abcdef"):
+        found = own.ask("GET", f"{SESSIONS}?search={text}", who).json()["sessions"]
+        assert {one["session_id"] for one in found} == {name for name in names if text in name}, text
+    paged, query = [], "?limit=1"
+    while query:
+        listed = own.ask("GET", SESSIONS + query, who).json()
+        paged += [one["session_id"] for one in listed["sessions"]]
+        query = f"?limit=1&cursor={listed['cursor']}" if listed["cursor"] else ""
+        if query:
+            used, told = json.loads(base64.urlsafe_b64decode(listed["cursor"]))
+            assert used == listed["sessions"][0]["last_used_at"]
+            assert re.fullmatch(f"{paged[-1]}/[0-9a-f]{{32}}", told)
+    assert paged == names[::-1]
+    for name in names:
+        exported = own.ask("GET", f"{SESSIONS}/{name}/export", who)
+        assert exported.json()["data"]["extensionData"]["durableAgentHost"]["agentSession"]["session_id"] == name
+        assert re.search("[0-9a-f]{16}~", exported.text) is None
+
+
+def test_a_long_export_has_no_mark_either(own: Place):
+    """Wherever the parts of its stream begin and end."""
+    name = f"long-{uuid4().hex}"
+    assert own.run("ada@contoso", "hi", name).ok
+    for number in range(4):
+        assert own.run(STRANGER, f"{number}" * 40_000, name).ok
+    exported = own.ask("GET", f"{SESSIONS}/{name}/export", STRANGER)
+    assert exported.json()["data"]["extensionData"]["durableAgentHost"]["agentSession"]["session_id"] == name
+    assert "~" not in exported.text
+    assert exported.text.count("1" * 40_000) == 2
+    assert own.ask("POST", f"{SESSIONS}/{name}-copy/import", STRANGER, data=exported.content).status_code == 201
+
+
+def test_uploads_to_a_free_name_stay_when_somebody_else_begins_it(own: Place):
+    """The caller lists, reads and uses them as before, and deletes them with the session."""
+    name = f"up-{uuid4().hex}"
+    (sent,) = own.ask("POST", f"{SESSIONS}/{name}/files?name=a.txt", STRANGER, data=b"of a stranger").json()["files"]
+    before = own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER)
+    assert own.run("ada@contoso", "hi", name).ok
+    after = own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER)
+    assert (after.status_code, after.json()) == (200, before.json())
+    path = f"{SESSIONS}/{name}/files/{sent['id']}"
+    assert own.ask("GET", path, STRANGER).content == b"of a stranger"
+    assert own.ask("GET", path, "ada@contoso").status_code == 404
+    part = {"type": "file", "file_id": sent["id"]}
+    message = {"message": [{"type": "text", "text": "look"}, part], "session_id": name}
+    assert own.ask("POST", "/agents/Echo/run", STRANGER, json=message).ok
+    (more,) = own.ask("POST", f"{SESSIONS}/{name}/files?name=b.txt", STRANGER, data=b"more").json()["files"]
+    listed = own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER).json()["files"]
+    assert {one["id"] for one in listed} == {sent["id"], more["id"]}
+    assert own.ask("DELETE", f"{SESSIONS}/{name}", STRANGER).ok
+    assert own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER).status_code == 404
 
 
 def test_a_setting_without_meaning_is_told(tmp_path: Path):

@@ -9,7 +9,8 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.codec.owner import owner_of_document
 from durable_agent_host.durable.documents import SessionDocuments, held_by
 from durable_agent_host.durable.id_secret import IdSecret
-from durable_agent_host.errors import NotFoundError
+from durable_agent_host.errors import NotFoundError, RequestError
+from durable_agent_host.model.ids import is_marked
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.session_files import SessionFiles
@@ -77,7 +78,7 @@ class SessionClaims:
             self.known_mark = name_mark(access.owner, await self.id_secret())
         return self.known_mark
 
-    async def place_of(self, agent: str, name: str, *, of_turn: bool = False) -> Place:
+    async def place_of(self, agent: str, name: str, *, of_turn: bool = False, begins: bool = False) -> Place:
         """Find the session that the caller means by a name, or is going to begin.
 
         What is somebody else's takes as many reads as what there is not.
@@ -87,12 +88,15 @@ class SessionClaims:
             name: as the request has it.
             of_turn: it is for a turn, which the session's entity refuses when it is not the caller's any more: what is
                 known to be the caller's is not read again.
+            begins: the session is begun when there is none; a turn begins it, too.
 
         Returns:
             The session's id, and whose it is or is going to be.
 
         Raises:
             NotFoundError: the session is somebody else's, and the name is not free for the caller.
+            RequestError: the caller would begin a session under what looks like a mark and a name, which is to stay
+                free for whose mark it is.
             LogUnavailableError: the app's secret cannot be read.
         """
         if (access := self._documents.access) is None:
@@ -102,10 +106,16 @@ class SessionClaims:
         exists, owner = await self._standing(agent, name)
         if owner is not None or not access.has_own_names:
             return Place(name, owner or access.owner)
-        own = await self.mark() + name
+        mark = await self.mark()
+        own = mark + name
         if of_turn and self._known.find(agent, own) == access.owner:
             return Place(own, access.owner)
         has_own, owner = await self._standing(agent, own)
+        if (of_turn or begins) and owner is None and is_marked(name) and not name.startswith(mark):
+            raise RequestError(
+                f"the session id {name!r} begins with 16 hexadecimal digits and '~', as ids do that the host makes: "
+                "choose another one"
+            )
         return Place(own if exists or has_own else name, owner or access.owner)
 
     async def _standing(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
@@ -144,12 +154,13 @@ class SessionClaims:
 
         Raises:
             NotFoundError: somebody else's session, which the caller may read, has the name.
+            RequestError: see `place_of`.
             LogUnavailableError: the app's secret cannot be read.
         """
         access = self._documents.access
         if access is None or not access.has_own_names:
             return name
-        return (await self.place_of(agent, name)).session_id
+        return (await self.place_of(agent, name, begins=True)).session_id
 
     async def refuse_foreign(self, request: TurnRequest, outcome: TurnOutcome | None) -> None:
         """Give up a turn whose session somebody else has begun meanwhile, and delete what was stored of it.
@@ -168,5 +179,6 @@ class SessionClaims:
         keeper, owner = self._documents.keeper, request.session_owner
         self._known.forget(request.agent, request.session_id)
         await keeper.forget_turn(request)
-        await SessionFiles(keeper, request.agent, request.session_id, None, owner=owner).uploads.delete()
+        if (access := self._documents.access) is None or not access.has_own_names:  # else the name is still free
+            await SessionFiles(keeper, request.agent, request.session_id, None, owner=owner).uploads.delete()
         raise unknown_session(request.agent, request.session_id)

@@ -33,7 +33,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
 )
 from durable_agent_host.loops.giving_way import let_others
-from durable_agent_host.model.ids import derived_id, turn_log_id
+from durable_agent_host.model.ids import derived_id, turn_log_id, without_any_mark
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.keeper import Keeper, holder_of
@@ -307,9 +307,11 @@ class _Erasing:
         uploads = upload_homes(self._agent, self._session_id)
         if session.owner is not None:
             uploads = (*uploads, *upload_homes(self._agent, self._session_id, session.owner))
-        for home in (*reversed(homes), *uploads):
+        held = [(home, self._session_id) for home in (*reversed(homes), *uploads)]
+        held += [(home, without_any_mark(self._session_id)) for home in uploads]  # they can come before the mark
+        for home, name in dict.fromkeys(held):
             try:
-                self._count(await self._sweeper.erase(home, holder_of(self._agent, self._session_id)))
+                self._count(await self._sweeper.erase(home, holder_of(self._agent, name)))
             except CorruptStateError as error:
                 _LOGGER.warning("pieces that an erased session shared are kept, for all that can be told: %s", error)
             reach("erasure.between_homes")

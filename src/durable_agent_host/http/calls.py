@@ -233,7 +233,7 @@ async def serve(
             await client.check_keys()
         client.documents.access = access = host.gate.access(call.caller, action)
         if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
-            call.place = await client.claims.place_of(*named_session(host, call))
+            call.place = await client.claims.place_of(*named_session(host, call), begins=may_begin)
 
     answer = await _served(admit, handler, host, call, client, limit=limit)
     return without_mark(answer, client.claims.known_mark)

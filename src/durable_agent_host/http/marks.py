@@ -11,15 +11,14 @@ from typing import Any, cast
 import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 
-from durable_agent_host.http.stream import EventStream
+from durable_agent_host.http.stream import DocumentStream, EventStream
 
 
 def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
     """Take the caller's mark out of the ids in an answer.
 
     Args:
-        answer: of a handler. Of documents and files that are streamed, the headers alone are looked at: what they hold
-            is what was said.
+        answer: of a handler. Of files the headers alone are looked at: what they hold is what was said.
         mark: the caller's; empty when no id of the request can have it.
 
     Returns:
@@ -29,6 +28,8 @@ def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark:
         return answer
     if isinstance(answer, EventStream):
         answer.map(lambda events: _events_without(events, mark.encode()))
+    if isinstance(answer, DocumentStream):
+        answer.map(lambda parts: _parts_without(parts, mark.encode()))
     if isinstance(answer, Response):
         answer.raw_headers = [(name, value.replace(mark.encode(), b"")) for name, value in answer.raw_headers]
         return answer
@@ -52,3 +53,14 @@ async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGe
     async with aclosing(events):
         async for told in events:  # whole events
             yield told.replace(mark, b"")
+
+
+async def _parts_without(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    waiting = b""  # it may end with a part of the mark
+    async with aclosing(parts):
+        async for part in parts:
+            whole = (waiting + part).replace(mark, b"")
+            kept = max(0, len(whole) - len(mark) + 1)
+            yield whole[:kept]
+            waiting = whole[kept:]
+    yield waiting

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
@@ -348,7 +348,11 @@ def parse_cursor(text: str | None) -> tuple[str, str] | None:
 
 
 def page_of(
-    listed: Sequence[tuple[str, str]], *, limit: int, cursor: tuple[str, str] | None
+    listed: Sequence[tuple[str, str]],
+    *,
+    limit: int,
+    cursor: tuple[str, str] | None,
+    told: Callable[[tuple[str, str]], tuple[str, str]] = lambda one: one,
 ) -> tuple[Sequence[tuple[str, str]], str | None]:
     """Cut a page out of a list.
 
@@ -358,12 +362,13 @@ def page_of(
         listed: last use and id, newest first.
         limit: length of a page.
         cursor: the last of the page before, or None for the first page.
+        told: what a cursor says of one; the list is in its order.
 
     Returns:
         The page, and the cursor for the next one, or None when this is the last.
     """
-    rest = [one for one in listed if cursor is None or tuple(one) < cursor]
+    rest = [one for one in listed if cursor is None or tuple(told(one)) < cursor]
     page = rest[:limit]
     if len(rest) <= limit:
         return page, None
-    return page, base64.urlsafe_b64encode(json.dumps(list(page[-1])).encode()).decode()
+    return page, base64.urlsafe_b64encode(json.dumps(list(told(page[-1]))).encode()).decode()

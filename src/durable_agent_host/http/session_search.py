@@ -5,7 +5,7 @@ the sessions of one page, or, when a status is looked for, for as many as `_MOST
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +13,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError
 from durable_agent_host.http.answers import spent_view
 from durable_agent_host.http.parse import page_of
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.session import Session
 
 STATUSES: Final = (
@@ -48,10 +49,15 @@ class SessionSearch(NamedTuple):
     statuses: frozenset[str] = frozenset()
     details: bool = False
 
-    def named(self, listed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return those of a list whose name and time are wanted. Guarantee: pure."""
+    def named(self, listed: Sequence[tuple[str, str]], mark: str = "") -> list[tuple[str, str]]:
+        """Return those of a list whose name and time are wanted. Guarantee: pure.
+
+        Args:
+            listed: last use and id.
+            mark: the caller's, which is no part of the name.
+        """
         wanted = self.text.casefold()
-        return [one for one in listed if wanted in one[1].casefold() and self._is_in_time(one[0])]
+        return [one for one in listed if wanted in one[1].removeprefix(mark).casefold() and self._is_in_time(one[0])]
 
     def _is_in_time(self, used: str) -> bool:
         if self.used_from is None and self.used_to is None:
@@ -95,6 +101,7 @@ async def find_sessions(
     *,
     limit: int,
     cursor: tuple[str, str] | None,
+    mark: str = "",
 ) -> tuple[list[tuple[tuple[str, str], dict[str, Any]]], str | None]:
     """Cut a page out of a list.
 
@@ -105,27 +112,41 @@ async def find_sessions(
         listed: last use and id, newest first.
         limit: length of a page.
         cursor: the last of the page before, or None for the first page.
+        mark: which the caller's ids can have, and neither search nor cursor tell of.
 
     Returns:
         The page, with what is said of each session, and the cursor of the next one, or None. When a status is looked
         for, a page can be short, or empty, and still have a cursor: so far had been looked.
     """
-    rest = search.named(listed)
+    rest, told = search.named(listed, mark), _told_by(mark)
+    if mark:
+        rest.sort(key=told, reverse=True)
     if not search.statuses:
-        page, following = page_of(rest, limit=limit, cursor=cursor)
+        page, following = page_of(rest, limit=limit, cursor=cursor, told=told)
         said: list[dict[str, Any]] = [{} for _ in page]
         details = await _details(client, agent, page) if search.details else said
         return list(zip(page, details, strict=True)), following
     found: list[tuple[tuple[str, str], dict[str, Any]]] = []
     following: str | None = None
     for _ in range(0, _MOST_HEADS, _AT_ONCE):
-        page, following = page_of(rest, limit=min(_AT_ONCE, limit - len(found)), cursor=cursor)
+        page, following = page_of(rest, limit=min(_AT_ONCE, limit - len(found)), cursor=cursor, told=told)
         details = await _details(client, agent, page)
         found += [one for one in zip(page, details, strict=True) if one[1]["status"] in search.statuses]
         if following is None or len(found) == limit:
             break
-        cursor = page[-1]
+        cursor = told(page[-1])
     return found, following
+
+
+def _told_by(mark: str) -> Callable[[tuple[str, str]], tuple[str, str]]:
+    """Give what a cursor says of a session, by which the list is ordered: last use and id.
+
+    Where ids can have a mark, it is the name instead, and a hash that tells two of one name apart; nobody can compute
+    it.
+    """
+    if not mark:
+        return lambda one: one
+    return lambda one: (one[0], f"{one[1].removeprefix(mark)}/{derived_id('cursor', mark, one[1])}")
 
 
 async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -42,8 +42,8 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
     params = call.query
     limit, cursor, search = parse_limit(params.get("limit")), parse_cursor(params.get("cursor")), parse_search(params)
     listed = await client.documents.listed(agent)
-    await client.claims.mark()
-    page, following = await find_sessions(client, agent, search, listed, limit=limit, cursor=cursor)
+    mark = await client.claims.mark()
+    page, following = await find_sessions(client, agent, search, listed, limit=limit, cursor=cursor, mark=mark)
     url = f"{call.base_url}/agents/{quote(agent)}/sessions"
     sessions = [
         {"session_id": key, "last_used_at": used, "session_url": f"{url}/{quote(key, safe='')}"} | details

@@ -52,6 +52,14 @@ class _Stream(StreamingResponse):
         super().__init__(parts, headers=headers)
         self._parts = parts
 
+    def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
+        """Have the parts changed before they are sent.
+
+        Args:
+            change: makes the parts that are sent of those that there are.
+        """
+        self._parts = self.body_iterator = change(self._parts)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the parts as they come."""
         async with aclosing(self._parts):
@@ -76,14 +84,6 @@ class EventStream(_Stream):
         super().__init__(events, {**STREAM_HEADERS, **headers})
         self._ended = weakref.finalize(self, ended)  # calls it once, whether or not the server ever asks for the events
         self._ended.atexit = False
-
-    def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
-        """Have the events changed before they are sent.
-
-        Args:
-            change: makes the events that are sent of those that there are.
-        """
-        self._parts = self.body_iterator = change(self._parts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events as they come."""

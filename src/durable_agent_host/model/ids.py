@@ -13,6 +13,8 @@ MAX_SESSION_ID_CHARACTERS = 128
 MAX_WHOLE_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
 """Of an id with the mark that stands before a name that was taken; see `durable_agent_host.session.ownership`."""
 
+_MARK: Final = re.compile("[0-9a-f]{16}~")
+
 FORBIDDEN_IN_SESSION_IDS = "/\\#?@%"
 _FORBIDDEN: Final = re.compile(f"[{re.escape(FORBIDDEN_IN_SESSION_IDS)}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_IN_URLS: Final = re.compile("[/\\\\#?%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -61,6 +63,16 @@ def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) 
             "use letters, digits, '-', '_', '.', ':' and the like, without / \\ # ? @ % and control characters"
         )
     return session_id
+
+
+def is_marked(session_id: str) -> bool:
+    """Tell whether an id looks like one with a mark before the name. Guarantee: pure."""
+    return _MARK.match(session_id) is not None
+
+
+def without_any_mark(session_id: str) -> str:
+    """Give the name in an id with a mark before it, whosever the mark is; any other id as it is. Guarantee: pure."""
+    return _MARK.sub("", session_id, count=1) if is_marked(session_id) else session_id
 
 
 def can_be_instance(instance_id: str) -> bool:

@@ -12,7 +12,7 @@ from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
-from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.ids import derived_id, without_any_mark
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.session.entry_files import FileBytes
@@ -27,9 +27,12 @@ def upload_homes(agent: str, session_id: str, owner: Owner | None = None) -> tup
     Args:
         agent: the agent's registered name.
         session_id: without the agent's name.
-        owner: whose the session is, or is going to be: files can come before it, and are then nobody else's.
+        owner: whose the session is, or is going to be: files can come before it, and are then nobody else's. They are
+            the owner's under the name, also when somebody else begins a session of it meanwhile.
     """
-    names = agent.casefold(), session_id, *((owner.tenant, owner.principal) if owner is not None else ())
+    names = agent.casefold(), session_id
+    if owner is not None:
+        names = agent.casefold(), without_any_mark(session_id), owner.tenant, owner.principal
     return derived_id("uploads", *names), derived_id("upload-names", *names)
 
 
