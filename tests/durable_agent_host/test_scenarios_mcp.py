@@ -110,3 +110,11 @@ def test_the_key_is_an_argument_of_the_tool(tools: AgentHost):
     for tool in json.loads(answer.text.partition("data:")[2])["result"]["tools"]:
         assert set(tool["inputSchema"]["properties"]) == {"query", "sessionId", "idempotencyKey"}
         assert tool["inputSchema"]["required"] == ["query"]
+
+
+@pytest.mark.parametrize("name", ["sessionId", "threadId", "idempotencyKey"])
+@pytest.mark.parametrize("value", [["x"], {"x": 1}, True])
+def test_an_argument_that_is_no_text_names_nothing(tools: AgentHost, name: str, value: Any):
+    """It is refused by its name, and not read as the text that Python writes of it."""
+    result = call(tools, "Counting", query="hi", **{name: value})
+    assert (result["isError"], f"'{name}' of the tool call" in result["content"][0]["text"]) == (True, True), result

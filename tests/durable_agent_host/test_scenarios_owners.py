@@ -582,3 +582,14 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
         assert ([run().status_code for _ in range(3)], ask("tom").status_code) == ([202, 202, 429], 429)
         time.sleep(int(answers[-1].headers["Retry-After"]))  # it was told before the others asked
         assert [ask("ada").status_code, ask("ada").status_code] == [200, 429]
+
+
+def test_the_turn_of_a_key_cannot_be_computed(place: Place):
+    """Not from agent, session, key and caller, over HTTP and MCP; a retry finds it all the same."""
+    session, key = f"keyed-{uuid4().hex}", uuid4().hex
+    turns = [place.run("ada@contoso", "hi", session, idempotency_key=key).headers["x-ms-turn-id"] for _ in range(2)]
+    called = [call_tool(place.host, "ada", query="hi", sessionId=f"{session}-tool", idempotencyKey=key) for _ in "ab"]
+    tools = [one["structuredContent"]["turnId"] for one in called]
+    assert (turns[0], tools[0]) == (turns[1], tools[1])
+    assert turns[0] != derived_id("turn", "Echo", session, key, "contoso", "ada")
+    assert tools[0] != derived_id("turn", "Echo", f"{session}-tool", key, "", "ada")

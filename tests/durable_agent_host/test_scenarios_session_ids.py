@@ -34,3 +34,22 @@ def test_a_session_by_any_name(lab: AgentHost, session: str):
     assert (forked.status_code, unquote(forked.headers["x-ms-session-id"])) == (201, f"{session}-fork")
     assert requests.delete(f"{lab.url}/api{path}", timeout=60).ok
     assert lab.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400"])
+@pytest.mark.parametrize("name", ["session_id", "thread_id"])
+def test_a_number_that_is_not_finite_is_no_session(lab: AgentHost, name: str, number: str):
+    """The answer says what to send."""
+    body = f'{{"message": "hi", "{name}": {number}}}'.encode()
+    answer = lab.post("/agents/Instant/run", body, content_type="application/json")
+    assert (answer.status_code, f"'{name}' is the number" in answer.text) == (400, True), answer.text
+
+
+@pytest.mark.parametrize("name", ["session_id", "thread_id"])
+def test_a_query_names_one_session(lab: AgentHost, name: str):
+    """Two values are not read as one id; a comma in one value is a part of it."""
+    url = f"{lab.url}/api/agents/Instant/run"
+    answer = requests.post(f"{url}?{name}=a&{name}=b", data=b"hi", timeout=60)
+    assert (answer.status_code, f"the query has '{name}' 2 times" in answer.text) == (400, True), answer.text
+    answer = requests.post(f"{url}?{name}=&{name}=a%2Cb", data=b"hi", timeout=60)
+    assert (answer.status_code, answer.headers["x-ms-session-id"]) == (200, "a,b"), answer.text

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import ClientConnectionError
@@ -27,11 +28,12 @@ from durable_agent_host.errors import IdempotencyKeyReusedError, StateError, Tur
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
+from durable_agent_host.turn.requests import turn_of_key
 from durable_agent_host.turn.wire import encode_turn_request
 
 FIRST_LOOK_SECONDS = 0.15
@@ -113,6 +115,18 @@ class TurnClient:
         except Exception:
             if await self.read(request.turn_id) is None:
                 raise
+
+    async def as_begun(self, request: TurnRequest, key: str, caller: Caller) -> TurnRequest:
+        """Give a request the id that an earlier version derived from its key, where a turn has it: it is that turn.
+
+        Args:
+            request: what was asked.
+            key: the client's.
+            caller: whose the key is.
+        """
+        earlier = turn_of_key(request.agent, request.session_id, key, caller)
+        begun = await self.find(request.agent, request.session_id, earlier)
+        return replace(request, turn_id=earlier) if begun is not None else request
 
     async def start_once(self, request: TurnRequest, key: str) -> Turn | None:
         """Start a turn that the client may have started before, with the same key.

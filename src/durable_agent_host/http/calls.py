@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
@@ -19,7 +19,7 @@ from durable_agent_host.http.bodies import BodyLimit
 from durable_agent_host.http.body_stream import read_body
 from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.marks import without_mark
-from durable_agent_host.http.parse import RunCall, parse_run
+from durable_agent_host.http.parse import RunCall, parse_run, refuse_repeated
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.rates import StreamReaders
 from durable_agent_host.model.budget import Price
@@ -173,7 +173,8 @@ class Call:
 
     @cached_property
     def run(self) -> RunCall:
-        """What a call of ``run`` asks for; raises as `parse_run` does."""
+        """What a call of ``run`` asks for; raises as `parse_run` and `refuse_repeated` do."""
+        refuse_repeated(name for name, _ in parse_qsl(urlsplit(str(self._request.url)).query))  # no empty ones
         return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
 
 

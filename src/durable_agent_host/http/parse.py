@@ -3,9 +3,11 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import isfinite
 from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.errors import RequestError, RequestTooLargeError
@@ -135,6 +137,8 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
             value = source.get(name)
             if value is None or (isinstance(value, str) and not value.strip()):
                 continue
+            if isinstance(value, float) and not isfinite(value):
+                raise RequestError(f"'{name}' is the number {value}, which no session can have: give a string")
             if isinstance(value, int | float) and not isinstance(value, bool):
                 value = str(value)
             if not isinstance(value, str):
@@ -144,6 +148,21 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
         named = ", ".join(f"{name} = {value!r}" for name, value in sorted(given.items()))
         raise RequestError(f"Conflicting session identifiers supplied: {named}: send one")
     return check_session_id(next(iter(given.values()))) if given else None
+
+
+def refuse_repeated(names: Iterable[str]) -> None:
+    """Refuse a query that names a session more than once: its values would be read as one. Guarantee: pure.
+
+    Args:
+        names: of the query's parameters that have a value, each as often as it was sent.
+
+    Raises:
+        RequestError: a parameter for the session comes twice.
+    """
+    given = Counter(names)
+    for name in ("session_id", "thread_id"):
+        if given[name] > 1:
+            raise RequestError(f"the query has {name!r} {given[name]} times: send it once")
 
 
 def _check_role(fields: Mapping[str, Any]) -> None:

@@ -64,12 +64,15 @@ async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> A
         NotFoundError: somebody else was first to begin it.
     """
     agent, asked = host.agent(call.path_part("agent")), replace(call.run, session_id=place.session_id or None)
-    secret = "" if asked.session_id or not asked.idempotency_key else await client.claims.id_secret()
-    request = place.claim(_turn_request(host, agent, asked, call.caller, secret))
+    key = asked.idempotency_key
+    request = place.claim(
+        _turn_request(host, agent, asked, call.caller, await client.claims.id_secret() if key else "")
+    )
+    if key:
+        request = await client.as_begun(request, key, call.caller)
     await keep_sent_files(client, request, asked.files)
     headers = turn_headers(request)
     shown = client.keeper.shown(request)
-    key = asked.idempotency_key
     ended = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
     if not asked.wait:

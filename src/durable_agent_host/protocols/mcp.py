@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Final, cast
 
 from durable_agent_host.durable.turn_client import TurnClient
@@ -95,8 +96,8 @@ async def answer_tool_call(
 async def _answered(
     agent: str, caller: Caller, query: str, arguments: Mapping[str, Any], client: TurnClient, *, wait_seconds: float
 ) -> str:
-    given = next((arguments[name] for name in ("sessionId", "threadId") if arguments.get(name)), None)
-    session_id, key = check_session_id(_key(str(given))) if given else None, str(arguments.get("idempotencyKey") or "")
+    given = next((_text(arguments, name) for name in ("sessionId", "threadId") if arguments.get(name)), None)
+    session_id, key = check_session_id(_key(given)) if given else None, _text(arguments, "idempotencyKey")
     claims = client.claims
     place = Place("", None) if session_id is None else await claims.place_of(agent, session_id, of_turn=True)
     request = request_of_client(
@@ -105,12 +106,14 @@ async def _answered(
         caller=caller,
         session_id=place.session_id or None,
         key=key,
-        secret=await client.claims.id_secret() if key and session_id is None else "",
+        secret=await client.claims.id_secret() if key else "",
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
         request_hash=hash_of(query),
     )
     request = place.claim(request)
+    if key:
+        request = await client.as_begun(request, key, caller)
     ended = await (client.start_once(request, key) if key else client.start(request))
     turn = ended or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
     await client.claims.refuse_foreign(request, turn.outcome)
@@ -133,6 +136,17 @@ def _query(arguments: Mapping[str, Any], most: int) -> str:
     if len(query) > most or len(checked_text(query).encode()) > most:
         raise RequestTooLargeError(f"the query is over {most} bytes: send less")
     return query
+
+
+def _text(arguments: Mapping[str, Any], name: str) -> str:
+    """Read an argument that is a text, or a number; empty when it is missing."""
+    given: Any = arguments.get(name) or ""
+    is_number = (isinstance(given, int) and not isinstance(given, bool)) or (
+        isinstance(given, float) and isfinite(given)
+    )
+    if not isinstance(given, str) and not is_number:
+        raise RequestError(f"{name!r} of the tool call is {json.dumps(given)[:100]}: give a text")
+    return str(given)
 
 
 def _result(text: str, request: TurnRequest) -> str:

@@ -76,7 +76,7 @@ def request_of_client(
         caller: as the gate found it.
         session_id: the client's, or None.
         key: the idempotency key, or None; without a session id, it names the session.
-        secret: of the app, so that nobody can compute the id of a session that a key names.
+        secret: of the app, so that nobody can compute the ids of session and turn that a key names.
         new_id: draws an id for what the client did not name.
         created_at: UTC, ISO-8601.
         request_hash: of what was asked, see `hash_of`.
@@ -88,14 +88,12 @@ def request_of_client(
     Returns:
         The request.
     """
-    principal = caller.principal
-    whose = (principal.tenant, principal.id) if principal is not None else ()
     if session_id is None:
-        session_id = derived_id("session", agent, key, *whose, secret) if key else new_id()
+        session_id = derived_id("session", agent, key, *_whose(caller), secret) if key else new_id()
     return TurnRequest(
         agent=agent,
         session_id=session_id,
-        turn_id=derived_id("turn", agent, session_id, key, *whose) if key else new_id(),
+        turn_id=turn_of_key(agent, session_id, key, caller, secret) if key else new_id(),
         message=said.text,
         contents=said.contents,
         response_format=response_format,
@@ -107,6 +105,24 @@ def request_of_client(
         **caller.names,
         traceparent=caller.traceparent,
     )
+
+
+def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: str = "") -> str:
+    """Give the id of the turn that a key names in a session. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        key: the client's.
+        caller: whose the key is.
+        secret: of the app; empty for the ids that earlier versions gave.
+    """
+    return derived_id("turn", agent, session_id, key, *_whose(caller), *([secret] if secret else []))
+
+
+def _whose(caller: Caller) -> tuple[str, ...]:
+    principal = caller.principal
+    return (principal.tenant, principal.id) if principal is not None else ()
 
 
 def request_of_run(
