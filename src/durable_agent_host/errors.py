@@ -40,6 +40,9 @@ from durable_agent_host.redaction import without_known_secrets, without_secrets
 _MOST_CHARACTERS: Final = 20_000
 """Of a message: services have been seen to answer with whole pages."""
 
+_MOST_OF_REQUESTS: Final = 800
+"""Of a message about a request."""
+
 
 HOST_FAILED: Final = "the host failed to answer; the log has the reason. Nothing is lost: try again"
 """What callers are told of errors that are not ours."""
@@ -62,7 +65,18 @@ class RegistrationError(DurableAgentHostError):
 
 
 class RequestError(DurableAgentHostError):
-    """The request cannot be carried out as it stands, and the caller can mend it."""
+    """The request cannot be carried out as it stands, and the caller can mend it.
+
+    A long message, which quotes the request, is without its middle: it begins with what is wrong, and ends with what
+    to do.
+    """
+
+    def __init__(self, message: str) -> None:
+        message = without_secrets(message[:_MOST_CHARACTERS])
+        if len(message) > _MOST_OF_REQUESTS:
+            half = _MOST_OF_REQUESTS // 2
+            message = f"{message[:half]} [...] {message[-half:]}"
+        super().__init__(message)
 
 
 class NotFoundError(RequestError):

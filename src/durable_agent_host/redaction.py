@@ -2,6 +2,9 @@
 
 Errors quote what they were given: a driver its connection string, a model's service the header that it refused. What
 the model was told and what it said is the conversation, and is not touched.
+
+Strangers write these texts, too, so a search takes time in proportion to the text: what a form repeats is bounded,
+unless it ends where the form could begin again, or is always a part of the match.
 """
 
 import re
@@ -23,7 +26,7 @@ _SECRET_NAME: Final = re.compile(
     r"(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|(?<=[A-Z]_)PWD|CREDENTIAL|CONNECTION_?STRING|SAS)S?(?:_?\d+)?$",
     re.IGNORECASE,
 )
-_QUOTE: Final = r"""\\?["']?"""
+_QUOTE: Final = r"""\\{0,7}["']?"""
 _ASSIGNED: Final = (
     r"(?:account|access|shared_?access|shared|api|subscription|ocp-apim-subscription|x-functions|functions|master|"
     r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private|instrumentation)[-_]?(?:key|signature)|"
@@ -31,95 +34,96 @@ _ASSIGNED: Final = (
     r"password|passwd|passphrase|pwd|secret|sig|signature|credential"
 )
 _VALUE: Final = r"""[^\s"'\\,;&<>{}()\[\]]"""
+_OPEN: Final = r"""b?(?:(?P<quote>["'])|(?P<deep>\\{1,7}["']))"""
+"""Begins a quoted value; within a text that is quoted itself, as JSON in JSON is, the quotes are escaped."""
+_QUOTED: Final = (
+    r"""(?(quote)(?:(?:(?!(?P=quote))(?:[^\\\r\n]|\\(?:.|\Z))){1,1024}(?=(?P=quote)|[\r\n]|\Z)|[^"'\\\r\n]+)"""
+    r"""|(?(deep)(?:(?:(?!(?P=deep))(?:[^\\\r\n]|\\+(?:[^\\\r\n]|\Z))){1,1024}(?=(?P=deep)|[\r\n]|\Z)"""
+    r"""|[^"'\\\r\n]+)|"""
+)
+"""A value up to its own quote, or, where that is far, up to any; one without a quote is still to be written."""
 
 _Forms = tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
 
 
 _ADDRESS_FORMS: Final[_Forms] = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL), MASK),
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY(?: BLOCK)?-----.*?"
+            r"(?:-----END [A-Z ]{0,32}PRIVATE KEY(?: BLOCK)?-----|$)",
+            re.DOTALL,
+        ),
+        MASK,
+    ),
     # Passwords in URLs; a port is none. Some contain an @ or a slash, so the last @ of the word ends them.
     (
-        re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?!\d{1,5}(?:[/?#\s]|$))[^\s\"'<>]+@", re.IGNORECASE),
+        re.compile(
+            r"(?P<keep>:\\{0,4}/\\{0,4}/[^\s/:@]{0,256}:)(?!\d{1,5}(?:[/?#\s]|$))[^\s\"'<>]{1,1024}@", re.IGNORECASE
+        ),
         "",
     ),
-    (re.compile(r"(?P<keep>\bhttps?://)[^\s/:@\"'<>]{16,}@", re.IGNORECASE), ""),
+    (re.compile(r"(?P<keep>https?://)[^\s/:@\"'<>]{16,}@", re.IGNORECASE), ""),
 )
 
 
-def _field_forms(word: str, name: str, space: str) -> _Forms:
+def _field_forms(word: str, name: str, space: str) -> tuple[tuple[str, str], ...]:
+    gap, field = rf"{space}{{0,32}}", rf"{name}(?:{_ASSIGNED})"
+    schemes = "bearer|basic|token|apikey|sharedkey(?:lite)?|negotiate|aws4\\S{0,32}"
     return (
         (
-            re.compile(
-                rf"(?P<keep>{word}(?:proxy-)?authorization{_QUOTE}\s*[:=,]{space}*(?:b?\\?[\"'])?)"
-                rf"(?:(?:bearer|basic|token|apikey|sharedkey(?:lite)?|negotiate|aws4\S*){space}+)?{_VALUE}+",
-                re.IGNORECASE,
+            (
+                rf"(?P<keep>{word}(?:proxy-)?authorization{_QUOTE}\s{{0,16}}[:=,]{gap}(?:b?\\{{0,7}}[\"'])?)"
+                rf"(?:(?:{schemes}){space}{{1,32}})?{_VALUE}+"
             ),
             "",
         ),
         (
-            re.compile(
-                rf"(?P<keep>{word}(?:bearer|basic){space}+)(?=\S*[\d._=-]|\S{{24}})[\w.~+/=*-]{{6,}}", re.IGNORECASE
-            ),
+            rf"(?P<keep>{word}(?:bearer|basic){space}{{1,32}})(?=\S{{0,23}}[\d._=-]|\S{{24}})[\w.~+/=*-]{{6,}}",
             "",
         ),
-        (re.compile(rf"(?P<keep>{name}(?:{_ASSIGNED}){_QUOTE}\s*={space}*{_QUOTE}){_VALUE}+", re.IGNORECASE), ""),
+        (rf"(?P<keep>{field}{_QUOTE}\s{{0,16}}(?::=|=>|=){gap}(?:{_OPEN})?){_QUOTED}{_VALUE}+))", ""),
         (  # Of a pair in a list, only what has a digit: the other may be the name of another field.
-            re.compile(
-                rf"(?P<keep>{name}(?:{_ASSIGNED})\\?[\"']\s*(?::|,(?=[^\"']*[\"'][^\"']*\d))\s*b?\\?[\"'])[^\"'\\]+",
-                re.IGNORECASE,
+            (
+                rf"(?P<keep>{field}(?:{_QUOTE}\s{{0,16}}:|\\{{0,7}}[\"']\s{{0,16}}"
+                rf",(?=[^\"']{{0,32}}[\"'][^\"']{{0,64}}\d)){gap}{_OPEN}){_QUOTED}(?!)))"
             ),
             "",
         ),
+        (rf"(?P<keep>{word}(?:x-)?(?:[a-z]{{1,32}}-)?(?:api|functions|subscription)-key:{gap}){_VALUE}+", ""),
         (
-            re.compile(
-                rf"(?P<keep>{word}(?:x-)?(?:[a-z]+-)?(?:api|functions|subscription)-key:{space}*){_VALUE}+",
-                re.IGNORECASE,
-            ),
+            rf"(?P<keep>(?:{word}(?:secret|token|key)|{field}):{space}{{1,32}})(?={_VALUE}*\d){_VALUE}+",
             "",
         ),
+        (r"(?P<keep>[?&;](?:key|code|token|sv_sig|access_token)=)[^\s&\"'#<>\\]+", ""),
         (
-            re.compile(
-                rf"(?P<keep>(?:{word}(?:secret|token|key)|{name}(?:{_ASSIGNED})):{space}+)(?={_VALUE}*\d){_VALUE}+",
-                re.IGNORECASE,
-            ),
-            "",
-        ),
-        (re.compile(r"(?P<keep>[?&;](?:key|code|token|sv_sig|access_token)=)[^\s&\"'#<>\\]+", re.IGNORECASE), ""),
-        (
-            re.compile(
+            (
                 rf"(?P<keep>(?:[?&;]|\\u0026|%(?:25)?(?:3F|26))(?:key|code|token|{_ASSIGNED})(?:=|%(?:25)?3D))"
-                r"[^\s&;\"'#<>\\%]+",
-                re.IGNORECASE,
+                r"[^\s&;\"'#<>\\%]+"
             ),
             "",
         ),
         (
-            re.compile(
-                rf"(?P<keep>{word}(?:set-)?cookie\\?[\"']?\s*[:,]\s*(?:b?\\?[\"'])?)[^\s=;\"'\\]+=[^\r\n\"'\\]+",
-                re.IGNORECASE,
+            (
+                rf"(?P<keep>{word}(?:set-)?cookie\\{{0,7}}[\"']?\s{{0,16}}[:,]\s{{0,32}}(?:b?\\{{0,7}}[\"'])?)"
+                r"[^\s=;\"'\\]{1,128}=[^\r\n\"'\\]+"
             ),
             "",
         ),
-        (re.compile(rf"(?P<keep>(?<![a-z_])token{_QUOTE}=[\"'])(?={_VALUE}*\d){_VALUE}{{8,}}", re.IGNORECASE), ""),
+        (rf"(?P<keep>(?<![a-z_])token{_QUOTE}=[\"'])(?={_VALUE}*\d){_VALUE}{{8,}}", ""),
     )
 
 
-def _token_forms(word: str) -> _Forms:
+def _token_forms(word: str) -> tuple[tuple[str, str], ...]:
     return (
-        (re.compile(rf"{word}eyJ[\w-]{{6,}}\.[\w-]{{4,}}(?:\.[\w-]*)?"), MASK),
-        (re.compile(rf"{word}(?:sk|rk|pk)[-_][\w*-]{{8,}}"), MASK),
+        (rf"{word}eyJ[\w-]{{6,1024}}\.[\w-]{{4,}}(?:\.[\w-]*)?", MASK),
+        (rf"{word}(?:sk|rk|pk)[-_][\w*-]{{8,}}", MASK),
         (
-            re.compile(
-                rf"{word}(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|xox[abeoprs]-|ya29\.|pypi-|dop_v1_|AIza)[\w.-]{{16,}}"
-            ),
+            rf"{word}(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|xox[abeoprs]-|ya29\.|pypi-|dop_v1_|AIza)[\w.-]{{16,}}",
             MASK,
         ),
-        (re.compile(rf"{word}(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b"), MASK),
-        (re.compile(r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}"), MASK),
-        (
-            re.compile(r"(?<![\w+/-])(?:[A-Za-z0-9+/_-]{86}==|[A-Za-z0-9+/_-]{54}==|[A-Za-z0-9+/_-]{43}=)(?![\w=])"),
-            MASK,
-        ),
+        (rf"{word}(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b", MASK),
+        (r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}", MASK),
+        (r"(?<![\w+/-])(?:[A-Za-z0-9+/_-]{86}==|[A-Za-z0-9+/_-]{54}==|[A-Za-z0-9+/_-]{43}=)(?![\w=])", MASK),
     )
 
 
@@ -131,11 +135,16 @@ def _forms(word: str, name: str, space: str) -> _Forms:
         name: begins the name of a field, or a part of one.
         space: is white.
     """
-    return (*_ADDRESS_FORMS, *_field_forms(word, name, space), *_token_forms(word))
+    fields = ((re.compile(form, re.IGNORECASE), mask) for form, mask in _field_forms(word, name, space))
+    tokens = ((re.compile(form), mask) for form, mask in _token_forms(word))
+    return (*_ADDRESS_FORMS, *fields, *tokens)
 
 
-_FORMS: Final = _forms(r"\b", r"(?<![a-z])", r"\s")
-_FORMS_OF_LITERALS: Final = _forms(r"(?:\b|(?<=\\[nrt]))", r"(?:(?<![a-z])|(?<=\\[nrt]))", r"(?:\s|\\+[nrt])")
+_HUMP: Final = r"(?-i:(?<=[a-z])(?=[A-Z]))"
+_FORMS: Final = _forms(r"\b", rf"(?:(?<![a-z])|{_HUMP})", r"\s")
+_FORMS_OF_LITERALS: Final = _forms(
+    r"(?:\b|(?<=\\[nrt]))", rf"(?:(?<![a-z])|(?<=\\[nrt])|{_HUMP})", r"(?:\s|\\{1,4}[nrt])"
+)
 """For texts in which line breaks are written as in a program: there a letter stands before what follows."""
 
 _WORDS: Final = ("key", "sig", "secret", "token", "pass", "pwd", "credential", "assertion")
@@ -143,8 +152,8 @@ _WORDS: Final = ("key", "sig", "secret", "token", "pass", "pwd", "credential", "
 
 _TELLS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
     (("-----begin",),),
-    (("://",), ("@",)),
-    (("://",), ("@",)),
+    (("://", ":\\"), ("@",)),
+    (("://", ":\\"), ("@",)),
     (("authorization",),),
     (("bearer", "basic"),),
     (("=",), _WORDS),

@@ -2,15 +2,24 @@
 
 import json
 import logging
+from time import process_time
 
 import pytest
+from agent_framework import Content
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host import redaction
-from durable_agent_host.errors import ProviderError, error_details
+from durable_agent_host import redact_personal_data, redaction
+from durable_agent_host.errors import ProviderError, RequestError, error_details
 from durable_agent_host.log_records import keep_secrets_out_of_logs
-from durable_agent_host.redaction import MASK, learn_secrets, secrets_of_settings, without_secrets
+from durable_agent_host.redaction import (
+    MASK,
+    learn_secrets,
+    secrets_of_settings,
+    without_credentials,
+    without_secrets,
+)
+from functions_host.log_secrets import mask_keys
 from tests.durable_agent_host.test_scenarios_secrets import FORMS, NEEDLES
 
 
@@ -147,3 +156,91 @@ def test_a_text_is_searched_for_what_tells_of_a_form_alone(text):
     for form, mask in redaction._FORMS_OF_LITERALS if is_literal else redaction._FORMS:
         every = form.sub(redaction._masked if mask == "" else mask, every)
     assert redaction._without_forms(text, len(redaction._FORMS)) == every
+
+
+_REPEATED = (
+    *(
+        "a.",
+        "x://",
+        "x://a:",
+        "://:",
+        "http://a",
+        r":\/\/a:",
+        "u:a@",
+        "a@b.",
+        r"\u00e9",
+        "4 ",
+        "1-",
+        "4",
+        "4111  1111 ",
+    ),
+    *("-----BEGIN ", "-----BEGIN A ", "-----BEGIN PRIVATE KEY-----", "bearer ", r"bearer\n", "basic a", "aws4"),
+    *(
+        "authorization:",
+        "authorization ",
+        "password=",
+        "password ",
+        "password='",
+        'password="',
+        '"password":"',
+        "\u20104",
+    ),
+    *(
+        "'password','",
+        "secret: ",
+        r"secret:\n",
+        r"password\"",
+        r"password=\"",
+        "cookie:",
+        "cookie:a",
+        "cookie: a",
+        "aB",
+    ),
+    *(
+        "-eyJaaaaaa",
+        "eyJaaaaaa.",
+        "sk-",
+        "ghp_",
+        "a-api-key:",
+        "?key=",
+        "%3Fkey",
+        "AKIA",
+        'token="',
+        "A/",
+        "x-functions-key ",
+    ),
+    *("&code=", "/runtime/own/", '"headers":{', '"api-key":"', '"a-', '":"\\', " ", "\n", "\t", "\\", "'", '"', r"\n"),
+)
+_ALL_TELLS = " ".join(tell for groups in redaction._TELLS for group in groups for tell in group)
+
+
+def _work(text: str) -> float:
+    """Measure what all searches of a text take, in seconds of this process."""
+    took: list[float] = []
+    for _ in range(2):
+        began = process_time()
+        redact_personal_data(Content.from_text(text))
+        for search in (without_secrets, without_credentials, mask_keys):
+            search(text)
+        took.append(process_time() - began)
+    return min(took)
+
+
+@pytest.mark.parametrize("end", ["", " ://x@", "=x"])
+def test_a_search_takes_time_in_proportion_to_the_text(end):
+    """Whatever is repeated, four times the text takes about four times the work, and not sixteen times."""
+    slow: list[tuple[str, float, float]] = []
+    for unit in _REPEATED:
+        for begin in ("", _ALL_TELLS):
+            few, many = (_work(begin + unit * (size // len(unit)) + end) for size in (3_000, 12_000))
+            if many > 8 * max(few, 0.002):
+                slow.append((unit, few, many))
+    assert slow == []
+
+
+def test_an_error_about_a_request_quotes_little_of_it():
+    """It begins with what is wrong, and ends with what to do."""
+    said = str(RequestError(f"'status' has {'a.' * 6000} ://x@: use completed"))
+    assert len(said) < 900
+    assert said.startswith("'status' has a.a.")
+    assert said.endswith("@: use completed")

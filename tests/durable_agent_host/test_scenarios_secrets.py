@@ -129,6 +129,23 @@ def test_a_tool_that_raises_with_a_password_in_its_text(host: AgentHost, model: 
     assert not [path for path in folder.rglob("*") if path.is_file() and b"db.example" in path.read_bytes()]
 
 
+def test_a_tool_that_quotes_a_whole_page_is_logged_with_its_beginning(host: AgentHost, model: HostileModel):
+    """The log has some thousand characters of the exception, and says how many more there were."""
+    model.play(called("Responses", "quote", "{}"), said("Responses"))
+    assert host.run("Responses", "Quote", session_id="page").text == "Sorry."
+    (line,) = [line for line in host.output if "tool quote failed" in line]
+    assert len(line) < 4_300
+    assert line.rstrip().endswith("... (60,023 characters more)")
+
+
+def test_a_query_that_means_nothing_is_quoted_in_part(host: AgentHost):
+    """A caller is told what is wrong and what to send, and nobody searches a long text for it."""
+    refused = host.get(f"/agents/Responses/sessions?status={'a.' * 5000} ://x@")
+    assert refused.status_code == 400
+    assert len(refused.json()["detail"]) < 900
+    assert "separated by commas" in refused.json()["detail"]
+
+
 def test_arguments_that_do_not_fit_are_told_of_without_their_text(host: AgentHost, model: HostileModel, folder: Path):
     """What a validator says is for the log, too."""
     model.play(called("Responses", "no_arguments", '{"number": "many"}'), said("Responses"))

@@ -55,6 +55,7 @@ _STOPPED: Final = (
     "asked; what it has done until then may have taken effect."
 )
 _FAILED: Final = "Error: Function failed."
+_LOGGED_CHARACTERS: Final = 4_000
 _BAD_ARGUMENTS: Final = "Error: Argument parsing failed."
 
 
@@ -284,7 +285,7 @@ class ToolCalls(FunctionMiddleware):
         """
         _LOGGER.warning(
             "turn %s: tool %s failed (call %s): %s",
-            *(self._run.turn_id, name, key.call_id, without_secrets(f"{type(error).__name__}: {error}")),
+            *(self._run.turn_id, name, key.call_id, _logged(error)),
         )
         if self._tells_reasons:
             return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
@@ -311,6 +312,13 @@ class ToolCalls(FunctionMiddleware):
             await tell(ToolCallBegan(key.call_id, name, _plain(context.arguments), known.starts, replayed=True))
         told = tool_result_text(known.finished.result)
         await tell(ToolCallFinished(key.call_id, name, known.finished.outcome, replayed=True, result=told))
+
+
+def _logged(error: BaseException) -> str:
+    """Say what a tool raised, for the log; some quote whole answers of services."""
+    said = f"{type(error).__name__}: {error}"
+    more = len(said) - _LOGGED_CHARACTERS
+    return without_secrets(said if more <= 0 else f"{said[:_LOGGED_CHARACTERS]}... ({more:,} characters more)")
 
 
 def _replay(context: FunctionInvocationContext, finished: ToolFinished) -> None:

@@ -24,6 +24,11 @@ def connect() -> str:
     raise ConnectionError(f"cannot connect to postgres://admin:{os.environ['DB_PASSWORD']}@db.example/orders")
 
 
+def quote() -> str:
+    """Fail with a page of a service, of the kind that a search for secrets takes long for."""
+    raise ConnectionError("a." * 32_000 + " ://x@")
+
+
 def no_arguments(number: int) -> str:
     """Take a number."""
     return str(number)
@@ -38,7 +43,9 @@ gemini = GeminiChatClient(model="m", client=genai.Client(api_key=KEY, vertexai=F
 
 app = DurableAgentApp(
     agents=[
-        Agent(responses, "Talk.", name="Responses", tools=[connect, no_arguments], default_options={"store": False}),
+        Agent(
+            responses, "Talk.", name="Responses", tools=[connect, quote, no_arguments], default_options={"store": False}
+        ),
         Agent(responses, "Talk.", name="Background", default_options={"background": True}),
         Agent(azure, "Talk.", name="Azure", default_options={"store": False}),
         Agent(completions, "Talk.", name="Completions", tools=[connect]),
