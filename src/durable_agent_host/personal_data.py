@@ -12,8 +12,19 @@ from durable_agent_host.redaction import MASK, without_keys
 HELD_CHARACTERS: Final = 128
 """How many characters of a stream wait for what follows them: longer than a card number or the start of a token."""
 
-_EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+%-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}(?![\w@-])", re.IGNORECASE)
-_DIGITS: Final = re.compile(r"(?<![\w.])\d(?:[ -]?\d){12,}(?!\w|\.\d)")
+_EMAIL: Final = re.compile(
+    # In JSON, the letter after a backslash is none of the address.
+    r"(?:(?<![\w.+-])(?!(?<=\\)(?:[nrt]|u[0-9a-f]{4}))|(?<=\\[nrt]))(?:[\w.+%-]|\\u[0-9a-f]{4}){1,64}"
+    r"@(?:[\w-]{1,63}\.){1,8}(?:xn--[a-z0-9-]{2,59}|[^\W\d_]{2,24})(?![^\W_])",
+    re.IGNORECASE,
+)
+_GAP: Final = r"[ \t\xa0\u2000-\u200b\u202f\u205f\u3000]"
+_DIGITS: Final = re.compile(
+    r"(?:(?<!\w)(?<!\d\.)|(?<=\\[nrt])|(?<=card[_-])|(?<=card)|(?<=number_)|(?<=pan_)|(?<=cc_)|(?<=no_))"
+    r"(?:\d{4}\.(?:\d{4}\.\d{4}\.\d{4}|\d{6}\.\d{5})"
+    rf"|\d(?:(?:{_GAP}{{1,2}}|{_GAP}?[-\u2010-\u2015]{_GAP}?)?\d){{12,}})(?![^\W_]|\.\d)",
+    re.IGNORECASE,
+)
 _CARD: Final = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3[0689]\d{12}|6\d{15}|6\d{18}|35\d{14}"
 )
