@@ -270,6 +270,25 @@ def test_a_cancelled_turn_and_a_retry_tell_no_more(lives: Lives, model: Practice
     assert leaks(stored(folder)) == []
 
 
+def test_an_answer_that_is_cut_off_within_a_secret_ends_before_it(lives: Lives, model: PracticeModel, folder: Path):
+    """No form finds the beginning of a secret, so what clients have not been told yet is not kept."""
+    host, session = lives.host, uuid4().hex
+    text = "I say it word by word. " * 12 + "card 4111 1111 1111 111"
+    model.plan({"text": text + "x" * 4000, "chunk_characters": len(text), "delay_milliseconds": 800})
+    later = {"x-ms-wait-for-response": "false"}
+    turn = host.run("Teller", {"message": "Say it.", "session_id": session}, headers=later).json()
+    path = f"/agents/Teller/sessions/{session}/turns/{turn['turn_id']}"
+    with requests.get(f"{host.url}/api{path}/events", timeout=60, stream=True) as events:
+        assert any(b"I say it word" in line for line in events.iter_lines(chunk_size=1))
+    assert host.post(f"{path}/cancel", b"").status_code == 202
+    ended = wait_until(lambda: (turn := host.get(path).json())["status"] == "cancelled" and turn)
+    assert ended["response"].startswith("I say it word by word. I say")
+    secret = b"4111 1111 1111 111"
+    assert secret not in json.dumps(ended).encode() + shown(host, "Teller", session)
+    wait_until_forgotten(host)
+    assert secret not in stored(folder)
+
+
 def test_errors_say_nothing_that_is_redacted(lives: Lives, model: PracticeModel, folder: Path):
     """A model's service that quotes, and a request that is refused, lead to problems and log lines without it."""
     host, session = lives.host, uuid4().hex

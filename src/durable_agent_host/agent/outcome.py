@@ -33,6 +33,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.closing import close_calls, finished_part
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.stream.live_events import answer_text
+from durable_agent_host.stream.redacted_events import without_held
 from durable_agent_host.turn.model_names import bounded_name
 from durable_agent_host.turn.waiting import shortened_calls
 from durable_agent_host.turn_log.journal import Recorded
@@ -104,7 +105,8 @@ def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
         An outcome with the entries to append, the response marked.
     """
     response, cut_off = runs.produced.responses(recorded.responses)
-    response.messages += finished_part(cut_off.messages)
+    kept = finished_part(cut_off.messages)
+    response.messages += kept if runs.redactor is None else without_held(kept, runs.redactor)
     position = runs.run.journal.position if runs.run is not None else -1
     response.messages = close_calls(
         response.messages, lambda call_id, n: _told(recorded, ToolKey(position, call_id, n))

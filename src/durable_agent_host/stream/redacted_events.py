@@ -2,13 +2,17 @@
 
 Theory of operation. Of a text that streams, the last characters are held until what follows them is known. A text is
 told up to a white space from which on the two parts, redacted each for itself, say the same as the whole: so nothing
-that is to be masked lies across. Any other event, and the end of a model call, tell what was held.
+that is to be masked lies across. Any other event, and the end of a model call, tell what was held. A text that was cut
+off may end within a secret, which no form finds then: what would have been held of it is left out.
 """
 
+import copy
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from agent_framework import AgentResponseUpdate
+from agent_framework import AgentResponseUpdate, Message
 
+from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, message_delta, turn_restarted
 from durable_agent_host.turn import event_names
 
@@ -63,6 +67,10 @@ class HeldText:
         self._next_try = len(self._text) * 5 // 4
         return ""
 
+    def held(self) -> str:
+        """Give what is held, as it was said. Guarantee: pure."""
+        return self._text
+
     def settle(self) -> str:
         """End the text; gives what was held."""
         text, self._text, self._next_try = self._text, "", 0
@@ -74,6 +82,34 @@ def _last_space(text: str, end: int) -> int:
     while end > 0 and not text[end - 1].isspace():
         end -= 1
     return end
+
+
+def without_held(messages: Sequence[Message], redactor: Redacts) -> list[Message]:
+    """Leave out of the messages of a model call that was cut off what its stream would have held at the end.
+
+    Guarantee: pure, as far as the app's function is; the messages given are not changed.
+
+    Args:
+        messages: what is kept of the call.
+        redactor: of the app.
+    """
+    if not messages or not messages[-1].contents:
+        return list(messages)
+    *before, last = messages
+    *contents, content = last.contents
+    if content.type != "text" or not content.text or STAMP in content.additional_properties:
+        return list(messages)  # an item with a stamp is whole
+    stream = HeldText(redactor)
+    stream.feed(content.text)
+    if told := content.text.removesuffix(stream.held()):
+        cut = copy.copy(content)
+        cut.text, cut.raw_representation = told, None
+        contents.append(cut)
+    if not contents:
+        return before
+    shorter = copy.copy(last)
+    shorter.contents = contents
+    return [*before, shorter]
 
 
 class RedactedEvents:

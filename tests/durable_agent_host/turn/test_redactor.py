@@ -12,6 +12,7 @@ from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.personal_data import redact_personal_data
+from durable_agent_host.stream.redacted_events import without_held
 from durable_agent_host.turn.redactor import REDACTED, Redactor
 
 CARD = "4111 1111 1111 1111"
@@ -166,3 +167,15 @@ def test_a_function_that_fails_for_its_own_error_fails_once(monkeypatch: pytest.
     with pytest.raises(RedactionError, match="raised ValueError for a content of type 'text'") as raised:
         strict.text(f"A long text from {MAIL}")
     assert raised.value.message == str(raised.value)
+
+
+@pytest.mark.parametrize("begun", ["card 4111 1111 1111 111", "key AKIACANARYFGHIJKLMN", "mail me@examp", "Bearer ab"])
+def test_the_end_of_a_text_that_was_cut_off_is_left_out(begun: str):
+    """What a stream would have held may be the beginning of a secret; a text that is whole stays."""
+    said = "I say it word by word. " * 12
+    (cut,) = without_held([Message("assistant", [said + begun])], redactor)
+    assert said.startswith(cut.text)
+    assert len(cut.text) > 100
+    assert without_held([Message("assistant", [begun])], redactor) == []
+    whole = Message("assistant", [Content.from_text(begun, additional_properties=STAMPED)])
+    assert without_held([whole], redactor) == [whole]
