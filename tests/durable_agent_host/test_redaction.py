@@ -138,6 +138,32 @@ def test_log_lines_carry_no_secret(caplog: pytest.LogCaptureFixture):
     assert caplog.records[-1].args == ("e", 1)
 
 
+def test_nobody_writes_a_log_line_of_their_own(caplog: pytest.LogCaptureFixture):
+    """Control characters in messages and in what exceptions say are escaped; tracebacks keep their lines."""
+    forged = "x\n2026-11-24 ERROR FORGED \x1b[31m\r\u2028FORGED\x85\u202eFORGED\ty"
+    before = logging.getLogRecordFactory()
+    keep_secrets_out_of_logs()
+    try:
+        log = logging.getLogger("anybody")
+        log.warning("call %s: %s", forged, ValueError(forged))
+        log.warning(forged)
+        try:
+            try:
+                raise ExceptionGroup(forged, [ValueError(forged)])  # noqa: TRY301 - it needs a traceback
+            except ExceptionGroup as error:
+                error.add_note(forged)
+                raise RuntimeError(forged) from error
+        except RuntimeError:
+            log.exception("failed")
+    finally:
+        logging.setLogRecordFactory(before)
+    text = caplog.text
+    assert not any(one in text for one in "\x1b\r\u2028\x85\u202e")
+    assert [line for line in text.split("\n") if line.lstrip(" |").startswith("2026")] == []
+    assert text.count(r"x\n2026-11-24 ERROR FORGED \x1b[31m\r\u2028FORGED\x85\u202eFORGED") == 7
+    assert 'File "' in text
+
+
 _PARTS = (
     *("https://", "redis://:", "user:", "@host/", "Authorization", "bearer ", "Basic ", "x-functions-key: ", "?code="),
     *("passWord", "client_secret", "Token", "credential", "pwd: ", "key: 1", "=", ":", "-----BEGIN PRIVATE KEY-----"),
