@@ -78,7 +78,7 @@ register_item_forms(_item_forms)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used, so that the command line need not load the framework."""
+    """Load a public name on first use, so that the command line need not load the framework."""
     if (home := _HOMES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{home}"), name)

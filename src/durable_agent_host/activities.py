@@ -1,8 +1,8 @@
-"""An agent as an activity of an orchestration of the app's own: journaled and folded as in a turn, without a session.
+"""Run an agent as an activity of your own orchestration: journaled and folded as in a turn, without a session.
 
-An activity may run more than once: when the process dies, the platform gives it to another one. What makes such a run
-go on instead of beginning again is the id of the call, which `agent_call` draws in the orchestrator, where it is the
-same at every replay. Under that id the turn log has the journal of the run.
+An activity may run more than once: when the process dies, the platform runs it in another. The call's id lets such a
+run resume instead of starting over: `agent_call` draws it in the orchestrator, where it is the same at every replay,
+and the turn log keeps the run's journal under it.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ class AgentCallWire(TypedDict):
     """The input of an agent's activity, as `agent_call` makes it.
 
     Attributes:
-        call_id: names the call; the same at every run of the same call.
-        input: the app's own value, given to the decorated function.
-        session: the conversation so far, as an earlier call returned it.
-        answers: what persons decided about the calls that an earlier run returned as ``pending``, by call id:
-            ``approved``, ``reason``, ``arguments``.
+        call_id: identifies the call; the same each time the call runs.
+        input: the app's own value, passed to the decorated function.
+        session: the conversation so far, as returned by an earlier call.
+        answers: people's decisions on the calls that an earlier run returned as ``pending``, by call id: ``approved``,
+            ``reason``, ``arguments``.
     """
 
     call_id: str
@@ -59,9 +59,9 @@ class AgentAnswerWire(TypedDict):
 
     Attributes:
         status: ``completed``, or ``suspended`` while tool calls wait for a person.
-        text: the answer's text; empty while it is suspended.
-        session: the conversation with this call, for the next call and for `decode_session`; what it was before while
-            the call is suspended.
+        text: the answer's text; empty while suspended.
+        session: the conversation including this call, for the next call and for `decode_session`; unchanged while the
+            call is suspended.
         usage: token counts by the framework's names, or None.
         pending: the tool calls that wait: ``call_id``, ``name``, ``arguments``, ``reason``.
     """
@@ -80,19 +80,19 @@ class _Context(Protocol):
 
 
 def agent_call(context: _Context, value: Any = None, *, session: Mapping[str, Any] | None = None) -> AgentCallWire:
-    """Make the input of an activity that is decorated with `agent_activity`.
+    """Build the input of an activity decorated with `agent_activity`.
 
-    Guarantee: replay-safe; call it once for every call of the activity.
+    Guarantee: replay-safe; call it once for each call of the activity.
 
     Args:
-        context: of the orchestration.
-        value: what the decorated function gets; JSON.
-        session: of an earlier call's result, to go on with its conversation. It becomes part of the orchestration's
+        context: the orchestration's.
+        value: JSON; passed to the decorated function.
+        session: from an earlier call's result, to continue its conversation. It becomes part of the orchestration's
             history, so long conversations belong in a session of `DurableAgentApp`.
 
     Returns:
         The activity's input. To answer calls that wait for a person, call the activity again with the same input and
-        ``answers`` in it.
+        ``answers`` added.
     """
     call: AgentCallWire = {"call_id": str(context.new_uuid()), "input": value}
     return call if session is None else {**call, "session": session}
@@ -101,23 +101,23 @@ def agent_call(context: _Context, value: Any = None, *, session: Mapping[str, An
 def agent_activity(
     agent: AgentSource, *, settings: Settings | None = None
 ) -> Callable[[Callable[[Any], MessageOfCall]], Callable[..., Any]]:
-    """Run an agent in an activity: the decorated function makes the user's message from the activity's input.
+    """Run an agent in an activity: the decorated function turns the activity's input into the user's message.
 
     The message is a text, or a list of parts as ``run`` takes them over HTTP.
 
-    Guarantee: idempotent by the call's id: model calls and tool calls that are finished are not made again when the
-    activity runs again, and a call that has ended returns the same answer.
+    Guarantee: idempotent by the call's id: when the activity runs again, finished model and tool calls are not made
+    again, and an ended call returns the same answer.
 
     Args:
         agent: of the framework, with a name; or a function that builds it.
-        settings: where the journal is kept, time limits, retries of the model; read from the environment when left out.
+        settings: where the journal is kept, time limits, model retries; by default read from the environment.
 
     Returns:
         A decorator. Put the SDK's ``activity_trigger`` above it.
 
     Raises:
         RegistrationError: the agent has no name.
-        SettingError: a setting has no meaning.
+        SettingError: a setting is invalid.
     """
     runner = _make_runner(agent, settings or Settings.from_environment())
 
@@ -135,7 +135,7 @@ def agent_activity(
                 runner.tell_end(timeline)
             return _answer(session, outcome)
 
-        # The worker binds by parameter names, and takes annotations for those of the binding.
+        # The worker binds by parameter name, and reads annotations as those of the binding.
         (parameter,) = inspect.signature(make_message).parameters.values()
         run_agent.__signature__ = inspect.Signature([parameter.replace(annotation=inspect.Parameter.empty)])  # type: ignore[attr-defined]
         run_agent.__annotations__ = {}
@@ -161,7 +161,7 @@ def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
 
 
 def run_limits(settings: Settings) -> RunLimits:
-    """Return what a run of an agent may take and cost, and how failed model calls are retried, by the settings."""
+    """Return the limits and costs of an agent's run, and its model retries, from the settings."""
     retries = RetryPolicy(
         retries=settings.model_attempts - 1,
         first_seconds=settings.model_retry_seconds,
@@ -171,7 +171,7 @@ def run_limits(settings: Settings) -> RunLimits:
 
 
 def plan_times(settings: Settings) -> PlanTimes:
-    """Return how long turns wait for what, by the settings."""
+    """Return the time limits of turns, from the settings."""
     return PlanTimes(
         lease_seconds=settings.lease_seconds,
         approval_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
@@ -181,7 +181,7 @@ def plan_times(settings: Settings) -> PlanTimes:
 
 @functools.cache
 def _opener(settings: Settings) -> Callable[[], TurnLog]:
-    """Open the log of all activities with these settings when it is first used."""
+    """Return a function that opens, on first use, the log of all activities with these settings."""
     return stores_of(settings).open_log
 
 

@@ -91,35 +91,36 @@ INSTRUMENTS.append(Gauge("streams", "Event streams that are being sent.", lambda
 class DurableAgentApp(AgentFunctionApp):
     """A Functions app whose agents have durable sessions.
 
-    A superset of upstream's `AgentFunctionApp`: workflows are upstream's own and work as before, so does ``get_agent``
-    in orchestrations, whose sessions have the ids that they are given, MCP tools keep their names and properties, and
-    sessions that it stored are read and carried on. The routes, the entity and the waiting are ours.
+    A superset of upstream's `AgentFunctionApp`: workflows are upstream's own and unchanged; ``get_agent`` in
+    orchestrations works as before, and its sessions have the given ids; MCP tools keep their names and properties;
+    stored sessions of upstream are read and continued. The routes, the entity and the waiting are ours.
 
     Args:
-        agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``. Of an agent that keeps a
-            conversation in itself, as a workflow does, a function that builds it.
-        workflow, workflows: one workflow to host, and several.
+        agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``. For an agent that keeps a
+            conversation in itself, as a workflow does, pass a function that builds it.
+        workflow, workflows: one workflow to host, or several.
         http_auth_level: who may call the routes; health is always open.
-        enable_health_check: whether ``GET /health`` is there.
-        enable_http_endpoints: whether agents are reachable by HTTP that say nothing else when they are added.
-        max_poll_retries, poll_interval_seconds: taken as upstream takes them, and not needed.
+        enable_health_check: whether to serve ``GET /health``.
+        enable_http_endpoints: whether agents are reachable by HTTP; `add_agent` overrides it.
+        max_poll_retries, poll_interval_seconds: accepted for compatibility, without effect.
         enable_mcp_tool_trigger: whether agents are MCP tools.
-        default_callback: told of every update of agents that are added without one.
-        settings: read from the environment when left out.
-        entity_class: a subclass of `DurableAgentEntity`, to add operations or to change what is stored.
-        identify: finds out who asks over HTTP and MCP; sessions then belong to those who begin them. By default nobody.
-        authorize: lets others than its owner into a session; by default nobody.
+        default_callback: receives every update of agents added without a callback.
+        settings: by default read from the environment.
+        entity_class: a subclass of `DurableAgentEntity`, to add operations or change what is stored.
+        identify: identifies the caller over HTTP and MCP, who then owns the sessions they begin. By default nobody.
+        authorize: lets callers other than the owner into a session; by default nobody.
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
-        observers: told of every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
-        compaction: the framework's strategy for the contexts of agents that say none themselves.
-        session_ttl: seconds or a duration that sessions are kept after their last use, 0 for ever; else the setting's.
-        budgets: what agents may spend that say nothing themselves.
-        enable_inspector: whether the page ``GET /inspector`` is there, where agents are reachable by HTTP.
-        redact: returns a content without what is not to be kept or shown; for agents that say nothing themselves.
+        observers: receive every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
+        compaction: the framework's strategy for agents without a compaction of their own.
+        session_ttl: how long sessions are kept after last use, in seconds or as a timedelta; 0 for ever; else the
+            setting.
+        budgets: what agents without budgets of their own may spend.
+        enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
+        redact: returns a content without what must not be kept or shown; for agents without a function of their own.
 
     Raises:
-        RegistrationError: an agent has no usable name, or one that another agent has; or a time to live is none.
-        SettingError: a setting has no meaning.
+        RegistrationError: an agent's name is missing, unusable or taken, or a time to live is invalid.
+        SettingError: a setting is invalid.
     """
 
     def __init__(  # noqa: PLR0917 - upstream's arguments, in upstream's order
@@ -183,10 +184,10 @@ class DurableAgentApp(AgentFunctionApp):
             self._register_routes(is_health=True)
 
     def _open_stores(self) -> None:
-        """Prepare what turns share; the stores are opened when they are first used."""
+        """Prepare the resources that turns share; stores are opened on first use."""
         self._external: dict[str, ExternalHistory] = {}
         if self.settings.turn_log:
-            choose_turn_log(self.settings)  # what has no meaning is told at start, and not by the first turn
+            choose_turn_log(self.settings)  # reports an invalid setting at start, not in the first turn
         stores = stores_of(self.settings)
         self._open_log, self._hub = stores.open_log, hub_of(stores)
         self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log, self._budgets.of_agent)
@@ -215,19 +216,19 @@ class DurableAgentApp(AgentFunctionApp):
         """Host one more agent.
 
         Args:
-            agent: of the framework, or anything with its ``run`` and a ``name``; or a function that builds a new one.
-            callback: told of every update of this agent.
-            enable_http_endpoint: reachable by HTTP; when left out, the app's setting, and not for a workflow's agents.
-            enable_mcp_tool_trigger: an MCP tool; the app's setting when left out.
+            agent: of the framework, any object with a ``run`` and a ``name``, or a function that builds a new one.
+            callback: receives every update of this agent.
+            enable_http_endpoint: reachable by HTTP; by default the app's setting, but not for a workflow's agents.
+            enable_mcp_tool_trigger: an MCP tool; by default the app's setting.
             entity_id: another name than the agent's own, as upstream's workflows use it.
-            allowed_options: what clients may set for a turn; the app's setting when left out.
-            compaction: how this agent's context is compacted; the agent's own strategy when left out, then the app's.
-            session_ttl: how long sessions are kept after their last use; the app's setting when left out.
-            budgets: what the agent may spend; the app's when left out.
-            redact: what of its turns is not to be kept or shown; the app's when left out.
+            allowed_options: options that clients may set for a turn; by default the app's.
+            compaction: how this agent's context is compacted; by default the agent's own strategy, then the app's.
+            session_ttl: how long sessions are kept after their last use; by default the app's setting.
+            budgets: what the agent may spend; by default the app's.
+            redact: removes from its turns what must not be kept or shown; by default the app's.
 
         Raises:
-            RegistrationError: the name is taken or unusable, or the agent cannot be hosted as it is or as it is asked.
+            RegistrationError: the name is taken or unusable, or the agent cannot be hosted with these arguments.
         """
         source, agent = agent, build_agent(agent)
         name = usable_name(entity_id or getattr(agent, "name", None))
@@ -256,14 +257,14 @@ class DurableAgentApp(AgentFunctionApp):
         principal: Principal | str | None = None,
         traceparent: str | None = None,
     ) -> OrchestrationAgent:
-        """Give an agent to an orchestration: a run is a turn, and sessions have the ids they are given.
+        """Return an agent for an orchestration: each run is a turn, and sessions have the ids they are given.
 
         Args:
-            context: of the orchestration.
+            context: the orchestration's.
             agent_name: as registered.
-            workflow_name: the workflow that the agent belongs to, when it does.
+            workflow_name: the workflow that the agent belongs to, if any.
             principal: on whose behalf its turns run; None for the app itself, which may act in every session.
-            traceparent: the trace that its turns belong to, a W3C header value; a malformed one counts as none.
+            traceparent: the trace of its turns, a W3C header value; a malformed one is ignored.
 
         Raises:
             ValueError: there is no such agent.
@@ -274,7 +275,7 @@ class DurableAgentApp(AgentFunctionApp):
         return OrchestrationAgent(context, agent, caller, self._keeper, self._hub)
 
     def get_functions(self) -> list["Function"]:
-        """List the app's functions, as the worker loads them: those for `azure.functions.HttpRequest` are adapted."""
+        """List the functions as the worker loads them; those that take `azure.functions.HttpRequest` are adapted."""
         functions: list[Function] = cast("Any", super()).get_functions()
         adapt_http_functions(functions, gate=self._gate, secret_of=secret_reader(self._turns_of))
         shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
@@ -283,13 +284,13 @@ class DurableAgentApp(AgentFunctionApp):
         return functions
 
     def validate_function_names(self, functions: list["Function"]) -> None:
-        """Refuse functions whose names Durable Functions does not tell apart.
+        """Refuse functions whose names Durable Functions cannot distinguish.
 
         Args:
-            functions: of the app, those of agents and workflows among them.
+            functions: the app's, including those of agents and workflows.
 
         Raises:
-            RegistrationError: two have one name, upper and lower case aside.
+            RegistrationError: two names differ only in case.
         """
         refuse_same_names(function.get_function_name() or "" for function in functions)
         cast("Any", super()).validate_function_names(functions)
@@ -309,7 +310,7 @@ class DurableAgentApp(AgentFunctionApp):
         super()._setup_agent_functions(agent, agent_name, callback, False, enable_mcp_tool_trigger)
 
     def _register_routes(self, *, is_health: bool) -> None:
-        """Bind the routes of agents, or of health, once."""
+        """Register the routes of agents, or of health, once."""
         host = _HOST(
             agents=self._public,
             settings=self.settings,
@@ -332,7 +333,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._has_agent_routes = self._has_agent_routes or not is_health
 
     def _register_turns(self) -> None:
-        """Bind what runs turns, and what deletes sessions and turns whose time is over."""
+        """Register what runs turns, and what deletes expired sessions and turns."""
         app, runners, keeper, hub = cast("DFApp", self), self._runners, self._keeper, self._hub
         own: dict[str, Any] = {"stopper": self._stopper, "forgetting": Forgetting(self._open_log), "keeper": keeper}
         register_turn_functions(app, runners, self._wakeups, tell_end, times=plan_times(self.settings), hub=hub, **own)
@@ -381,15 +382,15 @@ class DurableAgentApp(AgentFunctionApp):
 
     @staticmethod
     def _build_function_name(agent_name: str, prefix: str) -> str:
-        """Name the function of an agent's MCP tool; upstream's name has one character for ``-`` and ``_``."""
+        """Name the function of an agent's MCP tool; upstream maps ``-`` and ``_`` to the same character."""
         return f"{prefix}-{agent_name}"
 
     def _setup_health_route(self) -> None:
-        """Leave upstream's route out: ours checks the store."""
+        """Omit upstream's route: ours checks the stores."""
 
 
 def _prepare_process() -> None:
-    """Take crash points from the environment, and keep secrets out of what the process writes."""
+    """Read crash points from the environment, and keep secrets out of the process's logs."""
     armed_plan()
     learn_secrets(secrets_of_settings(os.environ))
     keep_secrets_out_of_logs()

@@ -4,14 +4,14 @@
 
     AgentFrameworkException
     └── DurableAgentHostError
-        ├── SettingError                   a setting is missing or has no meaning; names it and says what to set
-        ├── RegistrationError              two agents, or an agent without a usable name
-        ├── RequestError                   the caller can mend the request
+        ├── SettingError                   a setting is missing or invalid; names it and says what to set
+        ├── RegistrationError              two agents of one name, or an agent without a usable name
+        ├── RequestError                   the caller can fix the request
         │   ├── NotFoundError              no such agent, session or turn
         │   ├── ForbiddenError             the caller may not do this
-        │   ├── TooManyRequestsError       more than one caller may ask; says when to come back
-        │   ├── RequestTooLargeError       the body is over the limit
-        │   ├── IdempotencyKeyReusedError  the key came before with another body
+        │   ├── TooManyRequestsError       the caller exceeds a limit; says when to retry
+        │   ├── RequestTooLargeError       the body exceeds the limit
+        │   ├── IdempotencyKeyReusedError  the key was used before, with another body
         │   └── HistoryElsewhereError      the conversation is kept by a history provider of the app
         ├── StateError                     a stored session cannot be used as it is; it is left untouched
         │   ├── UnknownSchemaVersionError  written by a newer or unknown program
@@ -24,9 +24,11 @@
             ├── TurnRejectedError          the session was busy and the policy was to reject
             ├── TurnCancelledError         somebody cancelled it, or another turn interrupted it
             ├── TurnTimedOutError          still running when the wait was over
-            ├── AnswerGoneError            it has ended, and what it answered is no longer kept
-            ├── InvalidAnswerError         the answer does not fit the response format that was asked for
+            ├── AnswerGoneError            it has ended, and its answer is no longer kept
+            ├── InvalidAnswerError         the answer does not match the requested response format
             ├── HistoryError               a history provider of the app does not answer
+            ├── BudgetExceededError        the next call would cross a budget; it was not made
+            ├── RedactionError             the app's function that redacts contents failed
             └── ProviderError              the model service failed; says whether a retry can help
 """
 
@@ -38,18 +40,18 @@ from agent_framework.exceptions import AgentFrameworkException
 from durable_agent_host.redaction import without_known_secrets, without_secrets
 
 _MOST_CHARACTERS: Final = 20_000
-"""Of a message: services have been seen to answer with whole pages."""
+"""Longest message: some services answer with whole pages."""
 
 _MOST_OF_REQUESTS: Final = 800
 """Of a message about a request."""
 
 
 HOST_FAILED: Final = "the host failed to answer; the log has the reason. Nothing is lost: try again"
-"""What callers are told of errors that are not ours."""
+"""The message for callers when an error is not ours."""
 
 
 class DurableAgentHostError(AgentFrameworkException):
-    """Root of the tree; carries a message that says what to do next, without the secrets that it was given."""
+    """Root of the tree; its message says what to do next, with secrets removed."""
 
     def __init__(self, message: str) -> None:
         self.message = without_secrets(message[:_MOST_CHARACTERS])
@@ -57,11 +59,11 @@ class DurableAgentHostError(AgentFrameworkException):
 
 
 class SettingError(DurableAgentHostError):
-    """A setting is missing or cannot be used; the message names it and says what to set."""
+    """A setting is missing or invalid; the message names it and says what to set."""
 
 
 class RegistrationError(DurableAgentHostError):
-    """An agent cannot be registered: no name, or a name that another agent has already."""
+    """An agent cannot be registered: its name is missing or taken."""
 
 
 class RequestError(DurableAgentHostError):
@@ -84,14 +86,14 @@ class NotFoundError(RequestError):
 
 
 class ForbiddenError(RequestError):
-    """The caller may not do this; raised by what the app gives the gate."""
+    """The caller may not do this; raised by the gate, by the app's functions for it, and for approvals."""
 
 
 class TooManyRequestsError(RequestError):
-    """One caller asks for more than it may.
+    """The caller exceeds a limit.
 
     Attributes:
-        retry_after_seconds: when to come back.
+        retry_after_seconds: when to retry.
     """
 
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
@@ -108,7 +110,7 @@ class IdempotencyKeyReusedError(RequestError):
 
 
 class HistoryElsewhereError(RequestError):
-    """The conversation is kept by a history provider of the app, where the host cannot do this; says how to do it."""
+    """The conversation is kept by a history provider of the app, so the host cannot do this; says how to do it."""
 
 
 class StateError(DurableAgentHostError):
@@ -131,7 +133,7 @@ class CorruptStateError(StateError):
 
 
 class EncryptionKeyError(StateError):
-    """What is stored is encrypted with a key that the app does not have, or cannot use now."""
+    """Stored data is encrypted with a key that the app does not have, or cannot use now."""
 
 
 class LogError(DurableAgentHostError):
@@ -139,11 +141,11 @@ class LogError(DurableAgentHostError):
 
 
 class LogUnavailableError(LogError):
-    """The turn log cannot be written now, so nothing was begun; the same can be asked again later."""
+    """The turn log cannot be written now, so nothing was begun; retry later."""
 
 
 class FencedError(LogError):
-    """A later attempt of the same turn writes the log now; this one has to stop. Nothing was appended."""
+    """A later attempt of the same turn writes the log now; this one must stop. Nothing was appended."""
 
 
 class TurnError(DurableAgentHostError):
@@ -163,15 +165,15 @@ class TurnRejectedError(TurnError):
 
 
 class TurnCancelledError(TurnError):
-    """The turn was cancelled, or interrupted by another; what it had produced is part of the conversation."""
+    """The turn was cancelled or interrupted by another; what it had produced is part of the conversation."""
 
 
 class AnswerGoneError(TurnError):
-    """The turn has ended, and its answer is no longer kept: the session was reset, and the turn's record purged."""
+    """The turn has ended, and its answer is no longer kept: the session was reset and the turn's record purged."""
 
 
 class TurnTimedOutError(TurnError):
-    """The turn was still running when the wait was over; it goes on."""
+    """The turn was still running when the wait ended; it continues."""
 
 
 class HistoryError(TurnError):
@@ -179,7 +181,7 @@ class HistoryError(TurnError):
 
 
 class InvalidAnswerError(TurnError):
-    """The model's answer does not fit the response format that was asked for."""
+    """The model's answer does not match the requested response format."""
 
 
 class BudgetExceededError(TurnError):
@@ -189,7 +191,7 @@ class BudgetExceededError(TurnError):
 class RedactionError(TurnError):
     """The app's function that redacts contents failed; nothing of the turn was stored.
 
-    Its message has no words of the conversation, and does not pass the function that failed.
+    Its message contains none of the conversation, and does not go through the function that failed.
     """
 
     def __init__(self, message: str) -> None:
@@ -199,11 +201,11 @@ class RedactionError(TurnError):
 
 
 class ProviderError(TurnError):
-    """The model service did not give an answer.
+    """The model service did not answer.
 
     Attributes:
         retryable: whether the same call can succeed later; decided where the error is born.
-        retry_after_seconds: what the service asked for, or None.
+        retry_after_seconds: as requested by the service, or None.
     """
 
     def __init__(self, message: str, *, retryable: bool, retry_after_seconds: float | None = None) -> None:
@@ -215,14 +217,14 @@ class ProviderError(TurnError):
 def error_details(error: BaseException) -> dict[str, Any]:
     """Describe an error as plain data, for a receipt and for the caller.
 
-    Guarantee: pure. Shows the error's own type and message, one line, at most 600 characters, without secrets and
-    without a traceback.
+    Guarantee: pure. Returns the error's type and message, one line, at most 600 characters, without secrets or
+    traceback.
 
     Args:
-        error: what ended the turn.
+        error: the error that ended the turn.
 
     Returns:
-        ``type`` (class name), ``message``, and ``retryable`` and ``retry_after_seconds`` of a `ProviderError`.
+        ``type`` (class name) and ``message``; for a `ProviderError` also ``retryable`` and ``retry_after_seconds``.
     """
     said = error.args[0] if isinstance(error, AgentFrameworkException) and error.args else error
     message = without_secrets(" ".join(str(said)[:_MOST_CHARACTERS].split()))
@@ -235,13 +237,13 @@ def error_details(error: BaseException) -> dict[str, Any]:
 
 
 def log_reason(error: BaseException) -> str:
-    """Say in one line of a log why something failed, without what users, models, tools and services have said.
+    """Describe in one log line why something failed, without words from users, models, tools and services.
 
-    Guarantee: pure. Of errors whose text quotes others, the part before the quotation is given; of errors that are not
+    Guarantee: pure. For errors that quote others, returns the part before the quotation; for errors that are not
     ours, the type and the line of the program.
 
     Args:
-        error: what was raised.
+        error: the error raised.
 
     Returns:
         Its type and reason.

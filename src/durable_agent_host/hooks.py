@@ -1,4 +1,4 @@
-"""Looks at the functions that an app gives when they are given, not at the first request that needs them."""
+"""Check an app's functions when they are given, not at the first request that needs them."""
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction, signature
@@ -13,13 +13,13 @@ def check_hook(name: str, hook: Callable[..., Any] | None, *asked_with: str, is_
     Guarantee: pure; nothing is called.
 
     Args:
-        name: of the app's argument.
-        hook: what the app gave; None is none.
-        asked_with: names of what it is called with.
-        is_plain: whether it may not be ``async``.
+        name: of the app's argument, for the message.
+        hook: the app's function, or None.
+        asked_with: names of the arguments it is called with.
+        is_plain: whether ``async`` is refused.
 
     Raises:
-        RegistrationError: it is no function, takes something else, or is ``async`` where it may not be.
+        RegistrationError: it is not a function, takes other arguments, or is ``async`` where that is refused.
     """
     if hook is None:
         return
@@ -30,7 +30,7 @@ def check_hook(name: str, hook: Callable[..., Any] | None, *asked_with: str, is_
         raise RegistrationError(f"{name} is async, and its answer is needed at once: give a plain function")
     try:
         takes = signature(hook)
-    except (TypeError, ValueError):  # a function in C that does not say what it takes
+    except (TypeError, ValueError):  # a C function without a signature
         return
     try:
         takes.bind(*asked_with)

@@ -1,7 +1,7 @@
 """Log lines of the process without secrets, and without line breaks that others have written.
 
-A filter of a logger is not asked for what its children log, and handlers come and go: the worker of Azure Functions
-sets its own. The factory of log records is the one place that every line passes, whoever logs it and wherever it goes.
+A logger's filter is not called for its children's records, and handlers come and go: the worker of Azure Functions
+installs its own. Every record goes through the record factory, whoever logs it and wherever it goes.
 """
 
 import logging
@@ -17,7 +17,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\
 
 
 def keep_secrets_out_of_logs() -> None:
-    """Let every log record of the process be made without secrets; what has none is as it was.
+    """Remove secrets from every log record of the process; records without secrets are unchanged.
 
     Control characters are escaped as `repr` does it, in messages and in what exceptions say. A traceback has lines.
 
@@ -28,7 +28,7 @@ def keep_secrets_out_of_logs() -> None:
 
 
 class _WithoutSecrets:
-    """Makes records as the factory before it, and takes the secrets out of their texts."""
+    """Makes records with the previous factory, and removes secrets from their texts."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
@@ -38,7 +38,7 @@ class _WithoutSecrets:
         try:
             _clean_message(record)
             _clean_exception(record)
-        except Exception:  # noqa: BLE001 - a line that cannot be formatted is for its handler to tell
+        except Exception:  # noqa: BLE001 - its handler reports a line that cannot be formatted
             return record
         return record
 

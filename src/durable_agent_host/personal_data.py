@@ -1,4 +1,4 @@
-"""A ready-made redaction: card numbers, e-mail addresses, keys and tokens in what is stored and shown. Pure."""
+"""A ready-made redaction: masks card numbers, e-mail addresses, keys and tokens in stored and shown data. Pure."""
 
 import copy
 import re
@@ -10,7 +10,7 @@ from agent_framework import Content
 from durable_agent_host.redaction import MASK, without_keys
 
 HELD_CHARACTERS: Final = 128
-"""How many characters of a stream wait for what follows them: longer than a card number or the start of a token."""
+"""How many characters of a stream are held back until more arrive: longer than a card number or a token's start."""
 
 _EMAIL: Final = re.compile(
     # In JSON, the letter after a backslash is none of the address.
@@ -34,17 +34,17 @@ _LONGEST_CARD: Final = 19
 def redact_personal_data(content: Content) -> Content:
     """Mask card numbers, e-mail addresses, bearer tokens, private keys and API keys in a content's text.
 
-    The host calls it for the text of every content, and for every other text of one (arguments, results, outputs,
-    citations), so a function of your own can do as little.
+    The host calls it for the text of every content, and for every other text in it (arguments, results, outputs,
+    citations), so a function of your own can do the same.
 
     Guarantee: pure.
 
     Args:
-        content: of any type; one without a text is returned as it is.
+        content: of any type; returned as it is when it has no text.
 
     Returns:
-        The content, or a copy with `MASK` for what was found. A card number has the length and first digits of an
-        issuer's cards and a right check digit (Luhn).
+        The content, or a copy with `MASK` for each match. A card number has the length and first digits of an issuer's
+        cards and a valid check digit (Luhn).
     """
     if not content.text:
         return content
@@ -64,7 +64,7 @@ _hook.held_characters = HELD_CHARACTERS
 
 
 def _without_cards(found: re.Match[str]) -> str:
-    """Mask the cards in a run of digits; what follows them may be the month of their end, or a check number."""
+    """Mask the cards in a run of digits; digits after a card may be its expiry month or a check number."""
     run = found[0]
     groups = [(group.start(), group.end()) for group in re.finditer(r"\d+", run)]
     parts, told = list[str](), 0
@@ -76,7 +76,7 @@ def _without_cards(found: re.Match[str]) -> str:
 
 
 def _end_of_card(run: str, groups: Sequence[tuple[int, int]], number: int) -> int:
-    """Find where the longest card ends that begins with a group of digits; 0 for none."""
+    """Return where the longest card that begins with a group of digits ends; 0 if there is none."""
     digits, found = "", 0
     while number < len(groups) and len(digits) <= _LONGEST_CARD:
         start, end = groups[number]
@@ -88,6 +88,6 @@ def _end_of_card(run: str, groups: Sequence[tuple[int, int]], number: int) -> in
 
 
 def _has_check_digit(digits: str) -> bool:
-    """Tell whether the last digit is that of the others. Source: ISO/IEC 7812-1, annex B."""
+    """Return whether the last digit is the check digit of the others. Source: ISO/IEC 7812-1, annex B."""
     doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
     return sum(one - 9 * (one > 9) for one in doubled) % 10 == 0  # noqa: PLR2004 - the sum of the digits

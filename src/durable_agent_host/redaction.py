@@ -1,4 +1,4 @@
-"""What must not be stored or shown: keys, tokens and passwords in the texts of errors and log lines. Pure.
+"""Removes secrets from what is stored or shown: keys, tokens and passwords in error messages and log lines. Pure.
 
 Errors quote what they were given: a driver its connection string, a model's service the header that it refused. What
 the model was told and what it said is the conversation, and is not touched.
@@ -20,7 +20,7 @@ _BY_LENGTH: list[str] = []
 """The same, longest first."""
 
 _OWN: list[Callable[[str], str]] = []
-"""What the app itself redacts, see `learn_redaction`."""
+"""The app's own redaction functions, see `learn_redaction`."""
 
 _SECRET_NAME: Final = re.compile(
     r"(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|(?<=[A-Z]_)PWD|CREDENTIAL|CONNECTION_?STRING|SAS)S?(?:_?\d+)?$",
@@ -128,12 +128,12 @@ def _token_forms(word: str) -> tuple[tuple[str, str], ...]:
 
 
 def _forms(word: str, name: str, space: str) -> _Forms:
-    """Make the forms: each with what stands in its place; empty means that the part named ``keep`` stays.
+    """Build the forms, each with its replacement; empty means that the group ``keep`` stays.
 
     Args:
-        word: begins a word.
-        name: begins the name of a field, or a part of one.
-        space: is white.
+        word: regular expression for the start of a word.
+        name: regular expression for the start of a field's name, or of a part of one.
+        space: regular expression for white space.
     """
     fields = ((re.compile(form, re.IGNORECASE), mask) for form, mask in _field_forms(word, name, space))
     tokens = ((re.compile(form), mask) for form, mask in _token_forms(word))
@@ -148,7 +148,7 @@ _FORMS_OF_LITERALS: Final = _forms(
 """For texts in which line breaks are written as in a program: there a letter stands before what follows."""
 
 _WORDS: Final = ("key", "sig", "secret", "token", "pass", "pwd", "credential", "assertion")
-"""Each of `_ASSIGNED` has one of them."""
+"""Each name that `_ASSIGNED` matches contains one of them."""
 
 _TELLS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
     (("-----begin",),),
@@ -176,35 +176,35 @@ _TELLS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
     (("jqqj99",),),
     (("=",),),
 )
-"""What a text has that has a form, by the forms' order, in lower case: one of each group."""
+"""Lower-case texts that each form needs, in the order of the forms: one of each group."""
 
 _SHORT_CHARACTERS: Final = 400
-"""Up to here, one search for all forms takes less than one look for each."""
+"""Up to this length, one search for all forms is faster than a check for each."""
 
 
 def _rarest(tells: tuple[tuple[tuple[str, ...], ...], ...]) -> re.Pattern[str]:
-    """Make what finds out whether a text can have any of the forms: the group of each with the longest words."""
+    """Build a quick test for whether a text can match any form: per form, the group with the longest words."""
     groups = [max(groups, key=lambda group: min(map(len, group))) for groups in tells]
     return re.compile("|".join(sorted({re.escape(tell) for group in groups for tell in group})))
 
 
 _RAREST: Final = {count: _rarest(_TELLS[:count]) for count in (len(_TELLS) - 1, len(_TELLS))}
-"""By how many of the forms are looked for."""
+"""By the number of forms to look for."""
 
 _LIKE_ASCII: Final = str.maketrans("\u0130\u0131\u017f\u212a", "iisk")
-"""The letters that `re.IGNORECASE` takes for those of ASCII."""
+"""The letters that `re.IGNORECASE` treats as ASCII letters."""
 
 
 def without_secrets(text: str) -> str:
-    """Give a text without the secrets in it.
+    """Return a text with its secrets removed.
 
     Guarantee: replay-safe; the same text for the same text and the same known secrets.
 
     Args:
-        text: of an error or of a log line.
+        text: of an error or a log line.
 
     Returns:
-        The text with `MASK` in the place of every known form of key, token and password, and of the app's own
+        The text with `MASK` replacing every known form of key, token and password, and the app's own secrets
         (`learn_secrets`).
     """
     text = without_known_secrets(text)
@@ -214,12 +214,12 @@ def without_secrets(text: str) -> str:
 
 
 def without_known_secrets(text: str) -> str:
-    """Do what `without_secrets` does, but for the app's own redaction.
+    """Do the same as `without_secrets`, without the app's own redaction.
 
     Guarantee: replay-safe.
 
     Args:
-        text: of an error that the app's own redaction has failed; it has none of the conversation's words.
+        text: of an error raised by the app's own redaction; it contains none of the conversation.
     """
     for secret in _BY_LENGTH:
         text = text.replace(secret, MASK)
@@ -236,9 +236,9 @@ _HEADER: Final = re.compile(r"""(?P<keep>:\s*")(?:[^"\\]|\\.)*""")
 
 
 def without_credentials(body: str) -> str:
-    """Give a request's JSON without the credentials that it passes on, such as those for a service of tools.
+    """Return a request's JSON without the credentials that it forwards, such as those for a tool service.
 
-    Guarantee: replay-safe; what is said in the conversation stays as it is, unless it is one of the app's own secrets.
+    Guarantee: replay-safe; the conversation stays as it is, except for the app's own secrets.
 
     Args:
         body: JSON.
@@ -259,30 +259,30 @@ def _has_secret_member(body: str) -> bool:
 
 
 def without_keys(text: str) -> str:
-    """Give a text without keys, tokens and passwords whose form says what they are.
+    """Return a text without the keys, tokens and passwords that are recognizable by their form.
 
     Guarantee: pure.
 
     Args:
-        text: of a conversation, in which a number or a hash is none.
+        text: of a conversation, where numbers and hashes are not secrets.
     """
     return _without_forms(text, len(_TELLS) - 1)
 
 
 def _without_forms(text: str, count: int) -> str:
-    """Mask what has one of the first forms; the last one is for errors and lines of the log alone."""
+    """Mask matches of the first forms; the last form is only for errors and log lines."""
     lower = (text if text.isascii() else text.translate(_LIKE_ASCII)).lower()
     if len(text) <= _SHORT_CHARACTERS and _RAREST[count].search(lower) is None:
         return text
     forms = _FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else _FORMS
     for (form, mask), tells in zip(forms[:count], _TELLS[:count], strict=True):
-        if _has_each(lower, tells):  # a search takes much longer
+        if _has_each(lower, tells):  # a regular expression search takes much longer
             text = form.sub(_masked if mask == "" else mask, text)
     return text
 
 
 def _has_each(lower: str, groups: tuple[tuple[str, ...], ...]) -> bool:
-    """Tell whether a text has one of each group; without generators, which take most of this on each line of a log."""
+    """Return whether a text has one of each group; without generators, the slow part on each log line."""
     for group in groups:
         for tell in group:
             if tell in lower:
@@ -293,10 +293,10 @@ def _has_each(lower: str, groups: tuple[tuple[str, ...], ...]) -> bool:
 
 
 def learn_redaction(redact: Callable[[str], str]) -> None:
-    """Let `without_secrets` do what the app does with the texts of its conversations, too.
+    """Let `without_secrets` also apply the app's redaction of conversations.
 
     Args:
-        redact: gives a text without what is not to be shown; pure, and never raises.
+        redact: returns a redacted text; pure, and never raises.
     """
     if redact not in _OWN:
         _OWN.append(redact)
@@ -308,11 +308,11 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def learn_secrets(values: Iterable[str]) -> None:
-    """Remember values that `without_secrets` removes wherever they stand.
+    """Remember values that `without_secrets` removes wherever they occur.
 
     Args:
-        values: keys and passwords; what is short or may be an ordinary word is passed over, because a text would lose
-            its meaning without it.
+        values: keys and passwords; short values and possible ordinary words are ignored, because removing them would
+            make texts meaningless.
     """
     for value in map(str.strip, values):
         if _is_telling(value):
@@ -326,10 +326,10 @@ def secrets_of_settings(settings: Mapping[str, str]) -> list[str]:
     Guarantee: pure.
 
     Args:
-        settings: names to values, as environment variables are.
+        settings: names to values, as environment variables.
 
     Returns:
-        The values whose names say that they are secret, and the passwords and keys within connection strings and URLs.
+        The values whose names mark them as secret, and the passwords and keys within connection strings and URLs.
     """
     found: list[str] = []
     for name, value in settings.items():

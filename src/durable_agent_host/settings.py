@@ -1,4 +1,4 @@
-"""What an operator can set, read from the environment once, at start."""
+"""The operator's settings, read from the environment once, at start."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ READ = "read"
 REFUSE = "refuse"
 _ROLE = "role:"
 _NEARNESS_OF_OTHERS = 0.9
-"""How alike a variable without the prefix is to a setting that it is taken for: one or two letters, or a word."""
+"""How similar an unprefixed variable must be to a setting to count as a mistake: one or two letters, or a word."""
 
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _BOUNDS = (
@@ -39,66 +39,66 @@ class Settings:
     """The host's settings; each has the environment variable ``DURABLE_AGENT_HOST_<FIELD>``.
 
     Attributes:
-        wait_seconds: how long ``run`` waits for the answer before it gives 504 with the turn's URL. Seconds,
+        wait_seconds: how long ``run`` waits for the answer before it returns 504 with the turn's URL. Seconds,
             default 200: Azure's front end cuts a request at 230 s.
         max_request_bytes: largest body that ``run`` accepts; 413 above. Bytes, default 4 MiB: a text message
             with room to spare, and well under the 100 MB of the Functions host.
         max_upload_bytes: largest file that can be uploaded, and largest form that ``run`` accepts; 413 above. Bytes,
-            default 32 MiB: what model services take at most, and well under the 100 MB of the Functions host.
-        max_import_bytes: largest document that ``import`` accepts; 413 above. Bytes, default 1 GiB: it is read piece by
-            piece, and the host may have a smaller limit of its own.
-        max_queued_turns: how many turns of one session may wait; 429 above. Default 50: a client that retries
-            in a loop is told before it has filled the session.
-        max_receipts: how many ended turns a session remembers, for clients that ask again. Default 200.
+            default 32 MiB: the maximum of model services, and well under the 100 MB of the Functions host.
+        max_import_bytes: largest document that ``import`` accepts; 413 above. Bytes, default 1 GiB: it is streamed, and
+            the host may have a smaller limit of its own.
+        max_queued_turns: how many turns of one session may wait; 429 above. Default 50: stops a client that retries in
+            a loop before it fills the session.
+        max_receipts: how many ended turns a session remembers, for clients that retry. Default 200.
         receipt_seconds: how long it remembers them. Seconds, default 604800 (7 days): longer than clients retry.
-        lease_seconds: how long a turn that waits trusts that the one before it is alive, before it looks. Seconds,
-            default 30: a turn that an operator terminated holds its session up no longer; looking costs little.
-        approval_timeout_seconds: how long a person may take to approve a tool's call; it is denied then. Seconds,
-            default 518400 (6 days), at most what a turn's log is kept: it would be swept away under the waiting turn.
-        activity_attempts: how often a turn's activity is tried when it fails for reasons that are not the agent's,
-            the platform's among them. Default 3, with pauses of 2 and 8 seconds.
-        turn_timeout_seconds: how long an agent may work on a turn, in one attempt of it; the turn fails then. Seconds,
-            default 1800: on Azure, ``functionTimeout`` of host.json has to be longer.
-        model_attempts: how often a model call is made when it fails for reasons that pass: 429, 5xx, a connection that
-            breaks. Default 5; 1 for no retries.
-        model_retry_seconds: the wait before the second attempt, half of it by chance; doubled each time. Seconds,
+        lease_seconds: how long a waiting turn trusts that the turn before it is alive, before it checks. Seconds,
+            default 30: a turn that an operator terminated blocks its session no longer; checking is cheap.
+        approval_timeout_seconds: how long a person may take to approve a tool call before it is denied. Seconds,
+            default 518400 (6 days), at most the retention of a turn's log, which a waiting turn still needs.
+        activity_attempts: maximum attempts at a turn's activity when it fails for reasons other than the agent,
+            including the platform's. Default 3, with pauses of 2 and 8 seconds.
+        turn_timeout_seconds: how long an agent may work on one attempt of a turn before the turn fails. Seconds,
+            default 1800: on Azure, ``functionTimeout`` of host.json must be longer.
+        model_attempts: maximum attempts at a model call on transient failures: 429, 5xx, a broken connection. Default
+            5; 1 for no retries.
+        model_retry_seconds: the wait before the second attempt, half of it random; doubled each time. Seconds,
             default 0.5.
         model_retry_most_seconds: the longest wait; a service that asks for a longer one fails the turn. Seconds,
             default 30.
         turn_log: where turns are logged while they run: ``sqlite:PATH``, ``blob`` (the app's storage account) or
             ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
-        turn_log_retention_hours: how long the log of a turn is kept after its last entry; clients that come later get
-            the answer alone. Hours, default 168 (7 days).
-        kept_call_bytes: how much is kept, in the turn's log, of one request to a model's service and of one answer, as
-            far as it differs from the one before it. Bytes, default 256 KiB; 0 keeps nothing.
-        kept_turn_bytes: how much is kept of all of them in one attempt of a turn. Bytes, default 1 MiB.
+        turn_log_retention_hours: how long a turn's log is kept after its last entry; after that, clients get only the
+            answer. Hours, default 168 (7 days).
+        kept_call_bytes: how much of one request to a model's service, and of one answer, is kept in the turn's log;
+            only the difference from the previous one counts. Bytes, default 256 KiB; 0 keeps nothing.
+        kept_turn_bytes: how much of all of them is kept in one attempt of a turn. Bytes, default 1 MiB.
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
             account). Empty, the default: a file beside the embedded host's own, else ``blob``.
-        encryption_keys: what is stored is encrypted with data keys, and those with the first of these keys: ``ID=KEY``,
-            several with commas between them, the others to read what they have protected. A key is 32 bytes in base64,
-            or the URL of a key of Azure Key Vault. Empty, the default: nothing is encrypted.
-        encryption_plaintext: what becomes of a stored value that is not encrypted, in an app with keys: ``read`` as it
-            is, or ``refuse``. Default ``read``: as what was stored before there were keys has to be.
-        turn_retention_hours: how long the orchestration of an ended turn is kept; the session's receipt answers for
-            it afterwards. Hours, default 24: longer than a client waits, and days less than a receipt lasts.
-        session_ttl_seconds: how long a session is kept after its last use, where app and agent say nothing else.
+        encryption_keys: the first key protects the data keys that encrypt stored data: ``ID=KEY``, several separated by
+            commas; the others decrypt what they protected. A key is 32 bytes in base64, or the URL of a key of Azure
+            Key Vault. Empty, the default: nothing is encrypted.
+        encryption_plaintext: how an app with keys treats unencrypted stored values: ``read`` them as they are, or
+            ``refuse``. Default ``read``, for data stored before there were keys.
+        turn_retention_hours: how long the orchestration of an ended turn is kept; after that, the session's receipt
+            answers for it. Hours, default 24: longer than a client waits, and days less than a receipt lasts.
+        session_ttl_seconds: how long a session is kept after its last use, unless app or agent set another time.
             Seconds, default 0: for ever.
         piece_grace_seconds: how long a stored part of a conversation is kept that no session refers to: longer than a
-            fork or a sweep takes, and than the store may fail during an import. Seconds, default 3600.
+            fork, a sweep, or a store failure during an import takes. Seconds, default 3600.
         maintenance_schedule: when expired sessions, ended turns and unreferenced pieces are deleted, as a timer
-            trigger takes it: six fields, or ``off``. Default every 15 minutes.
-        adopt_sessions: who may take over sessions that have no owner, in an app that identifies its callers:
-            ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``: as it was before sessions had owners.
-        session_names: in an app that identifies its callers, what a session id is that a client chooses and somebody
-            else has taken: ``shared``, the default, is refused as a session that does not exist; ``own`` begins another
-            session, so that nobody learns that the id is taken.
-        stream_heartbeat_seconds: the longest silence on a stream of events. Seconds, default 15: proxies commonly
-            give up after 30 or 60.
+            trigger's schedule: six fields, or ``off``. Default every 15 minutes.
+        adopt_sessions: who may take over sessions without an owner, in an app that identifies its callers:
+            ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``, for sessions older than owners.
+        session_names: in an app that identifies its callers, what happens when a client chooses a session id that
+            somebody else has taken: ``shared``, the default, refuses it as a session that does not exist; ``own``
+            begins another session, so that nobody learns that the id is taken.
+        stream_heartbeat_seconds: maximum silence on a stream of events. Seconds, default 15: proxies commonly give up
+            after 30 or 60.
         max_answer_bytes, max_line_bytes, max_turn_bytes, answer_seconds, max_model_calls, max_calls_at_once,
-        max_argument_bytes, max_tool_result_bytes: what a turn may cost, see `ModelBounds`, which has the defaults.
+        max_argument_bytes, max_tool_result_bytes: limits on a turn; see `ModelBounds`, which has the defaults.
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
-        requests_per_second: of one principal in one process; 429 above. Default 0: no limit, because without
-            authentication all callers are one principal. Up to ten seconds' worth may come at once.
+        requests_per_second: limit per principal in one process; 429 above. Default 0: no limit, because without
+            authentication all callers are one principal. Bursts of up to ten seconds' worth are allowed.
     """
 
     wait_seconds: float = 200.0
@@ -141,7 +141,7 @@ class Settings:
     requests_per_second: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what no setting may be, for settings that a program makes."""
+        """Refuse invalid values in settings that a program creates."""
         for one in fields(self):
             value, choices = getattr(self, one.name), _CHOICES.get(one.name)
             if choices is not None and value not in choices and not (ANYBODY in choices and _is_role(value)):
@@ -165,7 +165,7 @@ class Settings:
 
     @property
     def model_bounds(self) -> ModelBounds:
-        """What a turn may cost."""
+        """Limits on a turn."""
         return ModelBounds(
             answer_bytes=self.max_answer_bytes,
             line_bytes=self.max_line_bytes,
@@ -182,14 +182,14 @@ class Settings:
         """Read the settings.
 
         Args:
-            environment: variable names to texts; those whose names are near to a setting's have to be one.
+            environment: variable names to values; a name close to a setting's is treated as a misspelling.
 
         Returns:
-            The settings, with defaults for what is not set.
+            The settings, with defaults for those not set.
 
         Raises:
-            SettingError: a value is not a number above zero, a count is no whole number, a person may take longer to
-                approve than a turn's log is kept, or there is no setting of a name.
+            SettingError: a value is not a number above zero, a count is not a whole number, the approval timeout
+                exceeds the retention of a turn's log, or a name is not a setting's.
         """
         _refuse_unknown(environment)
         retention_hours = _number(environment, "TURN_LOG_RETENTION_HOURS", cls.turn_log_retention_hours)
@@ -248,7 +248,7 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _number(environment: Mapping[str, str], field: str, default: float, *, least: float | None = None) -> float:
-    """Read a number above 0, or of ``least`` and more."""
+    """Parse a number above 0, or of at least ``least``."""
     text = environment.get(PREFIX + field, "").strip()
     if not text:
         return default

@@ -1,7 +1,7 @@
-"""What a tool's author can say of a tool, and what a tool can know of its call.
+"""Declare how the host treats a tool's calls, and read the current call inside a tool.
 
-A finished call is never run again. A call that was running when its process died is in doubt: what happens then is
-declared here.
+A finished call is never run again. A call that was running when its process died is in doubt; the declaration decides
+what happens to it.
 """
 
 import copy
@@ -22,20 +22,20 @@ IN_DOUBT: Final = "durable_agent_host.in_doubt"
 
 
 APPROVED_BY: Final = "durable_agent_host.approved_by"
-"""Key in a tool's ``additional_properties``: who may answer for its calls; see `durable_tool`."""
+"""Key in a tool's ``additional_properties``: who may approve its calls; see `durable_tool`."""
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """The call in which a tool runs.
+    """The call in which a tool is running.
 
     Attributes:
-        call_id: as the model gave it; models can give the same id again later in a turn.
-        name: the tool's.
-        turn_id: the turn in which it is called.
-        idempotency_key: 32 hexadecimal digits; the same whenever this call is run again, after a crash too, and
-            different for every other call. Give it to services that take one.
-        attempt: how often this call has been started, this time included; above 1 after a crash.
+        call_id: from the model; a model can reuse an id later in a turn.
+        name: the tool's name.
+        turn_id: the turn that makes the call.
+        idempotency_key: 32 hexadecimal digits; the same whenever this call runs again, also after a crash, and
+            different for every other call. Pass it to services that accept one.
+        attempt: how often this call has been started, including this time; above 1 after a crash.
         cancelled: set when the turn is cancelled or timed out; a tool in a thread can ``wait`` for it. Async tools
             are cancelled by the event loop as well.
     """
@@ -49,7 +49,7 @@ class ToolCall:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody wants the result any more."""
+        """Whether the result is no longer wanted."""
         return self.cancelled.is_set()
 
 
@@ -58,7 +58,7 @@ RUNNING_CALL: Final[ContextVar[ToolCall | None]] = ContextVar("durable_agent_hos
 
 
 def current_tool_call() -> ToolCall | None:
-    """Tell a tool of its call; to be called inside of the tool, on whatever thread the host runs it.
+    """Return the running tool's call; call it inside the tool, on any thread the host runs it on.
 
     Returns:
         The call, or None outside of a hosted turn.
@@ -74,24 +74,24 @@ def durable_tool(
     in_doubt: InDoubt | None = None,
     approved_by: str | None = None,
 ) -> Any:
-    """Say what happens to a call of a tool that was running when its process died, and who has to approve its calls.
+    """Declare what happens to a tool's call that was running when its process died, and who must approve its calls.
 
-    Guarantee: pure; a `FunctionTool` that is given is not changed.
+    Guarantee: pure; a given `FunctionTool` is not changed.
 
     Args:
-        function: a function, or a tool made of one; left out where this is used as a decorator with arguments.
-        idempotent: running the call twice does no harm; then ``in_doubt`` is ``retry`` when it is left out.
-        in_doubt: ``retry`` runs the call again, ``fail`` tells the model that the outcome is not known, ``ask``
-            leaves it to a person, as an approval does. Left out: ``fail``.
-        approved_by: the tool's calls need approval: ``another`` of a principal who is not the one who asked for the
-            turn, ``role:NAME`` of one who has the role. Left out: the tool's own ``approval_mode`` says whether
-            somebody has to approve, and whom the app lets in may answer.
+        function: a function, or a tool made from one; omitted when used as a decorator with arguments.
+        idempotent: running the call twice is harmless; ``in_doubt`` then defaults to ``retry``.
+        in_doubt: ``retry`` runs the call again, ``fail`` reports to the model that the outcome is unknown, ``ask``
+            leaves it to a person, like an approval. Default: ``fail``.
+        approved_by: the tool's calls need approval: ``another`` from a principal other than the one who asked for the
+            turn, ``role:NAME`` from one with the role. By default the tool's own ``approval_mode`` decides whether
+            approval is needed, and everyone whom the app lets in may answer.
 
     Returns:
-        The tool (a `FunctionTool`), or a decorator that makes it.
+        The tool (a `FunctionTool`), or a decorator that makes one.
 
     Raises:
-        ValueError: ``in_doubt`` or ``approved_by`` says nothing that is known.
+        ValueError: ``in_doubt`` or ``approved_by`` has an unknown value.
     """
     if in_doubt is not None and in_doubt not in get_args(InDoubt):
         raise ValueError(f"in_doubt is {in_doubt!r}: say 'retry', 'fail' or 'ask'")

@@ -1,7 +1,7 @@
 """Messages and conversations as JSON that keeps the identity of every tool call; streamed updates as one response.
 
-For programs that store or move what agents said without hosting the agents here. The JSON is what a session's document
-holds, so `durable-agent-host sessions import` takes an encoded `Conversation`.
+For programs that store or move conversations without hosting the agents here. The JSON has the format of a session's
+document, so `durable-agent-host sessions import` accepts an encoded `Conversation`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,12 +31,11 @@ _ASKING: Final = frozenset({"user", "system"})
 
 @dataclass(frozen=True)
 class Conversation:
-    """What an agent and its user said, and what the framework keeps beside it.
+    """A conversation and the framework's data that belongs to it.
 
     Attributes:
         messages: oldest first.
-        agent_session: the framework's session, with its state and the service's conversation id; None when there is
-            none.
+        agent_session: the framework's session, with its state and the service's conversation id, or None.
     """
 
     messages: Sequence[Message] = ()
@@ -44,38 +43,38 @@ class Conversation:
 
 
 def fold(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate], *, client: Any = None) -> AgentResponse[Any]:
-    """Fold streamed updates into the response: the same one, however the stream was cut.
+    """Fold streamed updates into one response, the same however the stream was split.
 
     Guarantee: pure and linear; the updates are not changed.
 
     Args:
-        updates: of an agent or of a chat client, in arrival order, may be empty; the stream may have ended early. The
-            provider's own events are read from their ``raw_representation`` where they are still there.
-        client: the chat client that streamed them. Without it the events say whose they are, which is known of OpenAI's
-            and of registered providers.
+        updates: of an agent or a chat client, in arrival order, may be empty; the stream may have ended early. The
+            provider's own events are read from ``raw_representation`` where present.
+        client: the chat client that streamed them. Without it, the provider is recognized by its events, which works
+            for OpenAI and registered providers.
 
     Returns:
-        The response: one content for each call, the complete script of a code interpreter with its outputs, calls
-        before results, items in the order of the model's output; without live objects of the provider's SDK.
+        The response: one content per call, a code interpreter's complete script with its outputs, calls before
+        results, items in the order of the model's output; without live objects of the provider's SDK.
     """
     return fold_updates(updates, provider_for(client))
 
 
 def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, Any]:
-    """Write a message, a response or a conversation as JSON.
+    """Encode a message, a response or a conversation as JSON.
 
-    Guarantee: pure; `decode` returns an equal value: call ids, the provider's item ids, argument strings, annotations
-    and properties included. Live objects of the provider's SDK (``raw_representation``) are left out: `fold` first.
+    Guarantee: pure; `decode` returns an equal value, including call ids, the provider's item ids, argument strings,
+    annotations and properties. Live objects of the provider's SDK (``raw_representation``) are omitted: `fold` first.
 
     Args:
-        value: what to write.
+        value: the value to encode.
 
     Returns:
-        A dictionary that JSON can hold.
+        A JSON object.
 
     Raises:
-        CorruptStateError: a content holds what JSON cannot.
-        TypeError: the value is none of these.
+        CorruptStateError: a content holds a value that JSON cannot represent.
+        TypeError: the value has another type.
     """
     if isinstance(value, Message):
         return cast("dict[str, Any]", encode_message(value, created_at=None))
@@ -92,7 +91,7 @@ def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, A
 
 
 def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Conversation:
-    """Read what `encode` wrote, an entry of a session's document, or a whole document, of upstream's too.
+    """Decode the output of `encode`, an entry of a session's document, or a whole document, also upstream's.
 
     Guarantee: pure; the value is new.
 
@@ -104,7 +103,7 @@ def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Convers
         with a ``schemaVersion``.
 
     Raises:
-        CorruptStateError: it is none of these, has another shape inside, or is only the head of a session; says where.
+        CorruptStateError: it is none of these, is malformed inside, or is only the head of a session; says where.
         UnknownSchemaVersionError: the document is of a version that this program does not read.
     """
     if "schemaVersion" in wire:
@@ -129,7 +128,7 @@ def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Convers
 
 
 def _entries(messages: Sequence[Message]) -> Iterable[dict[str, Any]]:
-    """Put messages into the entries of a document: what was asked, and what was answered, turn by turn."""
+    """Group messages into entries of a document: request and response, turn by turn."""
     turn = 0
     for is_asking, together in groupby(messages, lambda message: message.role in _ASKING):
         turn += is_asking or not turn

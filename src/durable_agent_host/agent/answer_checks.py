@@ -1,8 +1,8 @@
-"""Answers held against the formats that clients ask for, without holding anybody else up.
+"""Checks answers against the formats that clients ask for, without blocking other turns.
 
-Most are, in the agents' process: some keywords against some values. What is more than that, or cannot be counted, is
-left to a process of its own, which is killed when it takes too long: a pattern that backtracks holds the interpreter,
-and with it all turns, so neither a thread nor a cancellation would help.
+Most checks run in the agents' process: some keywords against some values. Larger or unpredictable ones run in their own
+process, which is killed when it takes too long: a backtracking pattern holds the interpreter, and with it all turns, so
+neither a thread nor a cancellation would help.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from durable_agent_host.errors import InvalidAnswerError, RequestError
 from durable_agent_host.turn.answer_schema import STEPS_AT_ONCE, TooMuchToCheckError, check_answer
 
 CHECK_SECONDS: Final = 10.0
-"""How long an answer may take to be held against its format in a process of its own."""
+"""Time limit for checking an answer in its own process."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 _KINDS: Final = {one.__name__: one for one in (InvalidAnswerError, RequestError)}
 
 
 async def hold_answer(text: str, response_format: Mapping[str, Any], *, seconds: float = CHECK_SECONDS) -> None:
-    """Hold an answer against the format that was asked for; see `check_answer`.
+    """Check an answer against the requested format; see `check_answer`.
 
     Args:
         text: the model's answer.
         response_format: as `check_answer` takes it.
-        seconds: how long it may take beside others.
+        seconds: time limit in a process of its own.
 
     Raises:
-        InvalidAnswerError: the answer does not fit, or nobody knows in time.
-        RequestError: the format is none.
+        InvalidAnswerError: the answer does not match, or the check takes too long.
+        RequestError: the format is invalid.
     """
     try:
         check_answer(text, response_format, most_steps=STEPS_AT_ONCE)
@@ -65,7 +65,7 @@ async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: fl
 
 
 def answer_on_standard_output() -> None:
-    """Check what standard input has, and write what was found as JSON: null, or the error's name and text."""
+    """Check standard input and write the result as JSON: null, or the error's name and text."""
     text, response_format = json.load(sys.stdin)
     found: list[str] | None = None
     try:

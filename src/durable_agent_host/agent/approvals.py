@@ -1,7 +1,7 @@
-"""Approvals of tools that the model's provider runs, such as those of hosted MCP servers.
+"""Approvals of tools run by the model's provider, such as those of hosted MCP servers.
 
 The model's answer contains the request, and the next message of the turn the decision. The framework ends a run at such
-a request. The turn waits for a person as with the app's own tools; once all requests are decided, the run continues
+a request. The turn waits for a person, as with the app's own tools; once all requests are decided, the run continues
 with the decisions as its next message.
 """
 
@@ -47,7 +47,7 @@ def _is_asked_by_provider(content: Content) -> bool:
 
 
 def _key(run: AgentRun, request: Content) -> ToolKey:
-    """Count a request among the turn's calls: the service chooses its id, as it chooses those of the app's own."""
+    """Count a request among the turn's calls: the service chooses its id, as for the app's own calls."""
     key, _ = run.journal.next_tool_call(cast("str", request.id))
     return key
 
@@ -60,7 +60,7 @@ async def _answer(run: AgentRun, request: Content, key: ToolKey) -> Content | No
         await run.ask(question, key, call.name or "", _arguments(call.arguments), REASON)
         return None
     told = request.to_function_approval_response(approved=_is_approved(answer, call))
-    told.additional_properties = {}  # the stamp there is that of the request's item
+    told.additional_properties = {}  # the stamp there belongs to the request's item
     return told
 
 
@@ -73,7 +73,7 @@ def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
 
 
 def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
-    """Say why a call was denied; the provider's form of an answer has no field for it."""
+    """Return why a call was denied; the provider's answer format has no field for it."""
     call, answer = cast("Content", request.function_call), run.answers[run.question_id(key)]
     if _is_approved(answer, call):
         return None

@@ -1,7 +1,7 @@
-"""One attempt of a turn, at its log: what earlier attempts have left, and who is told of what this one does.
+"""One attempt of a turn, at its log: reads what earlier attempts recorded, and reports what this one does.
 
-Opening the log fences earlier attempts: they cannot write any more, and stop. What they have recorded is read then, and
-again before each further run of the agent.
+Opening the log fences earlier attempts: they can no longer write, and stop. Their records are read then, and again
+before each further run of the agent.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from durable_agent_host.turn_log.writer import TurnLogWriter
 
 _LOGGER = logging.getLogger(__name__)
 _OPEN_SECONDS: Final = 10.0
-"""How long a turn waits for its log; while it runs, it waits as long as the store tries again."""
+"""How long a turn waits for its log to open; while running, it waits as long as the store retries."""
 
 _ADVICE: Final = ". The turn could not run without it: try again later"
 
@@ -53,15 +53,15 @@ class Attempt:
     Args:
         log: of the process.
         turn: which turn, and which attempt of it.
-        observers: told of the attempt, after its clients.
+        observers: notified of the attempt, after its clients.
         redactor: of the app, or None.
 
     Attributes:
         log_id: the turn's log.
         number: of the attempt, from 1.
-        label: names turn, agent, session, attempt and trace, for lines of the log.
-        recorded: what was there when the current run of the agent began.
-        audience: whom to tell of what the attempt does.
+        label: names turn, agent, session, attempt and trace, for log lines.
+        recorded: the log's records when the current run of the agent began.
+        audience: notified of what the attempt does.
     """
 
     def __init__(
@@ -92,20 +92,20 @@ class Attempt:
         observers: Sequence[TurnObserver] = (),
         redactor: Redactor | None = None,
     ) -> Self:
-        """Begin an attempt; earlier ones cannot write any more.
+        """Begin an attempt; earlier ones can no longer write.
 
         Args:
             log: of the process.
-            request: what was asked.
-            observers: told of the attempt, after its clients.
-            redactor: of the app, or None: what it takes out, clients are not told.
+            request: the turn's request.
+            observers: notified of the attempt, after its clients.
+            redactor: of the app, or None; clients do not receive what it removes.
 
         Returns:
-            The attempt; its clients know that the turn has begun.
+            The attempt; its clients have been notified that the turn has begun.
 
         Raises:
             LogUnavailableError: the store does not answer; nothing was begun.
-            LogError: it does not answer any more.
+            LogError: the store has stopped answering.
         """
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
@@ -131,7 +131,7 @@ class Attempt:
         """Keep the attempt's model calls in its log; see `KeptCalls`.
 
         Args:
-            bounds: of what is kept.
+            bounds: limits on what is kept.
             session: as it was when the turn was granted.
         """
         request = self._turn.request
@@ -146,14 +146,14 @@ class Attempt:
         )
 
     def resume(self, *, has_answers: bool, was_cancelled: bool) -> None:
-        """Write a line about an attempt that goes on from another; none about the first one.
+        """Log a line when an attempt resumes from another; nothing for the first one.
 
         Args:
-            has_answers: persons have answered what an earlier attempt asked.
+            has_answers: people have answered the questions of an earlier attempt.
             was_cancelled: the turn was cancelled while it waited for them.
 
         Raises:
-            CorruptStateError: nothing is there of the attempt that asked, so what it had done would be done again.
+            CorruptStateError: the records of the attempt that asked are gone, so its work would be repeated.
         """
         if self.number == 1:
             if has_answers:
@@ -170,7 +170,7 @@ class Attempt:
         )
 
     async def read_again(self) -> Recorded:
-        """Read what is recorded now, with all that this attempt has written."""
+        """Read the current records, including everything this attempt has written."""
         await self._writer.flush()
         self.recorded = await read_journal(self._log, self.log_id)
         return self.recorded
@@ -179,11 +179,11 @@ class Attempt:
         """Begin a run of the agent.
 
         Args:
-            reader: of the agent's provider.
-            has_journal: whether the agent's calls are journaled; else its updates are all that tells of its tools.
+            reader: the provider's.
+            has_journal: whether the agent's calls are journaled; otherwise only its updates show its tool calls.
 
         Returns:
-            The run's journal; clients know what they have to discard.
+            The run's journal; clients know what to discard.
         """
         discard_from, self.recorded.discard_from = self.recorded.discard_from, None
         is_repeated = self.number > 1 or self._runs > 0
@@ -194,17 +194,17 @@ class Attempt:
         return self._journal
 
     async def end(self, ending: Ending, outcome: TurnOutcome, kept: TurnOutcome) -> TurnOutcome:
-        """Note how the attempt ended; all of it is durable when this returns.
+        """Record how the attempt ended; everything is durable when this returns.
 
-        A turn that waits for a person has not ended: its next attempt goes on from the journal.
+        A turn that waits for a person has not ended: its next attempt resumes from the journal.
 
         Args:
-            ending: of the attempt.
-            outcome: what becomes of the turn.
-            kept: the same, as it is journaled and committed.
+            ending: how the attempt ended.
+            outcome: the turn's outcome.
+            kept: the same, as journaled and committed.
 
         Returns:
-            The latter, with what the attempt did.
+            `kept`, with what the attempt did.
 
         Raises:
             FencedError: a later attempt has begun; the outcome is void.
@@ -224,11 +224,11 @@ class Attempt:
         return kept
 
     async def give_way(self, ending: Ending) -> None:
-        """Tell that the attempt ended without deciding the turn."""
+        """Record that the attempt ended without deciding the turn."""
         await self.audience.tell_app(AttemptEnded(ending, None))
 
     async def check_held(self) -> None:
-        """Check, before something outside the log is written, that all of this attempt so far is durable.
+        """Check that everything of this attempt is durable, before something outside the log is written.
 
         Raises:
             FencedError: a later attempt has begun.
@@ -237,24 +237,24 @@ class Attempt:
         await self._writer.flush()
 
     async def is_cancel_requested(self) -> bool:
-        """Look at the cancel mark."""
+        """Read the cancel mark."""
         return await self._log.is_cancel_requested(self.log_id)
 
     async def is_lost(self) -> bool:
-        """Tell whether all that this attempt has written is gone, because somebody emptied the store."""
+        """Return whether everything this attempt wrote is gone, because somebody emptied the store."""
         return not (await self._log.read(self.log_id, max_bytes=1)).records
 
     async def outcome_of_successor(self, timeout_seconds: float) -> TurnOutcome:
-        """Wait for the attempt that took the turn over: two answers to one question must be the same.
+        """Wait for the attempt that took over the turn, so that both give the same answer.
 
         Args:
-            timeout_seconds: how long.
+            timeout_seconds: time limit.
 
         Returns:
-            How that attempt ended the turn.
+            The outcome from that attempt.
 
         Raises:
-            FencedError: it has not, in that time.
+            FencedError: it has not ended the turn in that time.
         """
         try:
             async with asyncio.timeout(timeout_seconds):

@@ -1,7 +1,7 @@
-"""Bounds of what a model's service sends: counted where bytes come in, and where an answer is whole.
+"""Limits on what a model's service sends: counted as bytes arrive, and again when an answer is complete.
 
-The providers' guards count bytes (`AnswerMeter`), because what never becomes an update has a price, too: comments,
-lines without an end, a few packed kilobytes that become gigabytes. The run counts calls and arguments.
+The providers' guards count bytes (`AnswerMeter`), because data that never becomes an update has a cost, too: comments,
+unterminated lines, a few compressed kilobytes that expand to gigabytes. The run counts calls and arguments.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.turn_bounds import ModelBounds
 
 MOST_LINES: Final = 1000
-"""Of one event of a stream; the services write three. SDKs copy an event once for each of its lines."""
+"""Maximum lines of one stream event; the services write three. SDKs copy an event once for each of its lines."""
 
 _UPDATE_BYTES: Final = 32
-"""Of an update that says nothing; the services send more for each."""
+"""Counted for an empty update; the services send more for each."""
 
 _ONE_ANSWER: Final = ("for one answer", "MAX_ANSWER_BYTES")
 _ONE_TURN: Final = ("for one turn", "MAX_TURN_BYTES")
@@ -35,11 +35,11 @@ class Received:
 
     Attributes:
         bounds: of the turn.
-        bytes: of all answers so far, as they came in.
-        said_bytes: of what all answers have said so far.
-        calls: model calls that the turn's agent has begun, replayed ones included.
+        bytes: of all answers so far, as received.
+        said_bytes: of the content of all answers so far.
+        calls: model calls started by the turn's agent, including replayed ones.
         inner_calls: model calls of agents within the agent so far.
-        crossed: the first bound that was passed, whoever has caught its error; nothing is read after it.
+        crossed: the first limit exceeded, even if its error was caught; nothing is read after it.
     """
 
     def __init__(self, bounds: ModelBounds) -> None:
@@ -51,16 +51,16 @@ class Received:
         self.crossed: ProviderError | TurnError | None = None
 
     def cross[E: ProviderError | TurnError](self, error: E) -> E:
-        """Note a bound that was passed, and give its error."""
+        """Record an exceeded limit, and return its error."""
         self.crossed = self.crossed or error
         return error
 
     def check(self) -> None:
-        """Read and ask nothing more once a bound was passed.
+        """Stop reading and calling once a limit was exceeded.
 
         Raises:
-            ProviderError: one was.
-            TurnError: the same.
+            ProviderError: a limit was exceeded.
+            TurnError: likewise.
         """
         if self.crossed is not None:
             raise self.crossed
@@ -76,9 +76,9 @@ def received() -> Received:
 
 
 class AnswerMeter:
-    """Counts one answer while it comes in, and hands a stream's lines on whole.
+    """Counts one answer as it arrives, and passes on complete lines of a stream.
 
-    An SDK that puts a long line together copies all of it for each piece that the network gives.
+    An SDK that assembles a long line copies all of it for each piece from the network.
 
     Args:
         is_stream: whether it is a stream of events.
@@ -96,7 +96,7 @@ class AnswerMeter:
         self._lines = 0
 
     def check_line(self, size_bytes: int) -> None:
-        """Check how long a line is so far.
+        """Check the length of a line so far.
 
         Raises:
             ProviderError: it is too long.
@@ -108,13 +108,13 @@ class AnswerMeter:
         """Count decompressed bytes.
 
         Args:
-            piece: that came.
+            piece: the bytes received.
 
         Returns:
-            What can be read now; empty while a line is open.
+            The bytes that can be read now; empty while a line is incomplete.
 
         Raises:
-            ProviderError: it is too much.
+            ProviderError: a limit is exceeded.
         """
         bounds, size = self._received.bounds, len(piece)
         self._received.check()
@@ -127,7 +127,7 @@ class AnswerMeter:
         return self._whole_lines(piece) if self._is_stream else piece
 
     def rest(self) -> bytes:
-        """Give the last line of a stream that does not end with one."""
+        """Return a stream's unterminated last line."""
         rest, self._open = b"".join(self._open), []
         return rest
 
@@ -147,7 +147,7 @@ class AnswerMeter:
         return whole
 
     def _count_lines(self, whole: bytes) -> None:
-        if self._lines + whole.count(b"\n") + whole.count(b"\r") <= MOST_LINES:  # whatever events these lines belong to
+        if self._lines + whole.count(b"\n") + whole.count(b"\r") <= MOST_LINES:  # of whichever events
             blank = max(whole.rfind(mark) for mark in (b"\n\n", b"\r\r", b"\n\r\n"))
             event = whole[blank + 1 :]
             self._lines = (0 if blank >= 0 else self._lines) + event.count(b"\n") + event.count(b"\r")
@@ -165,7 +165,7 @@ class AnswerMeter:
 
 
 class WordMeter:
-    """Counts what one answer says, for clients whose connections nobody guards: others send more than they say.
+    """Counts what one answer says, for clients whose connections are not guarded; services send more than the content.
 
     Args:
         update_bytes: that an update counts for besides what it says.
@@ -184,10 +184,10 @@ class WordMeter:
         """Count an update, or a whole message.
 
         Args:
-            contents: of it.
+            contents: the update's.
 
         Raises:
-            ProviderError: it is too much.
+            ProviderError: a limit is exceeded.
         """
         size = self._update_bytes
         for content in contents:
@@ -214,11 +214,11 @@ def _end(piece: bytes, mark: bytes) -> int:
 
 
 def check_model_call(bounds: ModelBounds, *, begun: int = 0) -> None:
-    """Check that a turn may make one more model call; those of agents within the agent count.
+    """Check that a turn may make one more model call; calls of inner agents count.
 
     Args:
         bounds: of the turn.
-        begun: how many of the calls that are counted are this one.
+        begun: how many of the counted calls are this one.
 
     Raises:
         TurnError: it may not.
@@ -235,14 +235,14 @@ def check_model_call(bounds: ModelBounds, *, begun: int = 0) -> None:
 
 
 def check_calls(contents: Iterable[Content], bounds: ModelBounds) -> None:
-    """Check the tool calls of one whole answer, before any of them runs.
+    """Check the tool calls of one complete answer before any of them runs.
 
     Args:
         contents: of the answer.
         bounds: of the turn.
 
     Raises:
-        ProviderError: there are too many, or the arguments of one are too long.
+        ProviderError: there are too many, or one has too long arguments.
     """
     count = 0
     for content in contents:
@@ -263,13 +263,13 @@ def check_calls(contents: Iterable[Content], bounds: ModelBounds) -> None:
 
 
 def is_larger(value: Any, most_bytes: int) -> bool:
-    """Tell whether a JSON value is larger than so many bytes, roughly, without writing it.
+    """Estimate whether a JSON value is larger than a number of bytes, without encoding it.
 
-    Guarantee: pure. Texts count with the bytes of their UTF-8, everything else with one byte.
+    Guarantee: pure. Texts count as their UTF-8 bytes, everything else as one byte.
 
     Args:
         value: JSON.
-        most_bytes: where to stop.
+        most_bytes: the limit, where counting stops.
     """
     left, pending = most_bytes, [value]
     while pending and left >= 0:
@@ -287,14 +287,14 @@ def is_larger(value: Any, most_bytes: int) -> bool:
 
 
 async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncIterator[T]:
-    """Give updates until the answer has taken too long: a service that sends a sign of life now and then, too.
+    """Yield updates until the answer has taken too long, even if the service sends a sign of life now and then.
 
     Args:
         updates: of one answer; closed at the end.
         bounds: of the turn.
 
     Raises:
-        ProviderError: it has.
+        ProviderError: it has taken too long.
     """
     deadline = asyncio.get_running_loop().time() + bounds.answer_seconds
     async with aclosing(updates):

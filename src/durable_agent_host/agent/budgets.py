@@ -1,4 +1,4 @@
-"""What an app says of the budgets of its agents."""
+"""The budgets of an app's agents."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,13 +11,13 @@ NO_BUDGETS: Final = Budgets()
 
 
 class BudgetsOfAgents:
-    """What an app says of the budgets of its agents.
+    """The budgets of an app's agents.
 
     Args:
-        default: of agents that say nothing themselves.
+        default: for agents without budgets of their own.
 
     Raises:
-        RegistrationError: a limit or a price is none.
+        RegistrationError: a limit or a price is invalid.
     """
 
     def __init__(self, default: Budgets | None) -> None:
@@ -26,15 +26,15 @@ class BudgetsOfAgents:
         self._own: dict[str, Budgets] = {}
 
     def add(self, name: str, budgets: Budgets | None, why_not: str) -> None:
-        """Note the budgets of an agent.
+        """Register the budgets of an agent.
 
         Args:
             name: the agent's registered name.
             budgets: its own, with the app's prices when they have none; None for the app's.
-            why_not: why its calls are not seen; empty for an agent with a journal.
+            why_not: why the host cannot see its calls; empty for an agent with a journal.
 
         Raises:
-            RegistrationError: a limit or a price is none, or the agent's own budgets cannot be kept.
+            RegistrationError: a limit or price is invalid, or the agent's own budgets cannot be enforced.
         """
         if why_not:
             if budgets is not None:

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class CallbackObserver:
-    """Calls a callback; what it raises is logged each time and does not touch the turn, as upstream does.
+    """Calls a callback; its exceptions are logged and do not affect the turn, as in upstream.
 
     Args:
         callback: the app's.

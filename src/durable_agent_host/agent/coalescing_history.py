@@ -1,13 +1,13 @@
 """A framework history provider that stores folded messages, each turn once, through any other history provider.
 
-Theory of operation. Messages are folded when they are saved and when they are loaded. Each is saved once: a run of this
-host names its turn, and the n-th message of a turn has the same identity at every attempt. Other messages get an id
-when they have none: saving the same message objects again is recognized, and two messages with the same text are two.
+Theory of operation. Messages are folded when saved and when loaded. Each is saved once: a run of this host names its
+turn, and the n-th message of a turn has the same identity at every attempt. Other messages get an id when they have
+none, so saving the same objects again is recognized, while two messages with the same text stay two.
 
 A session that was stored chunk by chunk is rewritten before the next messages are added. History providers have no
 transactions, so the folded conversation is first saved under a second session id, ended by a marker; only then is the
-old one cleared. A reader that finds fewer messages than the first one announces reads the second copy. A process that
-dies in between loses nothing.
+old one cleared. A reader that finds fewer messages than the first one announces reads the second copy. A crash in
+between loses nothing.
 """
 
 import copy
@@ -31,7 +31,7 @@ from durable_agent_host.session.kept_messages import (
 from durable_agent_host.stream.fold import fold_contents
 
 _COPY: Final = ".durable-agent-host-copy"
-"""Ends the id under which a session is kept while it is rewritten."""
+"""Suffix of the id under which a session is kept while it is rewritten."""
 
 _END_OF_COPY: Final = "durable_agent_host.end_of_copy"
 
@@ -57,19 +57,19 @@ _SAVING: Final[ContextVar[_Turn | None]] = ContextVar("durable_agent_host_saving
 
 
 class CoalescingHistoryProvider(HistoryProvider):
-    """Wraps a history provider of the framework; folds what it saves and what it loads, and saves each turn once.
+    """Wraps a history provider of the framework: folds what it saves and loads, and saves each turn once.
 
     Old sessions that were stored chunk by chunk are loaded folded, and shrink on their next save when the wrapped
     provider has ``clear``. Turns of one session must not run at the same time; this host ensures that.
 
     Args:
-        wrapped: owns the storage; its flags (what is loaded and stored) hold.
-        max_batch: most messages that one save of the wrapped provider gets. 100 is what Cosmos DB writes as a whole;
-            more would be two writes, of which the second can fail alone.
+        wrapped: owns the storage; its flags (what is loaded and stored) apply.
+        max_batch: most messages per save of the wrapped provider. 100 is what Cosmos DB writes atomically; more would
+            be two writes, of which the second can fail alone.
 
     Attributes:
         wrapped: as given.
-        keeps_marks: whether loaded messages keep the marks by which this host knows them again.
+        keeps_marks: whether loaded messages keep the marks by which this host recognizes them.
     """
 
     def __init__(self, wrapped: HistoryProvider, *, max_batch: int = 100) -> None:
@@ -91,10 +91,10 @@ class CoalescingHistoryProvider(HistoryProvider):
     ) -> list[Message]:
         """Load a session's messages, folded.
 
-        Guarantee: writes nothing, but for the end of a rewriting that another process began.
+        Guarantee: writes nothing, except to finish a rewrite that another process began.
 
         Args:
-            session_id: whose messages.
+            session_id: the session.
             state: passed on.
             kwargs: passed on.
 
@@ -111,7 +111,7 @@ class CoalescingHistoryProvider(HistoryProvider):
         return [_folded(one) for one in await self._load(session_id, state=state, **kwargs)]
 
     def clearing(self, clear: Callable[[str], Awaitable[None]]) -> Callable[[str], Awaitable[None]]:
-        """Give what deletes a session, and what a rewriting of it has left.
+        """Return a function that deletes a session and leftovers of its rewriting.
 
         Args:
             clear: deletes a session of the wrapped provider.
@@ -131,12 +131,12 @@ class CoalescingHistoryProvider(HistoryProvider):
         state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Save messages, folded, except those that are stored already.
+        """Save messages, folded, except those already stored.
 
         Guarantee: idempotent by the turn and place of a message (`IDENTITY`), or else by its message id.
 
         Args:
-            session_id: whose messages.
+            session_id: the session.
             messages: new ones, in order. A message without an identity gets a ``message_id``, in place.
             state: passed on.
             kwargs: passed on.
@@ -156,7 +156,7 @@ class CoalescingHistoryProvider(HistoryProvider):
     async def after_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
-        """Save the run's messages; in a turn of this host their names derive from the turn, so a retry repeats them."""
+        """Save the run's messages; within a turn, their names derive from it, so a retry repeats them."""
         marked = _SAVING.set(self._turn_of(session))
         try:
             await super().after_run(agent=agent, session=session, context=context, state=state)
@@ -164,7 +164,7 @@ class CoalescingHistoryProvider(HistoryProvider):
             _SAVING.reset(marked)
 
     def _turn_of(self, session: AgentSession) -> "_Turn | None":
-        """Find the turn that a session of this host is in; each attempt of a turn has its own session object."""
+        """Return the turn of a session of this host; each attempt of a turn has its own session object."""
         turn_id = getattr(session, "turn_id", None)
         if not turn_id:
             return None
@@ -184,7 +184,7 @@ class CoalescingHistoryProvider(HistoryProvider):
         return await self._replace(session_id, copied[:-1], **kwargs)
 
     async def _shrink(self, session_id: str | None, stored: list[Message], **kwargs: Any) -> list[Message]:
-        """Rewrite a session that was stored in chunks."""
+        """Rewrite a session stored in chunks."""
         folded = [_folded(message) for message in stored]
         is_whole = all(len(a.contents) == len(b.contents) for a, b in zip(stored, folded, strict=True))
         if is_whole or not session_id or not isinstance(self.wrapped, _Clears):
@@ -224,7 +224,7 @@ def _folded(message: Message) -> Message:
 
 
 def _without_marks(message: Message) -> Message:
-    """Leave out what only this provider knows, before a model's client sees it."""
+    """Remove this provider's own marks before a model's client sees the message."""
     for name in (IDENTITY, PLACE, REWRITTEN):
         message.additional_properties.pop(name, None)
     return message

@@ -1,4 +1,4 @@
-"""Which strategies compact the context of a hosted agent, and copies of them whose model calls are journaled."""
+"""Selects the strategies that compact a hosted agent's context, copied so that their model calls are journaled."""
 
 import copy
 import hashlib
@@ -27,9 +27,9 @@ class Compaction:
 
     Attributes:
         strategies: of the framework's protocol, in the order in which they are applied before each model call.
-        tokenizer: counts tokens for those that have none of their own, or None.
-        made_by: names the strategies with their parameters, and the provider; an overlay holds for this alone.
-        sums_up: tells of a message that the model's service has compacted into it what came before, or None.
+        tokenizer: for strategies without their own, or None.
+        made_by: identifies the strategies with their parameters, and the provider; an overlay applies only to these.
+        sums_up: returns whether the model's service compacted everything earlier into a message; or None.
     """
 
     strategies: tuple[CompactionStrategy, ...]
@@ -40,11 +40,11 @@ class Compaction:
 
 @dataclass(frozen=True)
 class CompactionChoice:
-    """What an app says of the compaction of an agent.
+    """An app's choice of compaction for one agent.
 
     Attributes:
-        own: for this agent; None for what the agent says itself.
-        default: for an agent that says nothing itself.
+        own: for this agent; None to use the agent's own strategy.
+        default: for an agent that has none.
     """
 
     own: CompactionStrategy | None = None
@@ -55,13 +55,13 @@ NOTHING_SAID: Final = CompactionChoice()
 
 
 class Compactions:
-    """What an app says of the compaction of its agents.
+    """An app's choices of compaction for its agents.
 
     Args:
-        default: for agents that say nothing themselves.
+        default: for agents without a strategy of their own.
 
     Raises:
-        RegistrationError: it is no strategy.
+        RegistrationError: it is not a strategy.
     """
 
     def __init__(self, default: CompactionStrategy | None) -> None:
@@ -70,15 +70,15 @@ class Compactions:
         self._own: dict[str, CompactionStrategy] = {}
 
     def add(self, name: str, strategy: CompactionStrategy | None, why_not: str) -> None:
-        """Note what the app says of an agent.
+        """Register the app's choice for an agent.
 
         Args:
             name: the agent's registered name.
             strategy: for this agent, or None.
-            why_not: why its model calls are not seen; empty for an agent that can be compacted.
+            why_not: why its model calls are not visible to the host; empty for an agent that can be compacted.
 
         Raises:
-            RegistrationError: it is no strategy, or the agent cannot be compacted.
+            RegistrationError: it is not a strategy, or the agent cannot be compacted.
         """
         if strategy is None:
             return
@@ -88,7 +88,7 @@ class Compactions:
         self._own[name] = strategy
 
     def of_agent(self, name: str) -> CompactionChoice:
-        """Return what was said of an agent."""
+        """Return the choice for an agent."""
         return CompactionChoice(self._own.get(name), self._default)
 
 
@@ -103,20 +103,20 @@ def _check_strategy(strategy: object, whose: str) -> None:
 def compaction_of(
     agent: Any, choice: CompactionChoice, provider: ModelProvider, bound: Bound, *, has_our_history: bool
 ) -> Compaction | None:
-    """Find how an agent's context is compacted; the nearest word wins.
+    """Select how an agent's context is compacted; the most specific choice wins.
 
     Guarantee: pure; neither the agent nor a strategy is changed.
 
     Args:
         agent: of the framework, with a chat client.
-        choice: what the app says.
-        provider: of the agent's client: what it has compacted, another one cannot read.
+        choice: the app's.
+        provider: of the agent's client: another provider cannot read what it has compacted.
         bound: copies a chat client so that what it receives is bounded.
-        has_our_history: whether the stored conversation is the agent's history; the framework's context provider for
-            compaction is replaced then, and left alone beside a history of the agent's own.
+        has_our_history: whether the stored conversation is the agent's history; then the framework's context provider
+            for compaction is replaced, and otherwise left alone.
 
     Returns:
-        The strategies, copied, with the tokenizer of the agent or its client; None for an agent without.
+        The strategies, copied, with the tokenizer of the agent or its client; None for an agent without compaction.
     """
     of_providers = _of_providers(agent) if has_our_history else ()
     chosen: list[Any] = [one for one in of_providers if one is not None]
@@ -137,7 +137,7 @@ def compaction_of(
 
 
 def without_compaction(agent: Any, *, has_our_history: bool) -> None:
-    """Take from the hosted copy of an agent what would compact a second time.
+    """Remove from the hosted copy of an agent what would compact a second time.
 
     Args:
         agent: the copy, with a client of its own; changed in place.
@@ -150,20 +150,20 @@ def without_compaction(agent: Any, *, has_our_history: bool) -> None:
 
 
 def _of_providers(agent: Any) -> Iterable[Any]:
-    """List the strategies of the framework's context provider: the stored ones before, and those for loading."""
+    """List the strategies of the framework's context provider, ``before_strategy`` first, then ``after_strategy``."""
     for one in agent.context_providers:
         if type(one) is CompactionProvider:
             yield from (one.before_strategy, one.after_strategy)
 
 
 def with_clients(strategy: Any, copied: Bound) -> Any:
-    """Copy a strategy, and those that it is made of, with other chat clients.
+    """Copy a strategy, and those nested in it, with other chat clients.
 
-    Guarantee: what is given is not changed.
+    Guarantee: the argument is not changed.
 
     Args:
         strategy: of the framework's protocol, or None.
-        copied: gives the client that stands for one of the strategy's.
+        copied: returns the replacement of one of the strategy's clients.
     """
     return _with_clients(strategy, copied, 0)
 
@@ -185,7 +185,7 @@ def _with_clients(value: Any, copied: Bound, depth: int) -> Any:
 
 
 def _described(value: Any, depth: int = 0) -> str:
-    """Name a strategy with what it was made with, as far as that is plain."""
+    """Describe a strategy with its parameters, as far as those are plain values."""
     if isinstance(value, FunctionType | MethodType):
         return f"{value.__module__}.{value.__qualname__}"
     if depth > _MOST_NESTED:

@@ -1,10 +1,10 @@
-"""Keeps what has streamed small: the pieces of a text that have been passed on become one.
+"""Keeps streamed updates small: joins pieces of a text that have been passed on.
 
-Theory of operation. Every layer of the framework keeps a list of the updates that it passed on, until its stream ends,
-and an update with a content and the SDK's event in it takes 4 to 7 KB, for a few characters. The layers share the
-objects. So the text of adjacent pieces is moved into the first of them, and the other updates give up their contents
-and the SDK's event. What is put together from any of the lists is the same as before, because a piece is moved only
-when it differs from the first in nothing but its text, and when the app's middleware has passed on the very object.
+Theory of operation. Every layer of the framework keeps a list of the updates that it passed on until its stream ends,
+and an update with a content and the SDK's event takes 4 to 7 KB for a few characters. The layers share the objects. So
+the text of adjacent pieces is moved into the first of them, and the other updates drop their contents and the SDK's
+event. Folding any of the lists gives the same result as before, because a piece is moved only when it differs from the
+first in nothing but its text, and when the app's middleware has passed on the very object.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.stream.fold import ItemReader
 
 EVERY: Final = 128
-"""Updates that stay as they came, at most twice as many; small beside the SDK and cheap to look at."""
+"""Updates left unchanged, at most twice as many; small beside the SDK and cheap to check."""
 
 _TEXT_OF: Final = {"text": "text", "text_reasoning": "text", "function_call": "arguments"}
-"""Type of a content that comes in pieces → where its text is."""
+"""Type of a content that streams in pieces → where its text is."""
 
 
 class _Pieces:
@@ -33,7 +33,7 @@ class _Pieces:
         self._texts: list[str] = [self._same[field]]
 
     def take(self, content: Content, part: ItemPart | None) -> bool:
-        """Take the text of a piece that continues the first; False leaves it as it is."""
+        """Take the text of a piece that continues the first; return False and leave it unchanged otherwise."""
         own, same = vars(content), self._same
         text = own[self._field] if content.type == self._first.type else None
         if part != self._part or not isinstance(text, str):
@@ -46,7 +46,7 @@ class _Pieces:
         return True
 
     def close(self) -> None:
-        """Give the first all of the text."""
+        """Put the whole text into the first piece."""
         if self._texts[1:]:
             setattr(self._first, self._field, "".join(self._texts))
 
@@ -55,9 +55,9 @@ def condense(passed: Sequence[AgentResponseUpdate], said: Sequence[ChatResponseU
     """Move the texts of adjacent pieces into the first of them.
 
     Args:
-        passed: what the agent has passed on; changed.
-        said: what it came from, one by one; changed.
-        items: what the provider knows.
+        passed: updates that the agent has passed on; changed.
+        said: their originals, one by one; changed.
+        items: the provider's knowledge of items.
     """
     pieces: _Pieces | None = None
     for mine, theirs in zip(passed, said, strict=True):
@@ -89,5 +89,5 @@ def _piece_of(mine: Sequence[Content], theirs: Sequence[Content]) -> Content | N
     if field is None or not isinstance(getattr(content, field), str) or content.merge_mode == "replace":
         return None
     properties: dict[str, Any] = content.additional_properties
-    grows = any(value and type(value) is list for value in properties.values())  # a fold adds lists up
+    grows = any(value and type(value) is list for value in properties.values())  # a fold concatenates lists
     return None if content.annotations or grows else content

@@ -1,7 +1,7 @@
 """How a run of an agent stops, and how an attempt of a turn ends: one type for each.
 
-What decides does so by the type (`match`). The exception that unwinds the framework carries one, and so each reason is
-given where it is known: at the call that must not be made, the write that failed, the runner that gave up.
+Code decides by the type (`match`). The exception that unwinds the framework carries one, so each reason is set where it
+is known: at the call that must not be made, the write that failed, the runner that gave up.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Completed:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Calls wait for a person. The turn has not ended: its next attempt goes on from the journal.
+    """Calls wait for a person. The turn has not ended: its next attempt resumes from the journal.
 
     Attributes:
         calls: ``call_id``, ``name``, ``arguments``, ``reason`` of each.
@@ -37,20 +37,20 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """The turn was cancelled; what it has produced is kept."""
+    """The turn was cancelled; its output so far is kept."""
 
 
 @dataclass(frozen=True)
 class Superseded:
-    """A later attempt owns the turn's log, and gives the outcome."""
+    """A later attempt owns the turn's log, and decides the outcome."""
 
 
 @dataclass(frozen=True)
 class LogLost:
-    """The turn log cannot be written, so nothing may be done that it would not know of.
+    """The turn log cannot be written, so nothing may be done that it would not record.
 
     Attributes:
-        error: of the store.
+        error: the store's.
     """
 
     error: LogError
@@ -61,26 +61,26 @@ class Failed:
     """The agent, its model or a tool failed for good, or the turn took too long.
 
     Attributes:
-        error: to report.
+        error: the error to report.
     """
 
     error: BaseException
 
 
 Stop = Waiting | Cancelled | Superseded | LogLost | Failed
-"""Why a run is given up."""
+"""Why a run is stopped."""
 
 Ending = Completed | Stop
 """How an attempt ends."""
 
 
 class RunStoppedError(BaseException):
-    """Unwinds the framework; what the run was about to do must not be done.
+    """Unwinds the framework; the run's next step must not happen.
 
-    No `Exception`: middleware and tools that catch those must not keep a run going that nobody wants.
+    Not an `Exception`: middleware and tools that catch those must not keep an unwanted run going.
 
     Attributes:
-        stop: why.
+        stop: the reason.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -89,7 +89,7 @@ class RunStoppedError(BaseException):
 
 
 def stop_of(error: BaseException) -> Stop:
-    """Decide what an error that comes out of a run means for the attempt. Guarantee: pure.
+    """Return what an error raised by a run means for the attempt. Guarantee: pure.
 
     Args:
         error: any.

@@ -1,4 +1,4 @@
-"""The first observer of a turn: what clients are told goes to the turn log, from which they are streamed to."""
+"""The first observer of a turn: writes events for clients to the turn log, from which they are streamed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -34,28 +34,28 @@ from durable_agent_host.turn.redactor import Redactor
 
 
 class PutsEvents(Protocol):
-    """What is needed of the turn log's writer."""
+    """The part of the turn log's writer that is used here."""
 
     async def put(self, event: str, data: Mapping[str, Any], /) -> None:
         """Append an event for clients, soon."""
         ...
 
     def note(self, entry: LogEntry, /) -> None:
-        """Append what is for readers of the log alone, soon."""
+        """Append an entry only for readers of the log, soon."""
         ...
 
 
 class EventWriter:
-    """Writes the live events of one attempt; what clients have been told before is not told again.
+    """Writes the live events of one attempt; events that clients already have are not repeated.
 
-    Beside them it notes what neither clients nor recovery need, and who looks at the turn later does.
+    It also records what neither clients nor recovery need, for later inspection of the turn.
 
     Args:
         writer: of the attempt.
-        redactor: of the app, or None: what it takes out is not told.
+        redactor: of the app, or None; what it removes is not written.
 
     Attributes:
-        reader: of the provider of the next run's agent.
+        reader: of the next run's provider.
     """
 
     def __init__(self, writer: PutsEvents, redactor: Redactor | None = None) -> None:
@@ -66,14 +66,14 @@ class EventWriter:
         self._has_ended = False
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
-        """Tell clients of a moment.
+        """Write the events of a moment.
 
         Raises:
-            FencedError: a later attempt has begun; this one has to stop.
+            FencedError: a later attempt has begun; this one must stop.
             LogError: the store does not answer.
             RedactionError: the app's function failed.
         """
-        if self._has_ended:  # what was left behind has nobody to tell
+        if self._has_ended:  # abandoned work has no audience
             return
         if (noted := _note_of(moment)) is not None:
             self._writer.note(noted)

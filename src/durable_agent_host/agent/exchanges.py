@@ -1,7 +1,7 @@
-"""What goes over the wire in a model call: the seam between the guards of the SDKs' connections and who keeps it.
+"""The wire traffic of a model call: the interface between the SDK connection guards and its receiver.
 
-The guards (`durable_agent_host.providers.connections`, `bounded_sessions`) tell of each request with a JSON body that
-they let out, and of what comes back, decompressed. Headers are never told.
+The guards (`durable_agent_host.providers.connections`, `bounded_sessions`) report each request with a JSON body that
+they send, and the decompressed response. Headers are never reported.
 """
 
 from typing import Any, Final, Protocol
@@ -13,27 +13,27 @@ class Exchange(Protocol):
     """One request and its answer."""
 
     def answered(self, status: int, *, is_stream: bool) -> None:
-        """Note the status."""
+        """Record the status."""
         ...
 
     def take(self, piece: bytes) -> None:
-        """Note a piece of the answer's body."""
+        """Record a piece of the answer's body."""
         ...
 
 
 class Exchanges(Protocol):
-    """Takes what is sent in one attempt of a turn."""
+    """Receives what is sent in one attempt of a turn."""
 
     async def sent(self, method: str, url: str, body: bytes) -> Exchange | None:
         """Note a request.
 
         Args:
             method: HTTP method.
-            url: with its query, which may hold a key.
+            url: with its query, which may contain a key.
             body: JSON; empty for none.
 
         Returns:
-            What takes the answer; None when nobody wants it.
+            The receiver of the answer; None when it is not wanted.
         """
         ...
 
@@ -47,8 +47,8 @@ async def sent(method: Any, url: Any, body: Any) -> Exchange | None:
 
     Args:
         method: HTTP method.
-        url: as the SDK has it.
-        body: bytes or text; of other kinds, which are forms and streams, nothing is told.
+        url: in the SDK's form.
+        body: bytes or text; other kinds, such as forms and streams, are not reported.
     """
     exchanges = EXCHANGES.get()
     if exchanges is None:

@@ -1,4 +1,4 @@
-"""Conversations that live in history providers of the app: who keeps them, and what is done with them there."""
+"""Conversations kept by the app's history providers: which provider keeps them, and operations on them there."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from inspect import isawaitable
@@ -20,13 +20,13 @@ from durable_agent_host.session.kept_messages import IDENTITY, PLACE, REWRITTEN,
 from durable_agent_host.stream.fold import fold_contents
 
 _BATCH: Final = 100
-"""How many messages a provider is given at once: what Cosmos DB writes as a whole."""
+"""How many messages a provider gets at once: what Cosmos DB writes atomically."""
 
 Clearing = Callable[[str], Awaitable[None]]
 
 
 def history_providers(agent: Any) -> list[HistoryProvider]:
-    """List the history providers of an agent that the host does not stand in for. Guarantee: pure.
+    """List the history providers of an agent that the host does not replace. Guarantee: pure.
 
     Args:
         agent: the app's, or a hosted copy.
@@ -36,9 +36,9 @@ def history_providers(agent: Any) -> list[HistoryProvider]:
 
 
 def is_replaced(agent: Any, provider: object) -> bool:
-    """Tell whether the host stands in for a provider: a plain `InMemoryHistoryProvider`, which nobody else looks into.
+    """Return whether the host replaces a provider: a plain `InMemoryHistoryProvider`, that nobody else reads.
 
-    It keeps the transcript in the state of the framework's session; the host has it already. Guarantee: pure.
+    It keeps the transcript in the framework session's state; the host has it already. Guarantee: pure.
 
     Args:
         agent: the app's.
@@ -62,7 +62,7 @@ def external_providers(agent: Any) -> list[HistoryProvider]:
 
 
 def why_not_redacted(agent: Any) -> str:
-    """Say why a history provider of an agent would get what is to be redacted; empty when none does. Guarantee: pure.
+    """Return why a history provider would receive unredacted content; empty when none would. Guarantee: pure.
 
     Args:
         agent: the app's.
@@ -82,18 +82,18 @@ def _context_providers(agent: Any) -> Sequence[Any]:
 
 
 def name_of_provider(provider: HistoryProvider) -> str:
-    """Name a provider by its class and its source. Guarantee: pure."""
+    """Return a provider's name, from its class and its source. Guarantee: pure."""
     return f"{type(_unwrapped(provider)).__name__} ({provider.source_id})"
 
 
 def home_of(agent: Any) -> str | None:
-    """Name the provider that has every message of a conversation, or None when the host keeps them. Guarantee: pure.
+    """Return the provider that has every message of a conversation, or None when the host keeps them. Guarantee: pure.
 
     Args:
         agent: the app's.
 
     Returns:
-        The first one that loads messages and is given all of a turn, at its end.
+        The first one that loads messages and receives the whole turn, at its end.
     """
     if getattr(agent, "require_per_service_call_history_persistence", False):
         return None
@@ -102,15 +102,15 @@ def home_of(agent: Any) -> str | None:
 
 
 class ExternalHistory:
-    """The conversations of one agent, where history providers of the app keep them.
+    """The conversations of one agent that the app's history providers keep.
 
-    Its coroutines belong on the loop of the agents, where the providers' connections are.
+    Its coroutines run on the agents' loop, where the providers' connections are.
 
     Args:
         agent: the app's.
 
     Attributes:
-        where: what is kept where, for whoever refuses an operation.
+        where: what is kept where, for errors that refuse an operation.
         home: the provider that has every message, or None.
     """
 
@@ -130,11 +130,11 @@ class ExternalHistory:
         """Read a conversation.
 
         Args:
-            session_id: as the providers know it.
+            session_id: the providers' id.
             void: turns that are not part of the conversation.
 
         Returns:
-            The messages of the home, in order and each once, with their marks; none without a home.
+            The messages of the home provider, in order, each once, with their marks; none without a home.
 
         Raises:
             HistoryError: the provider does not answer.
@@ -145,14 +145,14 @@ class ExternalHistory:
         return []
 
     async def clear(self, session_id: str) -> None:
-        """Delete a conversation with every provider that owns it. Guarantee: idempotent.
+        """Delete a conversation from every provider that owns it. Guarantee: idempotent.
 
         Args:
-            session_id: as the providers know it.
+            session_id: the providers' id.
 
         Raises:
-            HistoryError: a provider does not answer; nothing or a part was deleted.
-            HistoryElsewhereError: one cannot delete; nothing was deleted.
+            HistoryError: a provider does not answer; nothing or only a part was deleted.
+            HistoryElsewhereError: a provider cannot delete; nothing was deleted.
         """
         clearings = {name_of_provider(one): (one, clearing_of(one)) for one in self._owners}
         for name, (_, clear) in clearings.items():
@@ -167,15 +167,15 @@ class ExternalHistory:
         """Copy a conversation within every provider that owns it. Guarantee: idempotent; the original is only read.
 
         Args:
-            session_id: of the original, as the providers know it.
+            session_id: of the original, in the providers.
             new_id: of the copy.
             at_turn: the last turn of the copy; None for all.
             is_before: the copy ends before that turn.
             void: turns that are not part of the conversation.
 
         Raises:
-            HistoryElsewhereError: the messages do not say where the turn ends; nothing was written.
-            TurnRejectedError: there are other messages under the new id; nothing was written there.
+            HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
+            TurnRejectedError: the new id has other messages; nothing was written there.
             HistoryError: a provider does not answer; a part may have been written.
         """
         for provider in self._owners:
@@ -191,14 +191,14 @@ class ExternalHistory:
             await _store(provider, new_id, stored)
 
     async def store(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Store a conversation with every provider that owns it. Guarantee: idempotent.
+        """Store a conversation in every provider that owns it. Guarantee: idempotent.
 
         Args:
-            session_id: as the providers are to know it.
+            session_id: the providers' id.
             messages: with their names.
 
         Raises:
-            TurnRejectedError: there are other messages under the id; nothing was written there.
+            TurnRejectedError: the id has other messages; nothing was written there.
             HistoryError: a provider does not answer; a part may have been written.
         """
         for provider in self._owners:
@@ -206,14 +206,14 @@ class ExternalHistory:
 
 
 def clearing_of(provider: HistoryProvider) -> Clearing | None:
-    """Find how a provider deletes a session: by its own ``clear(session_id)``, plain or async. Guarantee: pure.
+    """Return how a provider deletes a session: its own ``clear(session_id)``, plain or async. Guarantee: pure.
 
     Args:
         provider: the app's.
 
     Returns:
-        Deletes a session by its id; None for a provider that cannot. The framework's `FileHistoryProvider` has no
-        ``clear``: the file is deleted under the provider's own lock.
+        A function that deletes a session by its id; None for a provider that cannot. The framework's
+        `FileHistoryProvider` has no ``clear``: the file is deleted under the provider's own lock.
     """
     if isinstance(provider, CoalescingHistoryProvider):
         clear = clearing_of(provider.wrapped)
@@ -258,7 +258,7 @@ async def _marked(provider: HistoryProvider, session_id: str) -> list[Message]:
 
 
 async def _store(provider: HistoryProvider, session_id: str, messages: Sequence[Message]) -> None:
-    """Store messages that are not there yet, a batch at a time; the first batches of an earlier try stay."""
+    """Store missing messages in batches; batches of an earlier try stay."""
     known = [name_of(one) for one in await _asked(provider, "read", _marked(provider, session_id))]
     numbered: list[Message] = []
     for place, message in enumerate(messages):

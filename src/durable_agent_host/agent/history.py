@@ -1,4 +1,4 @@
-"""The stored conversation, given to an agent of the framework as its history."""
+"""The stored conversation as the history of a framework agent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -10,11 +10,11 @@ _KEPT_BY: Final = "durable_agent_host.kept_by_service"
 
 
 class DurableSession(AgentSession):
-    """A session of the framework that carries the rehydrated conversation into one run.
+    """A framework session that carries the rehydrated conversation into one run.
 
     Attributes:
         transcript: messages of earlier turns, oldest first; empty when the model's service keeps them.
-        turn_id: of the turn that the run is for; a retry of the turn has the same.
+        turn_id: the run's turn; the same when the turn is retried.
     """
 
     transcript: Sequence[Message] = ()
@@ -22,22 +22,22 @@ class DurableSession(AgentSession):
 
     @property
     def forgotten(self) -> dict[str, Any]:
-        """What of the conversation the model's service can no longer use, in the words of the provider's adapter."""
+        """What of the conversation the model's service can no longer use, in the format of the provider's adapter."""
         return dict(cast("dict[str, Any]", self.state.get(TranscriptProvider.SOURCE_ID) or {}))
 
     @forgotten.setter
     def forgotten(self, remembered: Mapping[str, Any]) -> None:
-        """Remember it with the session."""
+        """Store it with the session."""
         self.state[TranscriptProvider.SOURCE_ID] = dict(remembered)
 
     def note_service(self, provider: object) -> None:
-        """Remember with the session whose service keeps the conversation, where one does."""
+        """Store with the session which service keeps the conversation, if any."""
         self.state.pop(_KEPT_BY, None)
         if self.service_session_id:
             self.state[_KEPT_BY] = type(provider).__name__
 
     def leave_other_service(self, provider: object) -> None:
-        """Go on from the transcript where the service of another provider keeps what was said until now."""
+        """Continue from the transcript when another provider's service keeps the conversation so far."""
         if self.service_session_id and self.state.get(_KEPT_BY, type(provider).__name__) != type(provider).__name__:
             self.service_session_id = None
 
@@ -45,9 +45,9 @@ class DurableSession(AgentSession):
 class TranscriptProvider(HistoryProvider):
     """Puts a `DurableSession`'s transcript before the new message.
 
-    The messages go in without the framework's attribution mark, because the OpenAI client replaces the provider's own
-    item ids of marked messages (agent-framework-openai 1.17, ``_prepare_content_for_openai``): the model then sees
-    the ids that it gave out. Nothing is saved here; the session's entity keeps the conversation.
+    The messages are added without the framework's attribution mark, because the OpenAI client replaces the provider's
+    own item ids of marked messages (agent-framework-openai 1.17, ``_prepare_content_for_openai``): the model then sees
+    the ids that it produced. Nothing is saved here; the session's entity keeps the conversation.
     """
 
     SOURCE_ID = "durable_agent_host"
@@ -58,7 +58,7 @@ class TranscriptProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """Give no messages: `before_run` takes them from the session of the run."""
+        """Return no messages: `before_run` takes them from the run's session."""
         del session_id, state, kwargs
         return []
 
@@ -76,7 +76,7 @@ class TranscriptProvider(HistoryProvider):
     async def before_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
-        """Put the transcript of the run's session in front."""
+        """Put the transcript of the run's session first."""
         del agent, state
         if isinstance(session, DurableSession) and session.transcript:
             context.context_messages[self.source_id] = list(session.transcript)

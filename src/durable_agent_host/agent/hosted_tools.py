@@ -1,4 +1,4 @@
-"""Tools as the framework gets them: views of the app's tools that never ask for the framework's approval."""
+"""Tools as the framework sees them: views of the app's tools that never ask for the framework's approval."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -28,19 +28,19 @@ class _NeedsApproval:
 
 
 def needs_approval(tool: FunctionTool) -> bool:
-    """Tell whether a person must approve the calls of a hosted tool.
+    """Return whether a person must approve the calls of a hosted tool.
 
     Args:
-        tool: as `without_approvals` gave it.
+        tool: from `without_approvals`.
 
     Returns:
-        True when the app's own tool says ``always_require``.
+        True when the app's own tool has ``always_require``.
     """
     return isinstance(tool, _NeedsApproval)
 
 
 def without_approvals(tools: Iterable[Any]) -> list[Any]:
-    """Return tools that the framework runs without asking; `needs_approval` knows which of them wait.
+    """Return tools that the framework runs without asking; `needs_approval` identifies those that need approval.
 
     Guarantee: the app's tools are not changed. A view shares the attributes of its tool, counters included.
 
@@ -48,10 +48,10 @@ def without_approvals(tools: Iterable[Any]) -> list[Any]:
         tools: of one run, normalized by the framework.
 
     Returns:
-        A new list, with views in the place of the tools that need approval.
+        A new list, with views replacing the tools that need approval.
 
     Raises:
-        TurnError: a tool was made of another tool, and what that one declares would count for nothing.
+        TurnError: a tool was made from another tool, whose declaration would be ignored.
     """
     return [_view(tool) for tool in tools]
 
@@ -73,8 +73,8 @@ async def in_doubt_policy(tool: FunctionTool, mcp_servers: Sequence[Any]) -> InD
     """Return the policy for a call that was running when its process died.
 
     Args:
-        tool: as its author declared it, by `durable_tool`.
-        mcp_servers: the agent's MCP tools; what a server calls idempotent or read-only is run again.
+        tool: as declared with `durable_tool`.
+        mcp_servers: the agent's MCP tools; tools that a server calls idempotent or read-only are run again.
 
     Returns:
         The policy; ``fail`` when nothing is declared.
@@ -103,7 +103,7 @@ async def _is_harmless(server: Any, remote_name: Any) -> bool:
             if not page.next_cursor:
                 return False
             params = import_module("mcp").types.PaginatedRequestParams(cursor=page.next_cursor)
-    except Exception as error:  # noqa: BLE001 - whatever it is, nobody has said that the tool is harmless
+    except Exception as error:  # noqa: BLE001 - without annotations, the tool is not known to be harmless
         _LOGGER.warning("cannot ask the MCP server of tool %r whether it may be run again: %s", remote_name, error)
         return False
 

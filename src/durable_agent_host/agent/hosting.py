@@ -1,8 +1,8 @@
-"""Copies of an agent for its hosted runs; neither the app's agent nor its client nor its tools are changed.
+"""Copies of an agent for its hosted runs; the app's agent, its client and its tools are not changed.
 
 At registration, an agent gets the stored conversation as its history and a client that keeps the provider's items. Each
-run gets one more copy of that client, with an override that puts the run's middleware in its places and replaces tools
-that need approval by views.
+run gets another copy of that client, with an override that inserts the run's middleware and replaces tools that need
+approval with views.
 """
 
 import copy
@@ -46,21 +46,21 @@ class HostedAgent:
 
     Args:
         agent: the app's.
-        provider_for: finds the provider of its client.
-        choice: what the app says of the compaction of its context.
+        provider_for: returns the provider of its client.
+        choice: the app's choice of compaction for its context.
 
     Attributes:
-        agent: the copy, without what belongs to a run.
-        owns_history: whether it takes the stored conversation as its history.
-        has_own_history: whether a history provider of the app gives the model its history instead.
-        replaced: the sources of history providers that the host stands in for.
+        agent: the copy, without anything that belongs to a run.
+        owns_history: whether it uses the stored conversation as its history.
+        has_own_history: whether a history provider of the app supplies the model's history instead.
+        replaced: sources of the history providers that the host replaces.
         home: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
         compaction: how its context is compacted, or None.
         has_journal: whether its model and tool calls can be journaled.
-        why_no_journal: what stands in the way, when they cannot.
-        may_run_again: for agents without a journal, whether a run that a crash has cut off is simply made again; the
-            agent says so by an attribute ``may_run_again``.
+        why_no_journal: why they cannot be.
+        may_run_again: for agents without a journal, whether a run cut off by a crash is simply repeated; the agent
+            declares it with an attribute ``may_run_again``.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class HostedAgent:
         return _client_of(self.agent)
 
     def restores(self, session: AgentSession) -> bool:
-        """Tell whether the agent continues from what it left in the session and needs no transcript."""
+        """Return whether the agent continues from its state in the session and needs no transcript."""
         return isinstance(self.agent, WorkflowAgent) and HostedWorkflow(self.agent).restores(session)
 
     def for_run(self, run: AgentRun, *, with_tools: bool) -> SupportsAgentRun:
-        """Return the agent of one run.
+        """Return the agent for one run.
 
         Args:
             run: for its middleware.
@@ -127,7 +127,7 @@ class HostedAgent:
 
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:
-    """Add the stored conversation as the agent's history, unless it has a history of its own."""
+    """Add the stored conversation as the agent's history, unless it has its own."""
     providers = [one for one in agent.context_providers if not is_replaced(agent, one)]
     hosted = copy.copy(agent)
     if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
@@ -152,7 +152,7 @@ def usable_name(name: object) -> str:
         name: as the app gives it.
 
     Raises:
-        RegistrationError: no function can have it.
+        RegistrationError: no function can have this name.
     """
     if isinstance(name, str) and _FUNCTION_NAME.fullmatch(name):
         return name
@@ -163,14 +163,14 @@ def usable_name(name: object) -> str:
 
 
 def taken_name(taken: str, name: str) -> RegistrationError:
-    """Make the error of a name that another agent has, upper and lower case aside. Guarantee: pure."""
+    """Make the error for a name that another agent has, ignoring case. Guarantee: pure."""
     return RegistrationError(
         f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: rename one"
     )
 
 
 def why_no_journal(agent: object) -> str:
-    """Say why the calls of an agent cannot be journaled. Guarantee: pure.
+    """Return why an agent's calls cannot be journaled. Guarantee: pure.
 
     Args:
         agent: the app's.
@@ -192,7 +192,7 @@ def why_no_journal(agent: object) -> str:
 
 
 def _takes_middleware(client: object) -> bool:
-    """Tell whether a client runs the tools itself and passes every model call through chat middleware."""
+    """Return whether a client runs the tools itself and passes every model call through chat middleware."""
     kinds = type(client).__mro__
     both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds
     return both and kinds.index(FunctionInvocationLayer) < kinds.index(ChatMiddlewareLayer)
@@ -213,10 +213,10 @@ def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
 
 
 class _TracedAsAttempt:
-    """The agent's override: the attempt's span is that of the agent's run.
+    """The agent's override: the attempt's span replaces that of the agent's run.
 
-    The framework's own span of a run would be lost when the process dies, with its children written, and would count
-    the tokens of replayed calls.
+    The framework's own span of a run would be lost in a crash while its children are written, and would count the
+    tokens of replayed calls.
     """
 
     def _trace_agent_invocation(self, *, execute: Callable[[], Any], **_: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Agents within an agent, and agents without a journal: what their models send and ask for is bounded, too.
+"""Inner agents, and agents without a journal: limits apply to what their models send and request, too.
 
-An agent that is a tool of another (`as_tool()`), at any depth, and the agents of a workflow call their models
+An agent used as a tool of another (`as_tool()`), at any depth, and the agents of a workflow call their models
 themselves. They get copies of their chat clients, whose connections are guarded like those of the hosted agent's own,
-and which count each call with the turn's. A bound that is passed there ends the turn, as if its own model had passed
-it: the agents between would take the error for the failure of a tool, and ask again.
+and which count each call with the turn's. Exceeding a limit there ends the turn, as if its own model had: the agents
+in between would treat the error as a failed tool, and ask again.
 """
 
 import copy
@@ -53,17 +53,17 @@ _WRAPPED: Final = "self"
 """The agent's name in the function that `as_tool` makes."""
 
 _UPDATE_BYTES: Final = 512
-"""That an update counts for: the framework's layers keep some kilobytes of each until the answer ends."""
+"""Counted for an update: the framework's layers keep some kilobytes of each until the answer ends."""
 
 _FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
-"""The functions of tools that are agents → those of their bounded copies."""
+"""Functions of tools that are agents → functions of their bounded copies."""
 
 
 class InnerAgents:
-    """Bounds the agents within one hosted agent.
+    """Limits the agents within one hosted agent.
 
     Args:
-        provider_for: finds the provider of a chat client.
+        provider_for: returns the provider of a chat client.
     """
 
     def __init__(self, provider_for: ProviderFor) -> None:
@@ -76,8 +76,8 @@ class InnerAgents:
 
         Args:
             client: of an agent whose calls are not journaled.
-            is_tool: whether nobody but the agent itself sees what it streams: the SDK's events of texts that it has
-                passed on are let go, then, as they take more memory than the texts.
+            is_tool: whether only the agent itself sees what it streams: then the SDK's events of texts already passed
+                on are dropped, as they take more memory than the texts.
         """
         if isinstance(client, _Bounded) or not hasattr(client, "__dict__"):
             return client
@@ -90,10 +90,10 @@ class InnerAgents:
         return bounded
 
     def agent(self, agent: Any, *, is_tool: bool = False) -> Any:
-        """Copy an agent with a bounded client; a workflow, which was built for the run, gets bounded agents.
+        """Copy an agent with a bounded client; a workflow, built for the run, gets bounded agents in place.
 
         Args:
-            agent: of any class; others than those of the framework stay as they are.
+            agent: of any class; agents that are not the framework's are returned unchanged.
             is_tool: see `client`.
         """
         match cast("object", agent):
@@ -109,7 +109,7 @@ class InnerAgents:
         return agent
 
     def tools(self, tools: Iterable[Any]) -> list[Any]:
-        """Return tools of which those that are agents are bounded.
+        """Return the tools, with bounded copies of those that are agents.
 
         Guarantee: the tools given are not changed. A view shares the attributes of its tool, counters included.
 
@@ -153,7 +153,7 @@ class InnerAgents:
             self.bound_executor(executor, is_tool=is_tool)
 
     def bound_executor(self, executor: Any, *, is_tool: bool = False) -> None:
-        """Give an executor of a workflow bounded copies of the agents that it holds.
+        """Give an executor of a workflow bounded copies of its agents.
 
         Args:
             executor: changed in place; its agents are not.
@@ -168,7 +168,7 @@ class InnerAgents:
 
 
 def _managers(executor: object) -> Iterator[object]:
-    """List what an orchestrator holds that asks agents for it."""
+    """List the objects of an orchestrator that call agents on its behalf."""
     return (one for one in vars(executor).values() if callable(getattr(one, "on_checkpoint_save", None)))
 
 
@@ -207,7 +207,7 @@ class _Bounded:
 
 
 class _BoundedInside(_Bounded):
-    """The override of a client whose model calls are made by one method, within all of the framework's layers."""
+    """The override of a client whose model calls go through one method, inside all of the framework's layers."""
 
     def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
         client: Any = super()
@@ -217,7 +217,7 @@ class _BoundedInside(_Bounded):
 
 
 class _BoundedWhole(_Bounded):
-    """The override of a client that is none of the framework's."""
+    """The override of a client that is not the framework's."""
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         ask = super().get_response
@@ -226,7 +226,7 @@ class _BoundedWhole(_Bounded):
 
 
 def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: bool) -> Any:
-    """Make one model call within the bounds of the turn."""
+    """Make one model call within the turn's limits."""
     if not stream:
         return _whole(ask, call)
     asked: list[Any] = []
@@ -300,7 +300,7 @@ def _checked(response: ChatResponse[Any]) -> ChatResponse[Any]:
 
 @contextmanager
 def _ends_turn() -> Generator[None]:
-    """End the turn when a bound was passed; other errors are for the agent."""
+    """End the turn when a limit was exceeded; leave other errors to the agent."""
     try:
         yield
     except Exception as error:
@@ -311,14 +311,14 @@ def _ends_turn() -> Generator[None]:
 
 
 class _BoundedResults(FunctionMiddleware):
-    """Tells the model instead when the result of a tool is too large."""
+    """Reports to the model when the result of a tool is too large."""
 
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
         await call_next()
         most = received().bounds.tool_result_bytes
         try:
             is_too_large = is_larger(encode_tool_result(context.result), most)
-        except (CorruptStateError, RecursionError):  # what cannot be stored need not be, here
+        except (CorruptStateError, RecursionError):  # a result that cannot be stored need not be, here
             return
         if is_too_large:
             _LOGGER.warning(

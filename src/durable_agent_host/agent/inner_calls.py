@@ -1,7 +1,7 @@
-"""Model calls of agents within the agent of a run: counted in the turn's usage, kept to its budgets, not replayed.
+"""Model calls of agents within a run's agent: counted in the turn's usage, limited by its budgets, not replayed.
 
-What such an agent does is one tool call in the journal, or the run of a workflow, so its answers are not kept. That
-they were given is: a call is reserved before it is made, where there are budgets, and settled when it was answered.
+Such an agent's work is one tool call in the journal, or a workflow's run, so its answers are not kept. That they were
+given is recorded: with budgets, a call is reserved before it is made and settled once it was answered.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -20,13 +20,13 @@ from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
 
 
 class InnerCalls:
-    """Counts the model calls of agents within the agent of one run.
+    """Counts the model calls of agents within one run's agent.
 
     Args:
-        run: whose journal and budgets they are.
+        run: has the journal and budgets.
 
     Attributes:
-        usage: tokens of the calls that were answered, in earlier runs of the turn, too.
+        usage: tokens of answered calls, including those in earlier runs of the turn.
     """
 
     def __init__(self, run: AgentRun) -> None:
@@ -51,7 +51,7 @@ class InnerCalls:
         return calls
 
     async def begin(self, messages: Sequence[Message], options: Mapping[str, Any]) -> int:
-        """Hold a call against the budgets.
+        """Check a call against the budgets.
 
         Args:
             messages: of the request.
@@ -61,7 +61,7 @@ class InnerCalls:
             The call's number.
 
         Raises:
-            RunStoppedError: a budget does not allow it, or the run is not wanted any more.
+            RunStoppedError: a budget does not allow it, or the run is no longer wanted.
         """
         run, spending = self._run, self._run.spending
         run.check_wanted()
@@ -74,7 +74,7 @@ class InnerCalls:
         return number
 
     async def refused(self, number: int) -> None:
-        """Note that the service has refused a call without a word."""
+        """Record that the service refused a call without an answer."""
         if self._run.spending is not None:
             await self._run.spending.release(INNER, number)
 
@@ -97,7 +97,7 @@ class InnerCalls:
 
         Args:
             number: of the call.
-            response: its usage and its model are noted.
+            response: its usage and model are recorded.
 
         Raises:
             RunStoppedError: the journal cannot be written.
@@ -128,7 +128,7 @@ INNER_CALLS: Final = WeakContextVar[InnerCalls]("durable_agent_inner_calls")
 
 @contextmanager
 def not_counted() -> Generator[None]:
-    """Count no model call while the context lasts: whoever makes it does."""
+    """Count no model calls while the context lasts: the caller counts them."""
     before = INNER_CALLS.set(None)
     try:
         yield
@@ -137,7 +137,7 @@ def not_counted() -> Generator[None]:
 
 
 class InnerCall:
-    """One model call of an agent within the agent; outside of a turn, nothing counts it.
+    """One model call of an inner agent; outside of a turn, nothing counts it.
 
     Args:
         messages: of the request.
@@ -154,7 +154,7 @@ class InnerCall:
         self._said: list[ChatResponseUpdate] = []
 
     async def begin(self) -> None:
-        """Hold it against the budgets; see `InnerCalls.begin`."""
+        """Check it against the budgets; see `InnerCalls.begin`."""
         if self._calls is not None:
             self._number = await self._calls.begin(self._messages, self._options)
 
@@ -185,7 +185,7 @@ class InnerCall:
         """Count it.
 
         Args:
-            response: whole, of a call that did not stream.
+            response: complete, of a call that did not stream.
         """
         if self._calls is not None:
             await self._calls.finished(self._number, response or ChatResponse.from_updates(self._said))

@@ -1,14 +1,14 @@
-"""Keeps what goes over the wire in the model calls of a turn, in the turn's log.
+"""Keeps the wire traffic of a turn's model calls in the turn's log.
 
-Theory of operation. A request of a conversation repeats the one before it, so a body is written as what differs from
-the latest one of its session that this process has seen (`durable_agent_host.turn.body_delta`), and names it. Readers
-go back to the log of that turn. A body is written whole when nothing was seen, and, if the bounds allow it, when the
-differences since the last whole one are as large as it is, or when that one is so old that its log may go soon. So a
-conversation writes twice what its turns add, amortised, and a call can be read back whole for half of the time that
-logs are kept. Texts beyond the bounds are left out, and say how long they were.
+Theory of operation. A request repeats the previous one of its conversation, so a body is written as its difference from
+the latest body of its session that this process has seen (`durable_agent_host.turn.body_delta`), and names that body.
+Readers follow the reference to that turn's log. A body is written whole when none was seen, and, if the limits allow
+it, when the differences since the last whole one are as large as it is, or when that one is so old that its log may be
+deleted soon. So a conversation writes twice what its turns add, amortised, and a call can be read back whole for half
+of the time that logs are kept. Texts beyond the limits are left out, with their length noted.
 
-A request is written with whatever is written next, or after a second, so that a call that never ends is seen; an
-answer before the journal's entry of its call, in one write with it.
+A request is written with the next write, or after a second, so that a call that never ends is visible; an answer is
+written before the journal's entry of its call, in the same write.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from durable_agent_host.stream.event_folding import FoldedEvents, events_in
 from durable_agent_host.turn.body_delta import Part, bounded, delta_of, encode_parts, written_characters
 
 MOST_COMPARED: Final = 8 * 1024 * 1024
-"""Bytes of a body that is compared with the one before it; of a larger one, beginning and end are kept."""
+"""Largest body, in bytes, that is compared with the previous one; of a larger one, beginning and end are kept."""
 MOST_EXCHANGES: Final = 40
-"""Requests of one model call that are kept."""
+"""Maximum requests kept per model call."""
 
 _MOST_REMEMBERED: Final = 16 * 1024 * 1024
 _FOLD_BYTES: Final = 256 * 1024
@@ -46,14 +46,14 @@ _LAST_EVENTS: Final = 3
 _REFUSED: Final = 400
 
 WholeAnswer = Callable[[Any], Any]
-"""Returns the whole answer, if an event of a stream has it; else None."""
+"""Returns the whole answer, if a stream's event has it; else None."""
 
 
 class PutsNotes(Protocol):
-    """What is needed of the turn log's writer."""
+    """The part of the turn log's writer that is used here."""
 
     def note(self, entry: LogEntry, *, size_bytes: int = ..., within_seconds: float = ...) -> None:
-        """Append what recovery does not need."""
+        """Append an entry that recovery does not need."""
         ...
 
 
@@ -62,11 +62,11 @@ class Base:
     """A body that later ones are compared with.
 
     Attributes:
-        turn_id: in whose log it is.
-        asked_at: when that turn was asked for; a session that is deleted and begun again can have its id again.
+        turn_id: the turn whose log has it.
+        asked_at: when that turn was requested; a deleted and recreated session can have the same id.
         name: of the body there.
-        text: of it.
-        whole_at: when the body was written that it goes back to, in seconds since 1970.
+        text: its text.
+        whole_at: when the whole body it builds on was written, in seconds since 1970.
         since_whole: characters of the differences since then.
     """
 
@@ -79,7 +79,7 @@ class Base:
 
 
 class Bases:
-    """The latest bodies of sessions, by a name; those that were not used for long are forgotten."""
+    """The latest bodies of sessions, by name; those unused for long are forgotten."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, ...], Base] = OrderedDict()
@@ -94,7 +94,7 @@ class Bases:
             return known
 
     def put(self, key: tuple[str, ...], base: Base) -> None:
-        """Remember a body in the place of another."""
+        """Remember a body, replacing another."""
         with self._lock:
             if (before := self._known.pop(key, None)) is not None:
                 self._characters -= len(before.text)
@@ -112,12 +112,12 @@ class Bases:
 
 
 _BASES: Final = Bases()
-"""Of the process."""
+"""Of this process."""
 
 
 @dataclass
 class _Exchange:
-    """One request, and its answer while it comes in. Implements `durable_agent_host.agent.exchanges.Exchange`."""
+    """One request, and its answer as it arrives. Implements `durable_agent_host.agent.exchanges.Exchange`."""
 
     name: str
     key: tuple[str, ...]
@@ -130,11 +130,11 @@ class _Exchange:
     _open_bytes: int = 0
 
     def answered(self, status: int, *, is_stream: bool) -> None:
-        """Note the status."""
+        """Record the status."""
         self.status, self.is_stream = status, is_stream
 
     def take(self, piece: bytes) -> None:
-        """Note a piece of the answer's body."""
+        """Record a piece of the answer's body."""
         self.size += len(piece)
         if not self.is_stream and self.size > MOST_COMPARED:
             return
@@ -152,7 +152,7 @@ class _Exchange:
         return self.folded
 
     def body(self, whole_answer: WholeAnswer) -> tuple[str, dict[str, Any]]:
-        """Return the answer's body, and what is to be said of it."""
+        """Return the answer's body and its attributes."""
         if not self.is_stream:
             cut = {"cut_bytes": self.size - MOST_COMPARED} if self.size > MOST_COMPARED else {}
             return b"".join(self.pieces).decode("utf-8", "replace"), cut
@@ -171,7 +171,7 @@ class _Exchange:
 
 
 def encode_json(value: Any) -> str:
-    """Write JSON compactly. Guarantee: pure."""
+    """Encode JSON compactly. Guarantee: pure."""
     return encode_compact({"": value})[4:-1]
 
 
@@ -188,14 +188,14 @@ class KeptCalls:
 
     Args:
         writer: of the attempt.
-        bounds: of what is kept.
-        turn_id: whose attempt it is.
-        asked_at: when the turn was asked for.
+        bounds: limits on what is kept.
+        turn_id: the attempt's turn.
+        asked_at: when the turn was requested.
         attempt: its number, from 1.
         session: names the session, across processes and agents.
-        has_turn: tells whether the session, as it was when the turn was granted, has had a turn; a session that was
-            deleted and begun again has not. None when no other turn's log will be there.
-        clock: gives the seconds since 1970.
+        has_turn: returns whether the session, as it was when the turn was granted, has had a turn; a deleted and
+            recreated session has not. None when no other turn's log will be there.
+        clock: returns the seconds since 1970.
     """
 
     def __init__(
@@ -230,9 +230,9 @@ class KeptCalls:
         """Keep what is sent in this context, as one try of a model call.
 
         Args:
-            position: of the call, or of the one before which a strategy makes this one.
+            position: of the call, or of the call before which a strategy makes this one.
             number: of the strategy's call, or None.
-            whole_answer: of the provider.
+            whole_answer: the provider's.
         """
         before, opened = self._call, self._open
         tried = self._tries[position, number] = self._tries.get((position, number), 0) + 1
@@ -245,7 +245,7 @@ class KeptCalls:
             error = raised
             raise
         finally:
-            with suppress(LogError):  # whatever is written next says so
+            with suppress(LogError):  # the next write reports it
                 for exchange in self._open:
                     self._answered(exchange, whole_answer, error)
             self._call, self._open = before, opened
@@ -270,7 +270,7 @@ class KeptCalls:
         return exchange
 
     def settle(self) -> None:
-        """Note that all that was kept so far is durable: later bodies may refer to it."""
+        """Record that everything kept so far is durable: later bodies may refer to it."""
         for key, base in self._bases.items():
             _BASES.put(key, base)
         self._bases.clear()
@@ -281,13 +281,13 @@ class KeptCalls:
             data["error"] = log_reason(error) if isinstance(error, Exception) else "it was cut off"
         if exchange.size:
             text, said = exchange.body(whole_answer)
-            if error is not None or (exchange.status or 0) >= _REFUSED:  # it may quote what it was sent
+            if error is not None or (exchange.status or 0) >= _REFUSED:  # it may quote the request
                 text = without_secrets(text)
             data |= said | self._written((*exchange.key, "answer"), exchange.name, text.encode("utf-8", "replace"))
         self._writer.note(LogEntry(MODEL_ANSWERED, data), size_bytes=64, within_seconds=_LAZY_SECONDS)
 
     def _written(self, key: tuple[str, ...], name: str, body: bytes) -> dict[str, Any]:
-        """Write a body as what differs from the one before it."""
+        """Encode a body as its difference from the previous one."""
         most = max(min(self._bounds.call_bytes, self._left), 0)
         if len(body) > MOST_COMPARED:
             return self._written_ends(body, most)
@@ -324,7 +324,7 @@ class KeptCalls:
         known = self._bases.get(key) or _BASES.get(key)
         if known is None or (known.turn_id, known.asked_at) == (self._turn_id, self._asked_at):
             return known
-        if known.turn_id == self._turn_id:  # of a session that has been deleted: its log is this turn's now
+        if known.turn_id == self._turn_id:  # of a deleted session: this turn's log has taken that log's place
             _BASES.forget(key)
             return None
         return known if self._has_turn is not None and self._has_turn(known.turn_id) else None

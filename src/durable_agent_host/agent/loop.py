@@ -1,9 +1,9 @@
 """One event loop for all agents of the process, and the threads of their tools.
 
-A chat client's connections belong to the loop that used them first. Turns arrive from an activity (on the worker's
-loop) and from entities (on worker threads), so they all run here. Each call of a tool that is a plain function has its
-own thread, so one that blocks delays nothing else, not even the end of the process. An async tool that blocks stalls
-this loop and every other turn; a watchdog logs which one.
+A chat client's connections belong to the loop that first used them. Turns arrive from an activity (on the worker's
+loop) and from entities (on worker threads), so they all run here. Each call of a plain tool function has its own
+thread, so a blocking one delays nothing else, not even process exit. An async tool that blocks stalls this loop and
+every other turn; a watchdog logs which one.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 class _DaemonThreads(ThreadPoolExecutor):
-    """A thread for each call. The loop takes only this kind of executor, whose own threads are few, and are joined."""
+    """A thread per call. The loop accepts only this kind of executor, whose own threads are few, and are joined."""
 
     def submit[**P, T](self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
@@ -80,7 +80,7 @@ def _watch(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
 
 
 def _blame(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
-    """Say what blocks the loop."""
+    """Report what blocks the loop."""
     task = asyncio.current_task(loop)
     call = task.get_context().get(RUNNING_CALL) if task is not None else None
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented for debuggers

@@ -1,9 +1,9 @@
-"""Frees what large turns leave behind.
+"""Frees memory after large turns.
 
-A run of the framework ends in reference cycles (its streams and pipelines refer to functions that refer to them), and
-these hold all that was sent. Python looks for cycles when enough new objects wait, whatever their size: of turns that
-send 100 MB, several would. So when the process has grown by the end of a turn, garbage is collected, and the C library
-is asked to return freed pages.
+A run of the framework ends in reference cycles (its streams and pipelines refer to functions that refer to them), which
+hold everything that was sent. Python collects cycles when enough new objects exist, whatever their size: several 100 MB
+turns could accumulate. So when the process has grown by the end of a turn, garbage is collected, and the C library is
+asked to return freed pages.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ _STATM: Final = Path("/proc/self/statm")
 
 
 class Memory:
-    """The memory of this process, from one look to the next; used in one loop only."""
+    """The memory of this process, from one check to the next; used in one loop only."""
 
     def __init__(self) -> None:
         self._least_bytes = resident_bytes()
         self._rests_until = 0.0
 
     def tidy_soon(self) -> None:
-        """Look a moment later whether the process has grown, and collect its garbage then; from the running loop."""
+        """Check shortly whether the process has grown, and if so collect garbage; call it from the running loop."""
         asyncio.get_running_loop().call_later(_LATER_SECONDS, self._tidy)
 
     def _tidy(self) -> None:
@@ -49,7 +49,7 @@ class Memory:
 
 
 def resident_bytes() -> int:
-    """Return the resident set of this process, or 0 where the system does not say."""
+    """Return the resident set of this process, or 0 where the system does not report it."""
     with suppress(OSError):
         return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,10 +1,10 @@
 """Chat middleware around every model call of a turn: finished calls come from the journal, failed ones are retried.
 
-It is the innermost chat middleware: it journals what the model gave, and what the app's own middleware does to a
-request or a response is done again on a replay. A call that has streamed nothing is retried in place. When a stream
-breaks in its middle, the error goes up and the agent is run again, because clients must discard what they have seen of
-the call and the agent's pipeline cannot take an update back. An answer that the service makes in the background is
-fetched by its id, after a crash as well, since another one would be paid for again.
+It is the innermost chat middleware: it journals what the model returned, and the app's own middleware runs again on a
+replay. A call that has streamed nothing is retried in place. When a stream breaks midway, the error propagates and the
+agent is run again, because clients must discard what they have seen of the call and the agent's pipeline cannot retract
+an update. An answer that the service produces in the background is fetched by its id, also after a crash, since a new
+one would be paid for again.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class ModelCalls(ChatMiddleware):
     """Journals the model calls of one run.
 
     Args:
-        run: whose calls they are.
+        run: the calls' run.
     """
 
     def __init__(self, run: AgentRun) -> None:
@@ -48,7 +48,7 @@ class ModelCalls(ChatMiddleware):
         """Answer a call from the journal, or make it and journal its response.
 
         Raises:
-            RunStoppedError: the run is not wanted any more.
+            RunStoppedError: the run is no longer wanted.
         """
         answer = _Answer(self._run, context, call_next)
         await answer.begin()
@@ -61,7 +61,7 @@ class ModelCalls(ChatMiddleware):
 
 
 class _Answer:
-    """What the agent takes for one model call: one call, and more of them while the model pauses in its answer."""
+    """The agent's view of one model call: one call, or several when the model pauses in its answer."""
 
     def __init__(self, run: AgentRun, context: ChatContext, call_next: CallNext) -> None:
         self._run = run
@@ -90,7 +90,7 @@ class _Answer:
         self._step = _Call(run, context, self._call_next, position, await self._admitted())
 
     async def _admitted(self) -> Reservation | None:
-        """Hold the call against the budgets."""
+        """Check the call against the budgets."""
         run, context = self._run, self._context
         if run.spending is None:
             return None
@@ -99,7 +99,7 @@ class _Answer:
         return wanted
 
     async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
-        """Give the updates of all calls; each response is durable before the next call is made."""
+        """Yield the updates of all calls; each response is durable before the next call is made."""
         while True:
             async for update in self._step.stream():
                 yield update
@@ -139,7 +139,7 @@ class _Replay:
             self.response.conversation_id = None
 
     async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
-        """Give the response as updates."""
+        """Yield the response as updates."""
         await self._run.audience.tell(ModelCallBegan(self._position, replayed=True))
         self._run.note_unreadable(self.response, self._position)
         with self._run.replaying():
@@ -170,14 +170,14 @@ class _Call:
         self.response: ChatResponse[Any] = ChatResponse()
 
     async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
-        """Give the updates of the first attempt that tells something; the response is durable when it ends."""
+        """Yield the updates of the first attempt that streams content; the response is durable when it ends."""
         run = self._run
         run.begin_call(self._position)
         await run.audience.tell(ModelCallBegan(self._position, replayed=False))
         retry = run.breaks.get(self._position, 0)
         while True:
             told = False
-            held: list[ChatResponseUpdate] = []  # what opens a stream says nothing, and a retry says it again
+            held: list[ChatResponseUpdate] = []  # opening updates have no content, and a retry sends them again
             try:
                 async for update in in_time(self._attempt(), run.bounds):
                     if not told and not update.contents:
@@ -204,7 +204,7 @@ class _Call:
         await self._journal()
 
     async def _wait_before_retry(self, retry: int, error: Exception) -> float | None:
-        """Decide after how many seconds the call is made again; None when it is not."""
+        """Return after how many seconds the call is retried; None when it is not."""
         run = self._run
         was_gone = await self._gave_up_background(error)
         seconds = 0.0 if was_gone else run.wait_before_retry(retry, error)
@@ -213,7 +213,7 @@ class _Call:
         return seconds
 
     async def _journal(self) -> None:
-        """Make the response durable; its calls run after that."""
+        """Make the response durable; its tool calls run after that."""
         run = self._run
         await run.audience.tell(ModelCallAnswered(self._position, replayed=False))
         folded = self._folded()
@@ -284,7 +284,7 @@ class _Call:
             spending.heard(self._position, None, meter.characters, model, is_open=is_open)
 
     def _continue_background(self) -> None:
-        """Ask for the background answer that the service is making, if any."""
+        """Resume the service's background answer, if there is one."""
         continuation = self._run.journal.recorded.continuations.get(self._position)
         options = dict(self._context.options or {})
         self._is_continued = continuation is not None
@@ -303,10 +303,10 @@ class _Call:
             await self._tell_journal(noted)
 
     async def _gave_up_background(self, error: Exception) -> bool:
-        """Forget a background answer that failed or that the service no longer has; a broken connection says neither.
+        """Forget a background answer that failed or that the service no longer has; a broken connection means neither.
 
         Returns:
-            Whether the service did not know it, so the call is made anew at once.
+            Whether the service did not know it, so the call is repeated at once.
         """
         if self._run.journal.recorded.continuations.get(self._position) is None:
             return False
@@ -327,17 +327,17 @@ class _Call:
 
 
 _MOST_PAUSES: Final = 50
-"""How often a model may pause in one answer; the services pause after about ten calls of their own tools."""
+"""Maximum pauses in one answer; the services pause after about ten calls of their own tools."""
 
 _CONTINUATION: Final = "continuation_token"
 _GONE: Final = frozenset({404, 405, 410, 501})
-"""The answer is not there, or the service gives out none by their ids."""
+"""The answer is not there, or the service does not return answers by id."""
 
 _REFUSED: Final = frozenset({400, 422})
 _IS_GONE: Final = re.compile(
     r"not found|not exist|no longer|expired|unknown|cannot be (?:streamed|retrieved)|not created", re.IGNORECASE
 )
-"""What services say of an answer that they do not have any more; other refusals are about the request."""
+"""Messages of services that no longer have an answer; other refusals are about the request."""
 
 
 def _is_gone(advice: Advice) -> bool:
@@ -345,7 +345,7 @@ def _is_gone(advice: Advice) -> bool:
 
 
 class _CutOffError(ProviderError):
-    """The answer ended before the provider said that it is whole."""
+    """The answer ended before the provider marked it complete."""
 
 
 def _cut_off(updates: list[ChatResponseUpdate]) -> ProviderError:

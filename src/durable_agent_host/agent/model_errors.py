@@ -42,13 +42,13 @@ _MOST_DEPTH: Final = 4
 
 @dataclass(frozen=True)
 class Advice:
-    """What an error says about making the same call again.
+    """What an error says about retrying the call.
 
     Attributes:
-        retryable: whether it can succeed later.
-        retry_after_seconds: what the service asked for, or None.
-        status: of the answer, or None when there was none.
-        said: the service's own words, or empty.
+        retryable: whether a retry can succeed.
+        retry_after_seconds: as requested by the service, or None.
+        status: of the answer, or None without one.
+        said: the service's message, or empty.
     """
 
     retryable: bool
@@ -70,7 +70,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 def advice_of(error: BaseException) -> Advice | None:
     """Decide whether to retry a model call after an error.
 
-    Guarantee: pure, but for dates, which are compared with the clock.
+    Guarantee: pure, except for dates, which are compared with the clock.
 
     Args:
         error: what the call raised; its causes are checked, too.
@@ -97,13 +97,13 @@ def advice_of(error: BaseException) -> Advice | None:
 
 
 def retry_after_of(headers: Mapping[str, Any]) -> float | None:
-    """Read the wait that a service asks for.
+    """Parse the wait that a service requests.
 
     Args:
-        headers: of the answer, with names in lower case or of any case.
+        headers: of the answer, names in lower case or any case.
 
     Returns:
-        Seconds, at least 0; None when the headers name none.
+        Seconds, at least 0; None when the headers give none.
     """
     for name, divisor in (("retry-after-ms", 1000), ("x-ms-retry-after-ms", 1000), ("retry-after", 1)):
         seconds = _number(headers.get(name))
@@ -122,11 +122,11 @@ def _number(text: Any) -> float | None:
         number = float(text)
     except (TypeError, ValueError):
         return None
-    return number if number >= 0 else None  # infinity is a wait, too: nobody waits so long
+    return number if number >= 0 else None  # infinity is a valid wait: nobody waits so long
 
 
 def _status_of(error: BaseException) -> int | None:
-    """Find the HTTP status: of openai, anthropic, azure.core; google.genai and google.api_core; aiohttp; botocore."""
+    """Return the HTTP status: of openai, anthropic, azure.core; google.genai and google.api_core; aiohttp; botocore."""
     for name in ("status_code", "code", "status", "http_status"):
         value: Any = getattr(error, name, None)
         if isinstance(value, int) and not isinstance(value, bool) and 300 <= value < 600:  # noqa: PLR2004
@@ -141,7 +141,7 @@ def _status_of(error: BaseException) -> int | None:
 
 
 def _code_of(error: BaseException) -> str:
-    """Find the service's name for what went wrong, in lower case; a stream's error has it where no status is."""
+    """Return the service's error code, in lower case; a stream's error may have it in place of a status."""
     for place in (getattr(error, "body", None), getattr(error, "details", None), getattr(error, "response", None)):
         if isinstance(place, Mapping):
             told = cast("Mapping[str, Any]", place)
@@ -161,7 +161,7 @@ def _code_of(error: BaseException) -> str:
 
 
 def _is_told_in_stream(error: BaseException) -> bool:
-    """Tell whether the service has told of it within an answer that had begun with 200, as Anthropic does."""
+    """Return whether the service reported it within an answer that had begun with 200, as Anthropic does."""
     body: Any = getattr(error, "body", None)
     return isinstance(getattr(error, "status_code", None), int) and isinstance(_within(body, "error"), Mapping)
 
@@ -177,7 +177,7 @@ def _headers_of(error: BaseException) -> Mapping[str, Any]:
 
 
 def _detailed_wait(error: BaseException) -> float | None:
-    """Read the ``retryDelay`` of Google's ``RetryInfo``, as ``"12s"``."""
+    """Parse the ``retryDelay`` of Google's ``RetryInfo``, such as ``"12s"``."""
     pending: list[tuple[Any, int]] = [(getattr(error, "details", None), 0)]
     while pending:
         value, depth = pending.pop(0)
@@ -209,7 +209,7 @@ def _within(value: Any, *names: str) -> Any:
 
 
 def _is_of_requests(error: BaseException) -> bool:
-    """Tell whether it is the ``ConnectionError`` or ``Timeout`` of requests, or botocore's, named as Python's own."""
+    """Return whether it is the ``ConnectionError`` or ``Timeout`` of requests, or botocore's, named as Python's own."""
     kind = type(error)
     return kind.__module__.partition(".")[0] in {"requests", "botocore", "urllib3"} and bool(
         {"ConnectionError", "Timeout", "ConnectTimeoutError", "EndpointConnectionError"}

@@ -1,7 +1,7 @@
-"""The port for whoever watches turns: live events, the app's callbacks, traces, metrics.
+"""The port for observers of turns: live events, the app's callbacks, traces, metrics.
 
-An observer gets the moments of a turn in order, on the agents' event loop. A moment says whether it is ``replayed``:
-then the step was done by an earlier run or attempt, its result comes from the journal, and it cost nothing now.
+An observer receives a turn's moments in order, on the agents' event loop. ``replayed`` means that an earlier run or
+attempt did the step: its result comes from the journal, and it cost nothing now.
 """
 
 import logging
@@ -19,11 +19,11 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WatchedTurn:
-    """Which turn, and which attempt of it, a moment belongs to.
+    """The turn and attempt of a moment.
 
     Attributes:
-        request: what was asked.
-        attempt: from 1; a crash or the answer of a person leads to another one.
+        request: the turn's request.
+        attempt: from 1; a crash or a person's answer leads to another one.
     """
 
     request: TurnRequest
@@ -43,11 +43,11 @@ class AttemptBegan:
 
 @dataclass(frozen=True)
 class RunBegan:
-    """The agent begins; the moments that follow are of this run, finished steps come replayed.
+    """The agent begins; the moments that follow belong to this run, with finished steps replayed.
 
     Attributes:
-        has_journal: whether the agent's model calls and tool calls are told as such; else its updates are all there is.
-        discard_from: offset of the first event that clients have to discard, because its text comes again; or None.
+        has_journal: whether there are moments for the agent's model and tool calls; otherwise only its updates.
+        discard_from: offset of the first event that clients must discard, because its text is sent again; or None.
         replayed: an earlier run or attempt has begun the agent.
     """
 
@@ -71,7 +71,7 @@ class ModelCallBegan:
 
 @dataclass(frozen=True)
 class ModelCallAnswered:
-    """The model has said all of a response, which is not durable yet.
+    """The model has finished a response, which is not durable yet.
 
     Attributes:
         position: of the call in the turn, from 0.
@@ -88,8 +88,8 @@ class ModelCallFinished:
 
     Attributes:
         position: of the call in the turn, from 0.
-        model: that served it, in the provider's words; None when it does not say.
-        usage: token counts by the framework's names, or None. Those of a replayed call have been counted before.
+        model: that served it, as named by the provider; None when unknown.
+        usage: token counts by the framework's names, or None. Those of a replayed call have already been counted.
         finish_reason: by the framework's names, or None.
         replayed: the journal had the response.
     """
@@ -107,8 +107,8 @@ class ModelCallFailed:
 
     Attributes:
         position: of the call in the turn, from 0.
-        error: what it raised, or what the provider says of it.
-        wait_seconds: it is made again after this time; None when it is not.
+        error: the exception raised, or the provider's explanation.
+        wait_seconds: until it is retried; None when it is not.
         replayed: never; failures are not in the journal.
     """
 
@@ -120,12 +120,12 @@ class ModelCallFailed:
 
 @dataclass(frozen=True)
 class InnerModelCallFinished:
-    """A model call of an agent within the agent was answered.
+    """A model call of an inner agent was answered.
 
     Attributes:
         model: that served it.
         usage: token counts by the framework's names, or None.
-        replayed: an earlier run of the turn has made it.
+        replayed: an earlier run of the turn made it.
     """
 
     model: str | None
@@ -138,7 +138,7 @@ class RunRepeats:
     """The agent is run again from the turn's start.
 
     Attributes:
-        reason: in words.
+        reason: a sentence.
         wait_seconds: before it begins.
         replayed: never.
     """
@@ -152,14 +152,14 @@ class RunRepeats:
 class ToolCallBegan:
     """A tool is about to run, or its call is answered from the journal.
 
-    A call that is denied, or whose arguments cannot be read, finishes without having begun. A call that has begun may
-    not finish: the process dies, or a later attempt takes the turn over.
+    A denied call, or one whose arguments cannot be read, finishes without having begun. A call that has begun may not
+    finish: the process dies, or a later attempt takes over the turn.
 
     Attributes:
-        call_id: as the model gave it.
+        call_id: from the model.
         name: the tool's.
-        arguments: with which it runs.
-        attempt: how often the call has been begun, this time included.
+        arguments: those it runs with.
+        attempt: how often the call has been started, including this time.
         replayed: the journal has the result.
     """
 
@@ -175,12 +175,12 @@ class ToolCallFinished:
     """A tool call has its result.
 
     Attributes:
-        call_id: as the model gave it.
-        name: the tool's; empty when a cancel has cut the call off.
+        call_id: from the model.
+        name: the tool's; empty when a cancel cut the call off.
         outcome: ``success``, ``error``, ``denied``, ``unknown``, ``invalid_arguments``, ``stopped``, ``terminated`` or
             ``input_required``.
         replayed: the journal had the result.
-        result: what came of it, as the model is told; empty when nothing is known.
+        result: the result as the model receives it; empty when unknown.
     """
 
     call_id: str
@@ -195,7 +195,7 @@ class UpdateCame:
     """The agent streamed an update.
 
     Attributes:
-        update: live; not to be changed or kept.
+        update: live; do not change or keep it.
         replayed: it comes from the journal.
     """
 
@@ -209,7 +209,7 @@ class ApprovalAwaited:
 
     Attributes:
         call: ``call_id`` under which the person answers, ``name``, ``arguments``, ``reason``.
-        replayed: clients were told by an earlier attempt.
+        replayed: an earlier attempt has notified clients.
     """
 
     call: Mapping[str, Any]
@@ -221,8 +221,8 @@ class AgentAnswered:
     """The agent is done.
 
     Attributes:
-        response: folded; not to be changed.
-        replayed: never; it is put together anew.
+        response: folded; do not change it.
+        replayed: never; it is built anew.
     """
 
     response: AgentResponse[Any]
@@ -231,11 +231,11 @@ class AgentAnswered:
 
 @dataclass(frozen=True)
 class AttemptEnded:
-    """An attempt ended, and with it the turn, unless it waits for a person or a later attempt has it.
+    """An attempt ended, and with it the turn, unless it waits for a person or a later attempt owns it.
 
     Attributes:
-        ending: how.
-        outcome: what becomes of the turn; None when this attempt does not decide it.
+        ending: how it ended.
+        outcome: the turn's outcome; None when this attempt does not decide it.
         replayed: never.
     """
 
@@ -263,20 +263,20 @@ Moment = (
 
 
 class TurnObserver(Protocol):
-    """Watches turns. One observer serves all turns of its agents, several at a time."""
+    """Observes turns. One observer serves all turns of its agents, several at a time."""
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
-        """Take the next moment of a turn; the turn waits for it. Pass over classes of moments that are not known."""
+        """Handle the next moment of a turn; the turn waits for it. Ignore moments of unknown classes."""
         ...
 
 
 class Audience:
-    """Tells the observers of one attempt.
+    """Notifies the observers of one attempt.
 
     Args:
-        turn: which turn.
-        events: live events for clients; what it raises stops the run, since nothing may happen untold.
-        observers: of the app; what one of them raises is logged once in an attempt, and does not touch the turn.
+        turn: the turn.
+        events: live events for clients; its exceptions stop the run, since nothing may happen unreported.
+        observers: the app's; an exception in one is logged once per attempt, and does not affect the turn.
     """
 
     def __init__(self, turn: WatchedTurn, events: TurnObserver, observers: Sequence[TurnObserver]) -> None:
@@ -286,17 +286,17 @@ class Audience:
         self._failed: set[int] = set()
 
     async def tell(self, moment: Moment) -> None:
-        """Tell a moment.
+        """Notify all observers of a moment.
 
         Raises:
-            FencedError: a later attempt has begun; this one has to stop.
+            FencedError: a later attempt has begun; this one must stop.
             LogError: the store does not answer.
         """
         await self._events.observe(self._turn, moment)
         await self.tell_app(moment)
 
     async def tell_app(self, moment: Moment) -> None:
-        """Tell a moment to the app's observers alone."""
+        """Notify only the app's observers of a moment."""
         for number, observer in enumerate(self._observers):
             try:
                 await observer.observe(self._turn, moment)

@@ -1,4 +1,4 @@
-"""What becomes of a turn: the outcome of each ending, with the entries to store or the reason why there are none."""
+"""The outcome of a turn for each ending, with the entries to store or the reason why there are none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ from durable_agent_host.turn.waiting import shortened_calls
 from durable_agent_host.turn_log.journal import Recorded
 
 CANCELLED: Final = "durable_agent_host.cancelled"
-"""Key in the ``additional_properties`` of a stored response: the turn was cancelled after this much."""
+"""Key in the ``additional_properties`` of a stored response: the turn was cancelled at this point."""
 
 _NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did not run."
 _TOOL_FAILED: Final = "Error: Function failed."
@@ -56,7 +56,7 @@ def utc_now() -> str:
 
 
 def error_raised_again(error: Mapping[str, Any]) -> TurnError:
-    """Make an exception of a turn's stored error. Guarantee: pure.
+    """Recreate an exception from a turn's stored error. Guarantee: pure.
 
     Args:
         error: ``type`` and ``message``; ``retryable`` when the model's service failed.
@@ -71,7 +71,7 @@ def error_raised_again(error: Mapping[str, Any]) -> TurnError:
 
 
 async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
-    """Make the outcome of a turn whose agent has answered.
+    """Build the outcome of a turn whose agent has answered.
 
     Args:
         runs: of the attempt, ended.
@@ -81,19 +81,19 @@ async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcom
         An outcome with the entries to append.
 
     Raises:
-        InvalidAnswerError: the answer does not fit the response format that was asked for, or it, or what the agent's
-            session keeps, holds what JSON cannot.
+        InvalidAnswerError: the answer does not match the requested response format, or the answer or the agent's
+            session holds a value that JSON cannot represent.
     """
     if runs.request.response_format is not None:
         await hold_answer(answer_text(response), runs.request.response_format)
     try:
         return replace(_with_entries(runs, response, "completed"), overlay=overlay_after(runs, response.messages))
-    except CorruptStateError as error:  # of what would be stored; the session is as it was
+    except CorruptStateError as error:  # from what would be stored; the session is unchanged
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
 
 def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
-    """Make the outcome of a cancelled turn: what it had produced, as a valid transcript.
+    """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
 
     The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
 
@@ -122,7 +122,7 @@ def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
 
 
 def _told(recorded: Recorded, key: ToolKey) -> Content:
-    """Make the result of a call whose result the model has not seen."""
+    """Build the result of a call whose result the model has not seen."""
     known = recorded.tools.get(key)
     if known is None:
         return Content.from_function_result(key.call_id, result=_NOT_RUN)
@@ -135,11 +135,11 @@ def _told(recorded: Recorded, key: ToolKey) -> Content:
 
 
 def failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
-    """Make the outcome of a failed turn, which leaves the conversation unchanged. Guarantee: pure but for the clock.
+    """Build the outcome of a failed turn; the conversation is unchanged. Guarantee: pure except for the clock.
 
     Args:
-        request: what was asked.
-        error: why.
+        request: the turn's request.
+        error: the reason.
         milliseconds: time inside the agent.
 
     Returns:
@@ -156,11 +156,11 @@ def failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 
 
 
 def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
-    """Make the outcome of a turn that stops because its log cannot be written. Guarantee: pure but for the clock.
+    """Build the outcome of a turn that stops because its log cannot be written. Guarantee: pure except for the clock.
 
     Args:
-        request: what was asked.
-        error: why; of type `LogUnavailableError` when nothing was begun.
+        request: the turn's request.
+        error: the reason; a `LogUnavailableError` when nothing was begun.
 
     Returns:
         An outcome without entries, which the session need not record.
@@ -169,11 +169,11 @@ def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
 
 
 def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
-    """Make the outcome of an attempt that waits for a person.
+    """Build the outcome of an attempt that waits for a person.
 
     Args:
         runs: of the attempt, stopped at the calls that wait.
-        calls: that wait.
+        calls: the calls that wait.
 
     Returns:
         An outcome with ``pending``, and no entries.
@@ -194,7 +194,7 @@ def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> Tu
     served = _served(runs, given)
     if runs.context is not None:
         given.usage_details = add_usage_details(given.usage_details, runs.context.usage)
-    if runs.inner_calls is not None and runs.hosted.has_journal:  # a workflow tells of its agents' tokens itself
+    if runs.inner_calls is not None and runs.hosted.has_journal:  # a workflow reports its agents' tokens itself
         given.usage_details = add_usage_details(given.usage_details, runs.inner_calls.usage)
     asked, response, answered = request, given, runs.answers
     if (redactor := runs.redactor) is not None:
@@ -225,7 +225,7 @@ def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> Tu
 
 
 def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
-    """Return the model and tier that served the last call; moves the tier out of the response's properties."""
+    """Return the model and tier that served the last call; remove the tier from the response's properties."""
     properties = dict(response.additional_properties or {})
     tier = properties.pop(SERVICE_TIER, None)
     response.additional_properties = properties
@@ -235,21 +235,21 @@ def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
 
 
 def _hide_exceptions(response: AgentResponse[Any]) -> None:
-    """Replace texts of tools' exceptions by what the model was told; agents without a journal give them in full."""
+    """Replace texts of tools' exceptions by what the model received; agents without a journal give them in full."""
     for content in (content for message in response.messages for content in message.contents):
         if content.type == "function_result" and content.exception and content.exception not in str(content.result):
             content.exception = str(content.result or _TOOL_FAILED)
 
 
 def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[str, Any] | None:
-    """Say what the context of the session is after a turn.
+    """Return the session's context after a turn.
 
     Args:
         runs: of the attempt, ended.
         response: messages that the turn adds to the record after its request; None when it adds nothing.
 
     Returns:
-        The overlay as it is stored, empty when the context is all of the record; None when the one from before stays.
+        The overlay as stored, empty when the context is the whole record; None when the previous one stays.
     """
     overlay = runs.context.overlay(response) if runs.context is not None else None
     if overlay is None:
@@ -263,7 +263,7 @@ def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
     """Encode the framework's session of a run. Guarantee: pure, except that it drops an empty state of our own.
 
     Raises:
-        CorruptStateError: it holds what JSON cannot.
+        CorruptStateError: it holds a value that JSON cannot represent.
     """
     if not agent_session.state.get(TranscriptProvider.SOURCE_ID):
         agent_session.state.pop(TranscriptProvider.SOURCE_ID, None)

@@ -1,9 +1,9 @@
 """What one run of an agent has streamed so far, each update read once.
 
 Theory of operation. A model call is folded when its stream ends: the fold gives the response that is journaled. The
-agent passes the call's updates on to the runner, as a rule unchanged; their fold then takes their place here, in
-pieces, so what is asked for later (the answer's requests for approval, the turn's response) reads a few pieces instead
-of the updates. Updates that the app's middleware has changed, and those of a call that was cut off, stay as they came.
+agent passes the call's updates on to the runner, usually unchanged; their fold then replaces them here, in pieces, so
+later uses (the answer's requests for approval, the turn's response) read a few pieces instead of the updates. Updates
+that the app's middleware has changed, and those of a call that was cut off, stay unchanged.
 """
 
 from collections.abc import Container, Sequence
@@ -22,12 +22,12 @@ class Produced:
     """The updates of one run of an agent.
 
     Args:
-        items: what the provider knows.
+        items: the provider's knowledge of items.
 
     Attributes:
-        updates_streamed: how many updates came.
+        updates_streamed: how many updates arrived.
         weight: of their contents.
-        served_model: the model that served the last call, in the provider's words.
+        served_model: the model that served the last call, as named by the provider.
     """
 
     def __init__(self, items: ItemReader) -> None:
@@ -41,15 +41,15 @@ class Produced:
         self._open_call = _OpenCall(None, 0)
 
     def __len__(self) -> int:
-        """Count what is kept; the place where the next update goes."""
+        """Return the number of kept entries, which is where the next update goes."""
         return len(self._updates)
 
     def take(self, update: AgentResponseUpdate, position: int | None) -> None:
         """Take the next update.
 
         Args:
-            update: of the agent, or made for it.
-            position: of the open model call that the update came from, or None.
+            update: the agent's, or one made for it.
+            position: of the open model call that produced the update, or None.
         """
         self.updates_streamed += 1
         self.weight.add(update.contents)
@@ -58,7 +58,7 @@ class Produced:
         self._updates.append((update, position))
 
     def condense(self, said: Sequence[ChatResponseUpdate], position: int) -> None:
-        """Let go of what the open model call's updates repeat; does something once in a while.
+        """Drop what the open model call's updates repeat; does something only once in a while.
 
         Args:
             said: all updates of the call so far, as its client streamed them; they have been passed on.
@@ -87,7 +87,7 @@ class Produced:
         return self._fold
 
     def finish_call(self, position: int) -> None:
-        """Replace the updates of the model call that was folded last by its fold, unless they were changed on the way.
+        """Replace the updates of the last folded model call by their fold, unless middleware changed them.
 
         Args:
             position: of the call; it is finished.
@@ -104,7 +104,7 @@ class Produced:
         """Fold what is kept into the response.
 
         Args:
-            start: a place that `len` gave; earlier updates are left out.
+            start: a value of `len`; earlier updates are left out.
 
         Returns:
             A new response.
@@ -112,7 +112,7 @@ class Produced:
         return fold_updates([update for update, _ in self._updates[start:]], self._items)
 
     def responses(self, finished: Container[int]) -> tuple[AgentResponse[Any], AgentResponse[Any]]:
-        """Fold what is whole, and what belongs to a model call that was cut off.
+        """Fold what is complete, and what belongs to a model call that was cut off.
 
         Args:
             finished: positions of the finished model calls.
@@ -132,7 +132,7 @@ class _OpenCall:
     Attributes:
         position: of the call.
         start: where its updates begin.
-        condensed: how many of them have been looked at.
+        condensed: how many of them have been checked.
     """
 
     position: int | None
@@ -144,11 +144,11 @@ _names: Final = attrgetter(
     *("role", "message_id", "response_id", "created_at", "finish_reason", "continuation_token", "_operation_state"),
     *("additional_properties", "merge_mode"),
 )
-"""What an agent takes over from its client's update; it adds a name of its own."""
+"""Properties that an agent copies from its client's update; it adds a name of its own."""
 
 
 def _are_unchanged(passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]) -> bool:
-    """Tell whether the agent's updates are those of the call, one by one."""
+    """Return whether the agent's updates are those of the call, one by one."""
     if not call or len(passed) != len(call):
         return False
     author, named = call[0].author_name, passed[0].author_name
@@ -169,7 +169,7 @@ def _is_copy(raw: Any, said: ChatResponseUpdate) -> bool:
 
 
 def _differ_in_usage(update: AgentResponseUpdate, said: ChatResponseUpdate) -> bool:
-    """Tell whether only the token counts differ: the framework adds up those of a run's model calls."""
+    """Return whether only the token counts differ: the framework adds up those of a run's model calls."""
     mine, theirs = ([one for one in contents if one.type != "usage"] for contents in (update.contents, said.contents))
     return _are_same(mine, theirs)
 
@@ -181,7 +181,7 @@ def _are_same(mine: Sequence[Content], theirs: Sequence[Content]) -> bool:
 def _pieces(
     fold: Fold, passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]
 ) -> list[AgentResponseUpdate]:
-    """Give the fold of a call the agent's name and the agent's token counts."""
+    """Put the agent's name and token counts into the fold of a call."""
     pieces = fold.pieces()
     for piece in pieces:
         piece.author_name = passed[0].author_name

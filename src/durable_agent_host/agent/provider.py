@@ -1,6 +1,6 @@
 """The port to a model provider: what only the provider knows of its clients, their updates and their errors.
 
-`providers.registry.provider_for` finds the provider of an agent's client. `providers.neutral.NeutralProvider`
+`providers.registry.provider_for` returns the provider of an agent's client. `providers.neutral.NeutralProvider`
 implements every hook for any client; other providers derive from it and override what they know better.
 """
 
@@ -17,7 +17,7 @@ from durable_agent_host.stream.fold import ItemReader
 
 
 class ModelProvider(ItemReader, Protocol):
-    """What the run of a turn asks of an agent's provider; `ItemReader` is what the fold asks of it."""
+    """What a turn's run needs from an agent's provider; the fold needs `ItemReader`."""
 
     @property
     def repair_rules(self) -> RepairRules:
@@ -32,77 +32,77 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     async def warm_up(self) -> None:
-        """Load what the first call of a process needs; asks no service, and may do nothing."""
+        """Load what a process's first call needs; calls no service, and may do nothing."""
         ...
 
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
-        """Give the SDK's clients with which a hosted chat client does its work, by the attributes that they replace.
+        """Return the SDK clients that a hosted chat client uses, by the attributes that they replace.
 
         Args:
             client: the chat client.
-            retries: whether the SDK makes failed requests again, as the app has set it; the host does it otherwise.
+            retries: whether the SDK retries failed requests, as the app set it; otherwise the host does.
         """
         ...
 
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
-        """Say which messages stand for all that came before them, because the service itself has compacted that.
+        """Return how to recognize messages in which the service itself has compacted everything before.
 
         Args:
             options: of the agent.
 
         Returns:
-            Tells it of a message; None when the service is not asked to compact.
+            A function that recognizes such a message; None when the service is not asked to compact.
         """
         ...
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """List the calls of hosted tools that an update ends: call id, and whether it failed."""
+        """List the hosted tool calls that an update ends: call id, and whether it failed."""
         ...
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
-        """Tell whether the stream of one model call has ended without the provider's word that it is whole."""
+        """Return whether the stream of one model call ended without the provider marking it complete."""
         ...
 
     def whole_answer(self, event: Any, /) -> Any:
-        """Give the whole answer, when an event of a stream has it.
+        """Return the whole answer, if a stream's event has it.
 
         Guarantee: pure.
 
         Args:
-            event: the data of one event, as the service sent it.
+            event: the data of one event, as sent by the service.
 
         Returns:
-            The answer as the service gives it without a stream; None when the event is another.
+            The answer as the service returns it without streaming; None for other events.
         """
         ...
 
     def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
-        """Tell whether the model has paused in its answer, and how to let it go on.
+        """Return whether the model has paused in its answer, and how to let it continue.
 
-        Guarantee: pure, also of a response that was read from a journal.
+        Guarantee: pure, also for a response read from a journal.
 
         Args:
-            response: of one model call, whole.
+            response: of one model call, complete.
 
         Returns:
-            The messages to append to the request, so that the model goes on; None when the answer is all.
+            The messages to append to the request, so that the model continues; None when the answer is complete.
         """
         ...
 
     def check_message(self, message: Message, /) -> None:
-        """Refuse a caller's message with something that the service never takes, before the model is asked.
+        """Refuse a caller's message that the service can never accept, before the model is called.
 
         Raises:
-            RequestError: says what, and what to send instead.
+            RequestError: says what is wrong, and what to send instead.
         """
         ...
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
-        """Prepare a stored conversation for the model: which blocks go back, and what must not.
+        """Prepare a stored conversation for the model: which blocks are sent back, and which must not be.
 
         Args:
-            messages: freshly decoded, the conversation from its start; their contents may be changed in place.
-            session_id: unique to the conversation; ids that a history has lost are derived from it.
+            messages: the conversation from its start, freshly decoded; their contents may be changed in place.
+            session_id: unique to the conversation; lost ids are derived from it.
         """
         ...
 
@@ -116,13 +116,13 @@ class ModelProvider(ItemReader, Protocol):
     def carry(
         self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Mark what the service can no longer use, and say what to remember of that beside the transcript.
+        """Mark what the service can no longer use, and return what to remember of that beside the transcript.
 
         Guarantee: pure; the messages given are not changed.
 
         Args:
             messages: the conversation.
-            remembered: what this method returned before, with the session.
+            remembered: this method's previous result, kept with the session.
             lost: what the service has refused since.
         """
         ...
@@ -136,16 +136,16 @@ class ModelProvider(ItemReader, Protocol):
 
         Args:
             client: the agent's chat client.
-            file: as `service_files` gave it.
+            file: from `service_files`.
 
         Raises:
-            NotFoundError: the service does not have it, or does not give it out.
+            NotFoundError: the service does not have it, or does not release it.
             ProviderError: the service failed.
         """
         ...
 
     async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
-        """Tell the service that nobody wants an answer any more that it is making; a person has cancelled the turn.
+        """Tell the service that the answer it is producing is no longer wanted; a person has cancelled the turn.
 
         Args:
             client: the agent's chat client.
@@ -154,13 +154,13 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
-        """Tell what the service has lost, when that is why it refused a request."""
+        """Return what the service has lost, when that is why it refused a request."""
         ...
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Say why a call of the model failed and whether to retry; None when something else failed."""
+        """Return why a model call failed and whether to retry; None when something else failed."""
         ...
 
 
 ProviderFor = Callable[[Any], ModelProvider]
-"""Finds the provider of a chat client; of None, the one for agents whose clients the host does not see."""
+"""Returns the provider of a chat client; for None, the one for agents whose clients the host does not see."""

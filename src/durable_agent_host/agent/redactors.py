@@ -1,4 +1,4 @@
-"""What an app says of the redaction of its agents."""
+"""The redactors of an app's agents."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,10 +9,10 @@ from durable_agent_host.turn.redactor import Redact, Redactor
 
 
 class Redactors(Mapping[str, Redactor]):
-    """The redactors of an app's agents, by name: of those that have something redacted.
+    """The redactors of an app's agents, by name; only agents with redaction are included.
 
     Args:
-        default: of agents that say nothing themselves; None for nothing.
+        default: for agents without their own; None for nothing.
     """
 
     def __init__(self, default: Redact | None) -> None:
@@ -20,15 +20,15 @@ class Redactors(Mapping[str, Redactor]):
         self._known: dict[str, Redactor] = {}
 
     def add(self, name: str, redact: Redact | None, why_not: str = "") -> None:
-        """Note what is redacted of an agent, and of errors and lines of the log whoever they are about.
+        """Register what is redacted for an agent; it also applies to all errors and log lines.
 
         Args:
             name: the agent's registered name.
-            redact: None for what the app says.
-            why_not: why something would be kept as it was said; empty when nothing is.
+            redact: None for the app's default.
+            why_not: why something would be kept unredacted; empty when nothing would.
 
         Raises:
-            RegistrationError: something would be, the function cannot be called, or it fails for any text.
+            RegistrationError: something would be, the function is not callable, or it fails for any text.
         """
         if (redact := redact or self._default) is not None:
             check_hook("redact", redact, "content", is_plain=True)

@@ -31,7 +31,7 @@ class RetryPolicy:
         Args:
             retry: 0 for the first.
             error: what the call raised.
-            explain: what only the provider knows of an error.
+            explain: returns what only the provider knows of an error.
             chance: jitter, between 0 and 1.
 
         Returns:

@@ -1,7 +1,7 @@
-"""The agent's runs in one attempt of a turn: as many as it takes, each through the journal.
+"""The agent's runs in one attempt of a turn: as many as needed, each through the journal.
 
-A run begins at the turn's start; what is finished is answered from the journal. It is repeated when the stream of a
-model call broke in its middle, or when the model's service has lost what the request relied on.
+A run begins at the turn's start; finished calls are answered from the journal. It is repeated when the stream of a
+model call broke midway, or when the model's service has lost what the request relied on.
 """
 
 import asyncio
@@ -53,37 +53,37 @@ from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
 _WHOLE_AGENT = ToolKey(-1, "agent", 0)
-"""The journal's key of the run of an agent without a journal, as if it were one tool call."""
+"""The journal key for the run of an agent without a journal, treated like one tool call."""
 
 
 @dataclass
 class AgentRuns:
-    """The runs of one attempt, and what has come of them so far.
+    """The runs of one attempt, and their results so far.
 
     Attributes:
-        host: gives the agent for a run; a new one each time when the app gave a function that builds it.
+        host: returns the agent for a run; a new one each time when the app gave a function that builds it.
         provider: of the current run's agent; before the first run, one that knows what every provider knows.
         retry_policy: for model calls.
-        bounds: of what the model's service and the tools may send.
+        bounds: limits on what the model's service and the tools may send.
         attempt: at the turn's log.
-        record: of the session, as it was when the turn was granted.
-        agent_session_before: the framework's session from before the turn, as it serializes itself.
-        with_files: puts the bytes of files into a request that names them.
-        request: what was asked.
-        answers: what persons have decided, by the id under which they were asked.
-        kept: keeps what goes over the wire in model calls.
-        was_cancelled: the turn was cancelled while it waited: only what is in the journal is gathered.
+        record: the session's record when the turn was granted.
+        agent_session_before: the framework's session from before the turn, serialized.
+        with_files: adds the bytes of files to a request that refers to them.
+        request: the turn's request.
+        answers: people's decisions, by the question's id.
+        kept: keeps the wire traffic of model calls.
+        was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
         hosted: the agent of the current run.
         run: the current one; None before the first.
-        inner_calls: of agents within the agent.
-        losses: of the model's service.
+        inner_calls: model calls of inner agents.
+        losses: what the model's service has lost.
         produced: what the current run has streamed.
         histories: the agent's history providers in the current run.
-        context: chooses the messages of the current run's model calls; None when all of them are sent.
+        context: chooses the messages of the current run's model calls; None when all are sent.
         budgets: of the agent.
-        redactor: of what is stored and shown, or None.
-        worked_before: seconds that earlier attempts had worked.
+        redactor: for stored and shown data, or None.
+        worked_before: seconds worked by earlier attempts.
         began_at: by `time.perf_counter`.
     """
 
@@ -114,7 +114,7 @@ class AgentRuns:
     began_at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        """Begin with nothing lost and nothing produced."""
+        """Start with nothing lost and nothing produced."""
         self.losses = ServiceLosses(self.request.turn_id)
         self.produced = Produced(self.provider)
         self.worked_before = self.attempt.recorded.worked_seconds
@@ -124,7 +124,7 @@ class AgentRuns:
 
         Raises:
             RunStoppedError: a run stops without an answer.
-            Exception: what the agent, the model or a tool raised, when another run would not help.
+            Exception: raised by the agent, the model or a tool, when another run would not help.
         """
         RECEIVED.set(received := Received(self.bounds))  # in the context of this task, which ends with the attempt
         EXCHANGES.set(self.kept)
@@ -154,17 +154,17 @@ class AgentRuns:
         return round((time.perf_counter() - self.began_at) * 1000, 1)
 
     def seconds_left(self, most_seconds: float) -> float:
-        """Return how long the agent may go on; 0 when its time is over.
+        """Return how long the agent may continue; 0 when its time is over.
 
         Args:
-            most_seconds: that one attempt of a turn may take.
+            most_seconds: limit for one attempt of a turn.
         """
         left = most_seconds - (time.perf_counter() - self.began_at)
         spending = self.run.spending if self.run is not None else None
         return max(left if spending is None else min(left, spending.seconds_left), 0.0)
 
     def out_of_time(self, most_seconds: float) -> TurnError:
-        """Say which time is over; the arguments are those of `seconds_left`."""
+        """Return which time limit is reached; the arguments are those of `seconds_left`."""
         spending = self.run.spending if self.run is not None else None
         if spending is not None and (exceeded := spending.out_of_time()) is not None:
             return exceeded
@@ -180,7 +180,7 @@ class AgentRuns:
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.produced = Produced(self.provider)
         self.agent_session = _restore_session(self.agent_session_before, self.request)
-        for source in self.hosted.replaced:  # what an earlier version kept twice
+        for source in self.hosted.replaced:  # an earlier version stored this twice
             self.agent_session.state.pop(source, None)
         self.context = self._new_context()
         return AgentRun(
@@ -209,7 +209,7 @@ class AgentRuns:
             return None
         overlay, entries = decode_overlay(self.overlay_before), self.record.session.message_count
         if overlay is not None and not overlay.holds_for(compaction.made_by, entries):
-            overlay = None  # made by other strategies: these make their own
+            overlay = None  # made by other strategies; the current ones make their own
         return TurnContext(compaction, self.request, overlay, entries, has_our_history=not self.hosted.has_own_history)
 
     async def _choose_messages(
@@ -247,7 +247,7 @@ class AgentRuns:
             return None
         self.produced.take(AgentResponseUpdate(role="user", contents=answer.contents), None)
         session = self.agent_session
-        if session.service_session_id:  # the service has all of it, and takes what is new alone
+        if session.service_session_id:  # the service has the conversation, and accepts only new messages
             session.transcript = ()
         else:
             session.transcript = self.provider.as_history([*session.transcript, *sent, *said])
@@ -263,7 +263,7 @@ class AgentRuns:
         await self.attempt.audience.tell(UpdateCame(update, is_replayed))
 
     async def _note_whole_agent(self, journal: Journal) -> None:
-        """Note that an agent without a journal begins; it does not begin a second time unless it says that it may."""
+        """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
         known = journal.recorded.tools.get(_WHOLE_AGENT)
         if self.was_cancelled:
             raise RunStoppedError(Cancelled())
@@ -275,7 +275,7 @@ class AgentRuns:
         await journal.tool_started(_WHOLE_AGENT, self.request.agent, {})
 
     def _repeats(self, run: AgentRun, error: Exception) -> RunRepeats | None:
-        """Decide whether the agent is run again after an error, and when.
+        """Return whether and when the agent is run again after an error.
 
         With a journal, every finished call is replayed. Without one, a turn is run again only when its first request
         was refused: nothing has been streamed then, and no tool has run.
@@ -324,7 +324,7 @@ class AgentRuns:
         return self.provider.replay(stored, session_id=f"{self.request.agent}@{self.request.session_id}")
 
     def _checked(self, entries: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Refuse to go on without messages that a provider keeps which the agent no longer has."""
+        """Refuse to continue without the messages kept by a provider that the agent no longer has."""
         for keeper in filter(None, map(kept_by, entries)):
             raise TurnError(
                 f"messages of this session are kept by {keeper}, which agent {self.request.agent!r} no longer "
@@ -344,7 +344,7 @@ class AgentRuns:
         )
 
     def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Mark what the service can no longer use, in what the turn itself has produced, too."""
+        """Mark what the service can no longer use, also in the turn's own output."""
         if not (self.losses or self.agent_session.forgotten) or self.agent_session.service_session_id:
             return messages
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)

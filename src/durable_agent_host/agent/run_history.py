@@ -1,14 +1,14 @@
-"""The history providers of the app in one run of a turn: what they give is rehydrated, what they get is saved once.
+"""The app's history providers in one run of a turn: loaded messages are rehydrated, saved ones are saved once.
 
 Theory of operation. The framework lets a history provider load before a run and save after it. In a hosted run each
-provider is a copy with overrides of its four methods. Loaded messages are put in order, each name once, and go to the
-model as the host's own transcript does, with the provider's item ids. What is to be saved waits until the turn's end is
-known: then the messages of the turn's entries are saved, completed or cancelled, under names that a retry repeats
-(`durable_agent_host.session.kept_messages`). The session's commit decides what counts: messages of a turn that the
-session says has failed are not loaded again.
+provider is a copy with overrides of its four methods. Loaded messages are ordered, each name once, and go to the model
+like the host's own transcript, with the provider's item ids. Saving waits until the turn's end is known: then the
+messages of the turn's entries are saved, completed or cancelled, under names that a retry repeats
+(`durable_agent_host.session.kept_messages`). The session's commit decides what counts: messages of a turn that failed
+according to the session are not loaded again.
 
 A provider that saves after each model call (``require_per_service_call_history_persistence``) does so as the framework
-has it.
+implements it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from durable_agent_host.session.transcript import sendable
 from durable_agent_host.stream.fold import fold_contents
 
 VOID_TURNS: Final = "durable_agent_host.void_turns"
-"""Key in the state of the framework's session: turns that have failed, and of which a provider has messages."""
+"""Key in the state of the framework's session: failed turns of which a provider has messages."""
 
 _SAVE_SECONDS: Final = 10.0
 _PAUSES: Final = (0.2, 1.0)
@@ -53,7 +53,7 @@ _PAUSES: Final = (0.2, 1.0)
 
 @dataclass
 class RunHistories:
-    """The history providers of the app in one run.
+    """The app's history providers in one run.
 
     Args:
         session: of the run.
@@ -62,7 +62,7 @@ class RunHistories:
         may_have_saved: whether an earlier attempt may have saved the turn's messages.
         rehydrate: prepares loaded messages for the model.
         as_history: prepares messages of the run in the same way.
-        clean: gives messages as they may be kept.
+        clean: returns messages as they may be kept.
 
     Attributes:
         has_saved: whether every provider has the turn.
@@ -80,7 +80,7 @@ class RunHistories:
     _kept: list[Any] = field(default_factory=list[Any])
 
     def put_into(self, agent: SupportsAgentRun) -> SupportsAgentRun:
-        """Give a copy of the agent of a run whose providers are those of this run; the agent itself if it has none."""
+        """Return a copy of the agent whose providers are those of this run; the agent itself if it has none."""
         self._agent, self._kept = agent, []
         own = history_providers(agent)
         if not own or getattr(agent, "require_per_service_call_history_persistence", False):
@@ -112,12 +112,12 @@ class RunHistories:
         return {self.turn_id, *failed, *cast("list[str]", self.session.state.get(VOID_TURNS) or [])}
 
     def note_void(self, turn_id: str) -> None:
-        """Remember with the session that messages of a failed turn are kept: its receipt is not for ever."""
+        """Record in the session that messages of a failed turn are kept: its receipt expires."""
         if turn_id != self.turn_id:
             self._remember(turn_id)
 
     def give_up(self) -> None:
-        """Remember that this turn ends without being saved: what a provider has of it may lack the calls' results."""
+        """Record that this turn ends without being saved: a provider's messages of it may lack the calls' results."""
         self._remember(self.turn_id)
 
     def _remember(self, turn_id: str) -> None:
@@ -126,14 +126,14 @@ class RunHistories:
             self.session.state[VOID_TURNS] = [*known, turn_id]
 
     async def save(self, asked: Message, produced: Sequence[Message], *, is_cut_off: bool) -> None:
-        """Save the messages of the turn with every provider.
+        """Save the messages of the turn in every provider.
 
         Guarantee: idempotent by the turn, with providers that keep a message's ``additional_properties``.
 
         Args:
             asked: the turn's message.
             produced: as the host stores it.
-            is_cut_off: the run did not come to its end, so the framework has not asked for anything to be saved.
+            is_cut_off: the run did not finish, so the framework has not asked for anything to be saved.
 
         Raises:
             HistoryError: a provider failed three times.
@@ -176,12 +176,12 @@ class _ProviderInRun:
         self._stored: list[Message] | None = None
 
     def forget(self) -> None:
-        """Forget what the provider has: a save has failed, and nobody knows how much of it was done."""
+        """Forget what the provider has: a save has failed, and how much of it was done is unknown."""
         self._stored = None
         self._histories.may_have_saved = True
 
     def loaded(self, messages: Sequence[Message]) -> list[Message]:
-        """Take what the provider gave, and give what counts of it."""
+        """Take the provider's messages, and return those that count."""
         self._stored = list(messages)
         void = self._histories.void
         for turn in {turn_of(message) for message in messages} & void:
@@ -189,7 +189,7 @@ class _ProviderInRun:
         return read_once(messages, void=void)
 
     def prepared(self, messages: Sequence[Message]) -> list[Message]:
-        """Prepare loaded messages for the model, and add what was said in this turn by runs that have ended."""
+        """Prepare loaded messages for the model, and add messages of this turn from finished runs."""
         fresh: list[Message] = []
         for message in messages:
             one = without_marks(message)
@@ -199,11 +199,11 @@ class _ProviderInRun:
         return [*self._histories.rehydrate(sendable(fresh)), *self._said_before()]
 
     def _said_before(self) -> Sequence[Message]:
-        """Give what was said in this turn by runs that have ended."""
+        """Return the messages of this turn from finished runs."""
         return self._histories.session.transcript or self._histories.as_history(self._said)
 
     def note_end(self, context: SessionContext) -> None:
-        """Remember what a run was asked and has answered."""
+        """Remember a run's input and output."""
         self.ended = self.ended or context
         self._said += [*context.input_messages, *(context.response.messages if context.response else ())]
 
@@ -223,14 +223,14 @@ class _ProviderInRun:
             self.is_finishing = False
 
     async def unsaved(self, kept: Any, messages: Sequence[Message], load: Callable[[], Any]) -> list[Message]:
-        """Name messages, and leave out those that the provider has."""
+        """Name messages, and leave out those that the provider already has."""
         turn_id = self._histories.turn_id
         unnamed = self._histories.clean([one for one in messages if name_of(one) is None])
         added = named_for(turn_id, unnamed, prefix="context-")
         names = iter(added)
         named = [next(names) if name_of(one) is None else one for one in messages]
         if isinstance(kept, CoalescingHistoryProvider):
-            return named  # it looks itself
+            return named  # the provider filters itself
         if self._stored is None or self._histories.may_have_saved:
             self._stored = list(await load())
         known = {name_of(message) for message in self._stored}
@@ -272,7 +272,7 @@ class _InRun:
             loaded = context.context_messages.get(mine.source_id, [])
         elif session.service_session_id:
             return  # the model's service has the conversation
-        else:  # the framework would leave out the approvals of tools that the model's service runs
+        else:  # the framework would leave out approvals of tools run by the model's service
             loaded = await mine.get_messages(context.session_id, state=state)
         context.context_messages[mine.source_id] = self.in_run.prepared(loaded)
 

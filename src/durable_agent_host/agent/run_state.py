@@ -1,4 +1,4 @@
-"""What the parts of one run of an agent share: what the run works with, and how far it is."""
+"""State shared by the parts of one agent run: its collaborators, and its progress."""
 
 import logging
 import random
@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Live:
-    """What streams now comes from a model call that has no response yet.
+    """The stream comes from a model call that has no response yet.
 
     Attributes:
         position: of the call.
@@ -41,7 +41,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What streams now comes from the journal."""
+    """The stream comes from the journal."""
 
 
 REPLAYED: Final = Replayed()
@@ -50,17 +50,17 @@ ChooseMessages = Callable[["AgentRun", ChatContext, int, bool], Awaitable[Sequen
 """See `AgentRun.choose_messages`."""
 
 Source = Live | Replayed | None
-"""Where what streams now comes from; None for what the framework and the app add between model calls."""
+"""The source of the current stream; None for what the framework and the app add between model calls."""
 
 
 @dataclass(frozen=True)
 class BrokenStream:
-    """A stream that broke in its middle.
+    """A stream that broke midway.
 
     Attributes:
         position: of the model call.
-        wait_seconds: how long to wait before the call is made again.
-        reason: in words.
+        wait_seconds: delay before the call is retried.
+        reason: a sentence.
     """
 
     position: int
@@ -70,10 +70,10 @@ class BrokenStream:
 
 @dataclass
 class Progress:
-    """How far a run is; only its `AgentRun` changes it.
+    """Progress of a run; only its `AgentRun` changes it.
 
     Attributes:
-        source: of what streams now.
+        source: of the current stream.
         pending: the calls that wait for a person.
         unreadable: what the model is told of calls whose arguments cannot be read, by model call and call id.
         broken: the stream that has broken; another run may go on from there.
@@ -94,24 +94,25 @@ class AgentRun:
     """One run of an agent within a turn.
 
     Attributes:
-        turn_id: whose run it is.
-        label: names turn, agent, session and attempt, for lines of the log.
-        journal: what is finished, and where to append.
-        audience: who watches the turn.
+        turn_id: the run's turn.
+        label: names turn, agent, session and attempt, for log lines.
+        journal: finished calls, and where to append.
+        audience: the turn's observers.
         provider: of the agent's chat client.
-        answers: what persons have decided, by the id under which they were asked.
+        answers: people's decisions, by the question's id.
         retry_policy: for model calls.
-        bounds: of what the model's service and the tools may send.
-        breaks: how often the stream of a model call broke in its middle in earlier runs of this turn, by position.
+        bounds: limits on what the model's service and the tools may send.
+        breaks: how often the stream of a model call broke midway in earlier runs of this turn, by position.
         session_state: what the steps change in the framework's session.
         produced: what the run has streamed.
-        replay_only: the turn was cancelled before this run: what is not in the journal is not done.
-        drop_continuations: replayed responses leave their conversation ids out, because the service has lost them.
-        choose_messages: gives the messages of a model call, by its context, its position, and whether it is replayed.
-        kept: keeps what goes over the wire in model calls.
-        prepare_messages: leaves out of a request what the service can no longer use.
-        spending: counts what the turn spends, and keeps it to its budgets; None without any.
-        gave_up: set when nobody wants the run's results any more; tools can look at it from their threads.
+        replay_only: the turn was cancelled before this run: nothing outside the journal is done.
+        drop_continuations: replayed responses omit their conversation ids, because the service has lost them.
+        choose_messages: returns the messages of a model call, from its context, its position, and whether it is
+            replayed.
+        kept: keeps the wire traffic of model calls.
+        prepare_messages: removes from a request what the service can no longer use.
+        spending: counts the turn's spending, and enforces its budgets; None without any.
+        gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
         progress: how far the run is.
     """
 
@@ -136,7 +137,7 @@ class AgentRun:
     progress: Progress = field(default_factory=Progress)
 
     def check(self) -> None:
-        """Do something new only while the run is wanted.
+        """Allow new work only while the run is wanted.
 
         Raises:
             RunStoppedError: the run was given up, was cancelled before it began, or waits for a person.
@@ -147,19 +148,19 @@ class AgentRun:
         self.check_waiting()
 
     def check_wanted(self) -> None:
-        """Do nothing more once the run was given up.
+        """Allow no more work once the run was given up.
 
         Raises:
-            RunStoppedError: it was.
+            RunStoppedError: the run was given up.
         """
         if self.progress.stop is not None:
             raise RunStoppedError(self.progress.stop)
 
     def check_waiting(self) -> None:
-        """Begin no model call while calls wait for a person.
+        """Start no model call while calls wait for a person.
 
         Raises:
-            RunStoppedError: some do.
+            RunStoppedError: some calls wait.
         """
         if self.progress.pending:
             raise RunStoppedError(Cancelled() if self.replay_only else Waiting(tuple(self.progress.pending)))
@@ -167,16 +168,16 @@ class AgentRun:
             raise RunStoppedError(Failed(self.spending.failure))
 
     def give_up(self, stop: Stop) -> None:
-        """Do nothing new from now on; safe from any thread.
+        """Stop new work; safe from any thread.
 
         Args:
-            stop: why.
+            stop: the reason.
         """
         self.progress.stop = stop
         self.gave_up.set()
 
     def begin_call(self, position: int) -> None:
-        """Note that a model call streams."""
+        """Record that a model call streams."""
         self.progress.source = Live(position)
 
     def note_offered(self, options: Mapping[str, Any] | None) -> None:
@@ -187,14 +188,14 @@ class AgentRun:
             self.progress.offered.add(str(name))
 
     def finish_call(self, position: int, response: ChatResponse[Any]) -> None:
-        """Note that a model call has its response."""
+        """Record that a model call has its response."""
         self.produced.finish_call(position)
         self.note_unreadable(response, position)
         self.progress.source = None
 
     @contextmanager
     def replaying(self) -> Generator[None]:
-        """Note that what streams in the context comes from the journal."""
+        """Mark the context's stream as coming from the journal."""
         self.progress.source = REPLAYED
         try:
             yield
@@ -202,16 +203,16 @@ class AgentRun:
             self.progress.source = None
 
     def broke(self, broken: BrokenStream) -> None:
-        """Note that a stream has broken in its middle."""
+        """Record that a stream broke midway."""
         self.progress.broken = broken
 
     def note_unreadable(self, response: ChatResponse[Any], position: int) -> None:
-        """Note the calls of a model's response whose arguments cannot be read."""
+        """Record the calls of a model's response whose arguments cannot be read."""
         for call_id, told in set_unreadable_apart(response):
             self.progress.unreadable[position, call_id] = told
 
     def wait_before_retry(self, retry: int, error: BaseException) -> float | None:
-        """Decide whether a failed model call is made again; see `RetryPolicy.wait_before`."""
+        """Return whether and when a failed model call is retried; see `RetryPolicy.wait_before`."""
         explain = self.provider.explain
         seconds = self.retry_policy.wait_before(retry, error, explain, random.random())  # noqa: S311
         if seconds is not None:
@@ -220,16 +221,16 @@ class AgentRun:
         return seconds
 
     def question_id(self, key: ToolKey, number: int = 0) -> str:
-        """Name a question to a person about a call; see `durable_agent_host.turn.question_ids`.
+        """Return the id of a question to a person about a call; see `durable_agent_host.turn.question_ids`.
 
         Args:
-            key: of the call, as the journal gave it.
+            key: of the call, from the journal.
             number: of the question about this call, from 0.
         """
         return question_id(key, number, is_repeated=self.journal.is_repeated(key))
 
     async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
-        """Leave it to a person whether a turn may spend more; the run stops before its next model call."""
+        """Ask a person whether a turn may spend more; the run stops before its next model call."""
         await self.ask(question, ToolKey(self.journal.position, question, 0), ASKED_AS, figures, sentence)
 
     async def ask(
@@ -242,7 +243,7 @@ class AgentRun:
         *,
         approved_by: str | None = None,
     ) -> None:
-        """Leave a tool call to a person: the run goes on with the other calls of the batch, and then stops."""
+        """Leave a tool call to a person: the run finishes the other calls of the batch, then stops."""
         asked: dict[str, Any] = {"call_id": question, "name": name, "arguments": dict(arguments), "reason": reason}
         if approved_by is not None:
             asked["approved_by"] = approved_by

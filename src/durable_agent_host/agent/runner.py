@@ -1,9 +1,8 @@
 """The runner of an agent's turns: rehydrate, run, fold. The only place that calls a model or a tool.
 
-An attempt opens the turn's log, which fences earlier attempts, and reads what they have recorded (`attempt`). The agent
-runs from there (`run`) in a task of its own, so that it can be given up in the middle of anything; the runner watches
-for a cancel and for the end of its time. How that ends is a type (`ending`); what becomes of the turn then (`outcome`)
-is appended last.
+An attempt opens the turn's log, which fences earlier attempts, and reads what they recorded (`attempt`). The agent
+resumes from there (`run`) in its own task, so that it can be given up at any point; the runner watches for a cancel and
+for the time limit. How that ends is a type (`ending`); the turn's outcome (`outcome`) is appended last.
 """
 
 import asyncio
@@ -63,7 +62,7 @@ _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.7
 _SAVE_SECONDS: Final = 10.0
 _GIVE_UP_SECONDS: Final = 0.3
-"""How long a run that was told to stop may take for it; it is left behind then."""
+"""How long a stopped run may take to end; after that it is abandoned."""
 
 OpenLog = Callable[[], TurnLog]
 """Returns the process's turn log; the first call opens the store."""
@@ -71,12 +70,12 @@ OpenLog = Callable[[], TurnLog]
 
 @dataclass(frozen=True)
 class RunLimits:
-    """How long, how often and how much.
+    """Limits on time, attempts and amounts.
 
     Attributes:
-        turn_seconds: how long the agent may work on a turn, from the start of an attempt.
+        turn_seconds: time limit for one attempt of a turn.
         retry_policy: for model calls.
-        bounds: of what the model's service and the tools may send.
+        bounds: limits on what the model's service and the tools may send.
         kept: how much is kept of model calls.
     """
 
@@ -91,22 +90,22 @@ class AgentRunner:
 
     Args:
         name: the registered name.
-        agent: of the framework, or anything with its ``run``; or a function that builds a new one for every run.
-        provider_for: finds the provider of an agent's chat client.
-        observers: told of every moment of a turn, after its clients.
-        open_log: returns the log that holds the journal and that clients follow; without it, nobody is told while the
-            agent runs, and after a crash it runs again from its start.
+        agent: of the framework, or any object with its ``run``; or a function that builds a new one for every run.
+        provider_for: returns the provider of an agent's chat client.
+        observers: receive every moment of a turn, after its clients.
+        open_log: returns the log that holds the journal and that clients follow; without it, nothing is streamed while
+            the agent runs, and after a crash it runs again from its start.
         limits: how long a turn may take, and how often a model call is retried.
-        keeper: reads what sessions have outside their entities, and stores what a turn adds to it; without one, an
-            outcome has all that it says in itself.
-        history: where the agent's conversations are kept; when left out, what the agent itself says.
-        compaction: what the app says of the compaction of the agent's context.
+        keeper: reads what sessions keep outside their entities, and stores what a turn adds to it; without one, an
+            outcome contains everything itself.
+        history: where the agent's conversations are kept; by default the agent's own.
+        compaction: the app's choice for the agent's context.
         budgets: what the agent's turns and sessions may spend.
-        tell_end: told of turns that end without an orchestration.
-        redactor: of what is stored and shown; without one, all is.
+        tell_end: notified of turns that end without an orchestration.
+        redactor: for stored and shown data; None for no redaction.
 
     Attributes:
-        counts_spending: whether it is counted what the agent's turns spend.
+        counts_spending: whether the spending of the agent's turns is counted.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class AgentRunner:
 
     @property
     def made_by(self) -> str | None:
-        """Which overlays hold for the agent's sessions, see `Overlay`; None when it compacts nothing."""
+        """Which overlays apply to the agent's sessions, see `Overlay`; None when it compacts nothing."""
         compaction = self._host().compaction
         return compaction.made_by if compaction is not None else None
 
@@ -152,7 +151,7 @@ class AgentRunner:
 
     @property
     def service_files(self) -> ServiceFiles:
-        """The files that the service of the agent's chat client keeps."""
+        """The files kept by the service of the agent's chat client."""
         return ServiceFiles(self._host)
 
     @property
@@ -170,20 +169,19 @@ class AgentRunner:
     ) -> TurnOutcome:
         """Run the agent for a turn and fold what it streamed.
 
-        Guarantee: idempotent by the turn: finished model calls and tool calls are not made again, and a turn that has
-        ended returns the outcome that it had.
+        Guarantee: idempotent by the turn: finished model calls and tool calls are not made again, and an ended turn
+        returns its outcome again.
 
         Args:
             session: as it was when the turn was granted.
-            request: what was asked.
-            answers: what persons have decided so far, by the id under which they were asked: ``approved``,
-                ``reason``, ``arguments``.
-            was_cancelled: the turn was cancelled while it waited for them; what it had produced is gathered.
+            request: the turn's request.
+            answers: people's decisions so far, by the question's id: ``approved``, ``reason``, ``arguments``.
+            was_cancelled: the turn was cancelled while it waited for them; its output so far is collected.
 
         Returns:
             A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, or
-            a suspended one with the calls that wait for a person; it does not raise for what the agent, the model or a
-            tool did.
+            a suspended one with the calls that wait for a person. Failures of the agent, the model or a tool do not
+            raise.
 
         Raises:
             FencedError: another process runs the turn, and has not ended it in time.
@@ -222,7 +220,7 @@ class AgentRunner:
         return await self._give_way(runs)
 
     async def _run_to_end(self, runs: AgentRuns) -> Ending:
-        """Run the agent until it ends, or is given up."""
+        """Run the agent until it ends or is given up."""
         await wait_until_warm()
         task = asyncio.create_task(runs.finish(), name=f"turn {runs.request.turn_id}")
         given_up: Stop | None = None
@@ -241,10 +239,10 @@ class AgentRunner:
             return _stop_of(runs, error)
 
     async def _conclude(self, runs: AgentRuns, ending: Ending) -> TurnOutcome:
-        """Make the outcome of an ending, and append it.
+        """Build the outcome of an ending, and append it.
 
         Raises:
-            FencedError: a later attempt has the turn.
+            FencedError: a later attempt owns the turn.
             LogError: the store does not answer.
         """
         match ending:
@@ -271,7 +269,7 @@ class AgentRunner:
         return await runs.attempt.end(ending, outcome, kept)
 
     async def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
-        """Make the outcome of an answer, and give it to the agent's own history providers."""
+        """Build the outcome of an answer, also for the agent's own history providers."""
         try:
             return Completed(response), await self._saved(runs, await completed(runs, response))
         except (FencedError, LogError):
@@ -281,7 +279,7 @@ class AgentRunner:
             return Failed(reason), _failed(runs, reason)
 
     async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
-        """Gather what a cancelled turn had produced, for the agent's own history providers, too."""
+        """Collect the output of a cancelled turn, also for the agent's own history providers."""
         await cancel_at_service(runs)
         outcome = cancelled(runs, await runs.attempt.read_again())
         try:
@@ -295,7 +293,7 @@ class AgentRunner:
         return replace(outcome, agent_session=save_session(runs.agent_session))
 
     async def _saved(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
-        """Save a turn with the history providers of the app, before its end is appended."""
+        """Save a turn in the app's history providers, before its end is appended."""
         histories = runs.histories
         if histories is None or not histories.has_any:
             return outcome
@@ -306,7 +304,7 @@ class AgentRunner:
         return replace(outcome, agent_session=save_session(runs.agent_session))
 
     async def _kept(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
-        """Store what the commit does not carry; the session has no second copy of what a history provider keeps."""
+        """Store what the commit does not carry; the session keeps no second copy of a history provider's data."""
         home = runs.hosted.home if runs.histories is not None and runs.histories.has_saved else None
         entries = outcome.entries
         if home is not None:
@@ -315,7 +313,7 @@ class AgentRunner:
         return await self.keeper.seal(runs.record.session, runs.request, outcome, response=response)
 
     async def _give_way(self, runs: AgentRuns) -> TurnOutcome:
-        """Return the outcome of the attempt that has taken the turn over, once it is there.
+        """Wait for the outcome from the attempt that took over the turn, and return it.
 
         Raises:
             FencedError: it has not ended the turn in time.
@@ -333,10 +331,10 @@ class AgentRunner:
         return await attempt.outcome_of_successor(self._limits.turn_seconds)
 
     async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
-        """Wait for the runs' end; look at the cancel mark now and then, and when somebody hints at it.
+        """Wait for the runs' end; check the cancel mark regularly, and when notified.
 
         Returns:
-            Why they are given up; None when they have ended.
+            Why they are stopped; None when they have ended.
         """
         most = self._limits.turn_seconds
         with CANCELLATIONS.waiter(runs.request.turn_id) as hint:
@@ -386,12 +384,12 @@ async def _is_cancelled(attempt: Attempt) -> bool:
 
 
 async def _give_up(runs: AgentRuns, task: "asyncio.Task[None]", stop: Stop) -> None:
-    """Stop the runs in the middle of whatever they do; a tool in a thread is told, and left behind."""
+    """Stop the runs wherever they are; a tool in a thread is notified, and abandoned."""
     if task.done():
         return
     if runs.run is not None:
         runs.run.give_up(stop)
-    for _ in range(3):  # what catches a cancellation once is asked again
+    for _ in range(3):  # code that catches a cancellation once is cancelled again
         task.cancel()
         await asyncio.wait({task}, timeout=_GIVE_UP_SECONDS / 3)
         if task.done():

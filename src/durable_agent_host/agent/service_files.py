@@ -1,4 +1,4 @@
-"""Files that the model's service keeps, for whoever reads a conversation outside of a turn."""
+"""Files kept by the model's service, for reading a conversation outside of a turn."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -13,10 +13,10 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 
 
 class ServiceFiles:
-    """The files of one agent's service.
+    """The files kept by one agent's service.
 
     Args:
-        host: gives the agent, with its client and provider.
+        host: returns the agent, with its client and provider.
     """
 
     def __init__(self, host: Callable[[], HostedAgent]) -> None:
@@ -27,7 +27,7 @@ class ServiceFiles:
         return self._host().provider.service_files(content)
 
     async def read(self, file: ServiceFile) -> ServedFile:
-        """Download a file, on the agents' event loop, to which the client's connections belong.
+        """Download a file on the agents' event loop, to which the client's connections belong.
 
         Raises:
             NotFoundError: the service does not have it, or does not give it out, or its SDK takes no such id.

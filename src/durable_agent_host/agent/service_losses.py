@@ -1,4 +1,4 @@
-"""What the model's service turns out to have lost during a turn, and what requests leave out for it."""
+"""What the model's service has lost, as found during a turn, and what requests omit because of it."""
 
 import logging
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ServiceLosses:
-    """The losses of one attempt; with each of them, the agent is run again from the stored transcript.
+    """The losses of one attempt; after each, the agent is run again from the stored transcript.
 
     Args:
-        turn_id: for lines of the log.
+        turn_id: for log lines.
     """
 
     def __init__(self, turn_id: str) -> None:
@@ -28,18 +28,18 @@ class ServiceLosses:
         self._remembered: dict[str, Any] = {}
 
     def __len__(self) -> int:
-        """Count the requests that the service has refused for a loss."""
+        """Return how many requests the service refused because of a loss."""
         return len(self._lost)
 
     def add(self, forgotten: Forgotten, session: DurableSession) -> bool:
-        """Note a loss.
+        """Record a loss.
 
         Args:
             forgotten: what the service has lost.
-            session: of the run that was refused.
+            session: of the refused run.
 
         Returns:
-            Whether another run can do without it: the loss is a new one, and the run had made use of it.
+            Whether another run can do without it: the loss is new, and the run had used it.
         """
         goes_on = bool(session.service_session_id or WORKFLOW_STATE in session.state)
         if forgotten in self._lost or (forgotten.what == "continuation" and not (goes_on or forgotten.name)):
@@ -53,7 +53,7 @@ class ServiceLosses:
         return True
 
     def forget_in(self, session: DurableSession) -> None:
-        """Take the service's continuation out of a session, once something was lost."""
+        """Remove the service's continuation from a session once something was lost."""
         if self._lost:
             session.service_session_id = None
             session.state.pop(WORKFLOW_STATE, None)
@@ -61,14 +61,14 @@ class ServiceLosses:
     def mark(
         self, messages: Sequence[Message], session: DurableSession, provider: ModelProvider, *, is_request: bool = False
     ) -> list[Message]:
-        """Mark in messages what the provider's service can no longer use; the session remembers it.
+        """Mark what the service can no longer use in messages; the session remembers it.
 
         Args:
             messages: stored ones, or all of a request.
             session: of the run.
             provider: of the agent.
-            is_request: whether the messages are those of the request that was refused. What comes after them in the
-                same turn is new, and not lost.
+            is_request: whether the messages are those of the refused request. Later messages of the same turn are new,
+                and not lost.
         """
         remembered = {**session.forgotten, **self._remembered}
         marked, session.forgotten = provider.carry(messages, remembered, self._lost[self._marked :])

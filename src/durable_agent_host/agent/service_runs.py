@@ -1,6 +1,6 @@
-"""What goes on at the model's service when a turn has ended without it: nobody will take or give an answer any more.
+"""Cancels work that the model's service still does for an ended turn, whose answer is no longer wanted.
 
-A turn ends so when a person cancels it or when it fails. A process that dies ends no turn, and cancels nothing.
+This applies when a person cancels a turn or when it fails. A process that dies ends no turn, and cancels nothing.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _SECONDS: Final = 10.0
 
 
 async def cancel_at_service(runs: AgentRuns) -> None:
-    """Cancel what the service still does for a turn. The turn ends all the same when that fails.
+    """Cancel what the service still does for a turn. If that fails, the turn ends all the same.
 
     Args:
         runs: of the attempt, ended.

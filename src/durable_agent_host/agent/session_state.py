@@ -1,8 +1,8 @@
-"""The state of the framework's session during a run: what each step changes is journaled with it and restored.
+"""The framework session's state during a run: each step's changes are journaled with it and restored.
 
 Tools, middleware and context providers of the app keep values in ``session.state``. A replayed run begins with the
-state from before the turn, and finished calls do not run again; so when the journal answers them, what they changed is
-put back, in the order in which they ended. Only changed values are written, by name.
+state from before the turn, and finished calls do not run again; so when the journal answers them, their changes are
+restored, in the order in which they ended. Only changed values are written, by name.
 """
 
 import json
@@ -28,7 +28,7 @@ class SessionState:
 
     Args:
         session: of the run, with the state from before the turn.
-        recorded: by earlier runs.
+        recorded: changes recorded by earlier runs.
     """
 
     def __init__(self, session: AgentSession, recorded: Recorded) -> None:
@@ -44,7 +44,7 @@ class SessionState:
             ``set`` with values by name and ``removed`` with names, each when there are some; None without a change.
 
         Raises:
-            RunStoppedError: the state holds what JSON cannot; the turn fails.
+            RunStoppedError: the state holds a value that JSON cannot represent; the turn fails.
         """
         now = self._texts()
         changed = {name: json.loads(text) for name, text in now.items() if self._known.get(name) != text}
@@ -54,10 +54,10 @@ class SessionState:
         return {what: value for what, value in found.items() if value} or None
 
     def restore(self, step: int | ToolKey) -> None:
-        """Restore what had been changed by the time a step ended.
+        """Restore the state at the end of a step.
 
         Args:
-            step: the position of a model call, or a tool call; both finished.
+            step: the position of a model call, or a tool call; finished in either case.
         """
         ended_at = self._recorded.finished_at.get(step, -1)
         changes = self._recorded.state_changes
@@ -78,7 +78,7 @@ class SessionState:
         for _ in range(_TRIES - 1):
             try:
                 return self._read()
-            except RuntimeError:  # a tool in a thread has changed it meanwhile
+            except RuntimeError:  # a tool in a thread changed it at the same time
                 continue
         return self._read()
 

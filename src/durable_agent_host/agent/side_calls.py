@@ -1,8 +1,8 @@
 """Model calls of a compaction strategy: answered from the journal, or made and journaled.
 
-A strategy of the framework calls the model by a chat client that it holds. A hosted agent gets a copy of the strategy,
-whose client asks `SideCalls` of the run that it works for. A call is known by the model call before which it is made
-and its number there. A strategy that reaches its client in another way, or streams, calls it as without this host.
+A strategy of the framework calls the model through its own chat client. A hosted agent gets a copy of the strategy,
+whose client asks `SideCalls` of the current run. A call is identified by the model call before which it is made and its
+number there. A strategy that reaches its client in another way, or streams, calls it as it would without this host.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ class SideCalls:
     Args:
         run: whose journal holds them.
         position: of the model call.
-        replayed: whether the journal answers that model call: what failed before it has failed, and is not tried again.
+        replayed: whether the journal answers that model call: then a call that failed before it is not tried again.
 
     Attributes:
-        usage: tokens of the calls that were answered.
+        usage: tokens of the answered calls.
     """
 
     def __init__(self, run: AgentRun, position: int, *, replayed: bool) -> None:
@@ -52,9 +52,9 @@ class SideCalls:
             The response, which is durable.
 
         Raises:
-            RunStoppedError: the run is not wanted any more.
-            ProviderError: the call has failed before a model call that is finished.
-            Exception: what the client raised, when a retry would not help.
+            RunStoppedError: the run is no longer wanted.
+            ProviderError: the call failed earlier, before a model call that is finished.
+            Exception: raised by the client, when a retry would not help.
         """
         number, self._count = self._count, self._count + 1
         recorded = self._run.journal.side_call(self._position, number)
@@ -107,7 +107,7 @@ _CURRENT: Final = WeakContextVar[SideCalls]("durable_agent_host_side_calls")
 
 @contextmanager
 def answering(calls: SideCalls) -> Generator[None]:
-    """Let a strategy's clients ask these calls while the context lasts."""
+    """Route the calls of a strategy's clients through these while the context lasts."""
     before = _CURRENT.set(calls)
     try:
         yield
@@ -116,7 +116,7 @@ def answering(calls: SideCalls) -> Generator[None]:
 
 
 class JournaledClient:
-    """Stands for a chat client in a strategy.
+    """Replaces a chat client in a strategy.
 
     Args:
         client: makes the calls.

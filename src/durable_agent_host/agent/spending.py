@@ -1,4 +1,4 @@
-"""What a turn spends under its budgets: reserved in the journal before each model call, settled after it.
+"""A turn's spending under its budgets: reserved in the journal before each model call, settled after it.
 
 A call whose answer is in the journal counts as its usage says. One that was reserved and has no end may have been made:
 the process died, or the stream broke in its middle. It stays counted as it was reserved, or as what it had said, where
@@ -41,7 +41,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 _NOTED_EVERY: Final = 4096
 """Characters of a streamed answer between two notes in the journal."""
 Ask = Callable[[str, Mapping[str, Any], str], Any]
-"""Leaves a question to a person: its id, its figures, and a sentence."""
+"""Asks a person a question: its id, its figures, and a sentence."""
 
 
 @dataclass
@@ -62,14 +62,14 @@ class _OpenCall:
 
 
 class Spending:
-    """What one run of a turn's agent has spent, and may spend.
+    """What one run of a turn's agent has spent and may spend.
 
     Args:
         budgets: of the agent.
         journal: of the run.
         before: what the session had spent when the turn began.
-        answers: of persons, by question.
-        worked_before: seconds of earlier attempts.
+        answers: people's answers, by question.
+        worked_before: seconds worked by earlier attempts.
 
     Attributes:
         failure: the budget that ends the turn, or None.
@@ -101,7 +101,7 @@ class Spending:
 
     @property
     def total(self) -> Spent:
-        """What the turn has spent so far, calls without an end included."""
+        """What the turn has spent so far, including calls without an end."""
         spent = self._settled.plus(Spent(seconds=self._worked_seconds))
         for call in self._open.values():
             spent = spent.plus(spent_on_reservation(self._raised(call)))
@@ -109,7 +109,7 @@ class Spending:
 
     @property
     def seconds_left(self) -> float:
-        """How long the agent may go on, by the budgets that fail the turn."""
+        """How long the agent may continue under the budgets that fail the turn."""
         worked = self._worked_seconds
         left = [
             budget.seconds - used
@@ -122,20 +122,20 @@ class Spending:
         return max(min(left, default=float("inf")), 0.0)
 
     def out_of_time(self) -> BudgetExceededError | None:
-        """Say which budget of seconds is used up, or None."""
+        """Return which budget of seconds is used up, or None."""
         crossed = next((one for one in self._crossings(NOTHING_SPENT) if one.kind == "seconds"), None)
         return _failure(crossed) if crossed is not None else None
 
     async def admit_model_call(self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
-        """Let a model call be made, or not.
+        """Allow a model call, or not.
 
         Args:
-            ask: leaves a question to a person.
+            ask: asks a person.
             messages: of the request.
             options: of the request.
 
         Returns:
-            What the call may spend, to be reserved; when a person has to decide, ``ask`` was called.
+            What to reserve for the call; when a person must decide, ``ask`` was called.
 
         Raises:
             RunStoppedError: a budget ends the turn.
@@ -149,10 +149,10 @@ class Spending:
     async def admit_inner_call(
         self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]
     ) -> Reservation | None:
-        """Let a model call of an agent within the agent be made, or not; the arguments are those of the agent's own.
+        """Allow a model call of an inner agent, or not; the arguments are those of the agent's own.
 
         Returns:
-            What the call may spend; None when a person has to decide.
+            What to reserve for the call; None when a person must decide.
 
         Raises:
             RunStoppedError: a budget ends the turn.
@@ -179,10 +179,10 @@ class Spending:
         )
 
     async def admit_tool_call(self, ask: Ask) -> bool:
-        """Let a tool run, and count it; otherwise the run stops after the other calls of the batch.
+        """Allow a tool to run, and count it; otherwise the run stops after the other calls of the batch.
 
         Args:
-            ask: leaves a question to a person.
+            ask: asks a person.
         """
         is_admitted = await self._admit(ask, Spent(tool_calls=1))
         if is_admitted:
@@ -200,7 +200,7 @@ class Spending:
             raise RunStoppedError(stop_of(error)) from error
 
     async def release(self, position: int, number: int | None) -> None:
-        """Note that a reserved call was refused without an answer."""
+        """Record that a reserved call was refused without an answer."""
         if self._open.pop((position, number), None) is None:
             return
         try:
@@ -286,7 +286,7 @@ class Spending:
         return self._worked_before + time.perf_counter() - self._began_at
 
     async def _admit(self, ask: Ask, needed: Spent) -> bool:
-        """Look at all limits; tells whether none is crossed."""
+        """Check all limits; return whether none is exceeded."""
         if self.failure is not None:
             return False
         if (refused := self._refused(needed)) is not None:
@@ -305,7 +305,7 @@ class Spending:
         return True
 
     def _refused(self, needed: Spent) -> tuple[Crossing, Mapping[str, Any]] | None:
-        """Find a limit at which a person has said no, and what: the turn makes no call more, a small one neither."""
+        """Return a limit that a person refused to raise: the turn makes no further call, not even a small one."""
         if not self._answers:
             return None
         scopes: tuple[tuple[Scope, Budget, Spent], ...] = (
@@ -341,7 +341,7 @@ class Spending:
         ]
 
     def _grants(self, scope: Scope, kind: Kind) -> int:
-        """Count how often a person has allowed as much again."""
+        """Count how often a person has allowed the same amount again."""
         if not self._answers:
             return 0
         crossing, number = Crossing(scope, kind, 0, 0, 0, "ask"), 0

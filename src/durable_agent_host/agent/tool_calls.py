@@ -1,8 +1,8 @@
 """Function middleware around every tool call of a turn: finished calls come from the journal, others leave an intent.
 
-It is the outermost function middleware: it journals what the model is given, and nothing of a finished call runs
-again, the app's own middleware included; what that left in the session's state is put back. It also decides whether a
-person has to approve: the framework sees no tool that needs approval (`hosted_tools` makes views of them), so the other
+It is the outermost function middleware: it journals what the model receives, and nothing of a finished call runs
+again, including the app's own middleware; its changes to the session's state are restored. It also decides whether a
+person must approve: the framework sees no tool that needs approval (`hosted_tools` makes views of them), so the other
 calls of a batch run at once.
 """
 
@@ -60,11 +60,11 @@ _BAD_ARGUMENTS: Final = "Error: Argument parsing failed."
 
 
 class ToolFailedError(TurnError):
-    """A tool raised; the model is told that it failed, the log says why."""
+    """A tool raised; the model learns that it failed, the log says why."""
 
 
 class ToolCrashedError(TurnError):
-    """A tool raised what would end the process, such as `SystemExit`; the model is told that it failed."""
+    """A tool raised what would end the process, such as `SystemExit`; the model learns that it failed."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class _Decision:
 
     Attributes:
         outcome: ``run``, ``wait`` for a person, ``denied`` or ``unknown``.
-        result: what the model is told instead of a result.
-        arguments: that a person gave in place of the model's, or None.
+        result: what the model receives instead of a result.
+        arguments: a person's replacement for the model's, or None.
     """
 
     outcome: str
@@ -95,9 +95,9 @@ class ToolCalls(FunctionMiddleware):
 
     Args:
         run: whose calls they are.
-        mcp_servers: the agent's, whose tools say by their annotations whether they may be run again.
-        inner: bounds the tools that are agents.
-        tells_reasons: whether the model is told the texts of exceptions; else only the log has them.
+        mcp_servers: the agent's; annotations of their tools say whether they may be run again.
+        inner: bounds tools that are agents.
+        tells_reasons: whether the model receives the texts of exceptions; otherwise only the log has them.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ToolCalls(FunctionMiddleware):
         """Answer a call from the journal, leave it to a person, or run the tool and journal its result.
 
         Raises:
-            RunStoppedError: the run is not wanted any more, or its log cannot be written.
+            RunStoppedError: the run is no longer wanted, or its log cannot be written.
         """
         self._run.check_wanted()
         key, known = self._run.journal.next_tool_call(str(context.metadata["call_id"]))
@@ -171,7 +171,7 @@ class ToolCalls(FunctionMiddleware):
         except RunStoppedError as stopped:
             if not isinstance(stopped.stop, Waiting):
                 raise
-            context.result = _STOPPED  # an agent within the agent, at a budget; the turn waits before its next call
+            context.result = _STOPPED  # an inner agent at a budget; the turn waits before its next call
             await self._finish(key, name, "stopped", encode_tool_result(_STOPPED))
         finally:
             RUNNING_CALL.reset(token)
@@ -261,7 +261,7 @@ class ToolCalls(FunctionMiddleware):
 
     async def _succeed(self, context: FunctionInvocationContext, key: ToolKey, outcome: str = "success") -> None:
         if isinstance(context.result, Content) and context.result.type == "function_approval_request":
-            return  # middleware of the app asks; the framework ends the turn with the request
+            return  # the app's middleware asks; the framework ends the turn with the request
         try:
             result = encode_tool_result(context.result) | _carrier(context)
         except (CorruptStateError, RecursionError) as error:
@@ -281,7 +281,7 @@ class ToolCalls(FunctionMiddleware):
     def _shown(self, key: ToolKey, name: str, error: BaseException) -> Exception:
         """Return the error for the framework and the journal, without its text.
 
-        Texts of exceptions go to the log alone: a driver quotes its connection string, with the password.
+        Exception texts go only to the log: a driver quotes its connection string, with the password.
         """
         _LOGGER.warning(
             "turn %s: tool %s failed (call %s): %s",
@@ -322,7 +322,7 @@ def _logged(error: BaseException) -> str:
 
 
 def _replay(context: FunctionInvocationContext, finished: ToolFinished) -> None:
-    """Set a finished call's result, or raise what the tool raised."""
+    """Set a finished call's result, or raise the tool's error again."""
     result = finished.result
     if finished.outcome == "input_required":
         raise UserInputRequiredException([decode_content(item) for item in result["contents"]])
@@ -348,7 +348,7 @@ def _raised(failed: Mapping[str, Any]) -> Exception:
 
 
 def _framework() -> Any:
-    """Return the framework's module with what only its own tool loop makes."""
+    """Return the framework's module that has what only its own tool loop makes."""
     return import_module("agent_framework._tools")
 
 
@@ -373,13 +373,13 @@ def _carrier(context: FunctionInvocationContext) -> dict[str, Any]:
 
 
 def _with_note(result: Any, arguments: Mapping[str, Any]) -> list[Content]:
-    """Add a note for the model that the call ran with other arguments than its own."""
+    """Add a note for the model that the call ran with changed arguments."""
     note = f"(Approved with changed arguments: {json.dumps(dict(arguments), ensure_ascii=False)})"
     return [*(Content.from_function_result("", result=result).items or ()), Content.from_text(note)]
 
 
 def _plain(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-    """Write arguments as JSON; the framework has converted them to the function's own types."""
+    """Convert arguments to JSON; the framework has converted them to the function's own types."""
     fields = arguments.model_dump(mode="json") if isinstance(arguments, BaseModel) else dict(arguments)
     try:
         return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_shown)))

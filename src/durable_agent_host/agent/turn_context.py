@@ -1,13 +1,13 @@
-"""The context of one run: before each model call, the strategies decide what of the messages is sent.
+"""The context of one run: before each model call, the strategies decide which messages are sent.
 
-Theory of operation. The framework applies a strategy to the list that its loop of tool calls keeps. A hosted run does
-it here instead, in front of the journal, on copies: the loop's list stays whole, and what the strategies decide is kept
-in slots, one for each message, with further ones for the messages that a strategy inserts. A model call that the
-journal answers passes here as well, so the slots are after it what they were when it was made. What they say of the
-record at the end of the turn becomes the session's overlay.
+Theory of operation. The framework applies a strategy to the list that its tool loop keeps. A hosted run applies it
+here instead, before the journal, on copies: the loop's list stays whole, and the strategies' decisions are kept in
+slots, one per message, plus slots for messages that a strategy inserts. A model call answered by the journal passes
+here as well, so afterwards the slots are what they were when it was made. Their decisions on the record, at the end of
+the turn, become the session's overlay.
 
-The session's stored context comes in with the name of its place on each message (`durable_agent_host.session.context`),
-the rest of a list is the turn's own: what context providers add, the request, and what model and tools have said since.
+Messages of the session's stored context carry the name of their place (`durable_agent_host.session.context`); the
+others are the turn's own: what context providers add, the request, and the output of model and tools.
 """
 
 import copy
@@ -49,11 +49,11 @@ class TurnContext:
     Attributes:
         compaction: the agent's.
         request: of the turn.
-        before: the session's overlay as the turn found it, or None.
-        entries: how many entries the record had then.
-        has_our_history: whether the stored conversation is the agent's history; else nothing is kept of the context.
+        before: the session's overlay before the turn, or None.
+        entries: the number of entries in the record then.
+        has_our_history: whether the stored conversation is the agent's history; otherwise no context is kept.
         usage: tokens of the strategies' model calls.
-        question: what was asked, as it was given to the agent.
+        question: the request, as given to the agent.
     """
 
     compaction: Compaction
@@ -75,13 +75,13 @@ class TurnContext:
             run: whose call it is.
             context: of the call, with all messages of the run.
             position: of the call in the turn.
-            replayed: whether the journal answers it.
+            replayed: whether the journal answers the call.
 
         Returns:
-            What is to be sent: all messages when the model's service keeps the conversation.
+            The messages to send: all of them when the model's service keeps the conversation.
 
         Raises:
-            RunStoppedError: the run is not wanted any more.
+            RunStoppedError: the run is no longer wanted.
         """
         messages = list(context.messages)
         if (context.options or {}).get("conversation_id"):
@@ -94,7 +94,7 @@ class TurnContext:
             with answering(calls):
                 for strategy in self.compaction.strategies:
                     await self._apply(strategy)
-        except Exception as error:  # noqa: BLE001 - of a strategy; the turn goes on without it
+        except Exception as error:  # noqa: BLE001 - a strategy's; the turn continues without it
             if not replayed:
                 _LOGGER.warning(_STRATEGY_FAILED, run.label, log_reason(error))
             self._slots = [slot for slot, _, _ in before]
@@ -104,7 +104,7 @@ class TurnContext:
         return [slot.message for slot in self._slots if slot.is_in]
 
     def _take_in(self, messages: Sequence[Message]) -> None:
-        """Make slots for what has come to the list, and drop those of messages that are gone."""
+        """Make slots for messages new to the list, and drop slots of removed ones."""
         found: dict[str | int, Slot] = {}
         new_after: dict[Slot | None, list[Slot]] = {}
         last: Slot | None = None
@@ -134,7 +134,7 @@ class TurnContext:
         return Slot(message, str(token), stand_in=next(stand_ins, None))
 
     def _leave_out_compacted(self) -> None:
-        """Leave out what the model's service has compacted into a message after it; instructions stay."""
+        """Leave out what the model's service has compacted into a later message; instructions stay."""
         sums_up = self.compaction.sums_up
         if sums_up is None:
             return
@@ -143,7 +143,7 @@ class TurnContext:
             self._keep({slot for n, slot in enumerate(self._slots) if slot.is_in and (n >= last or _instructs(slot))})
 
     async def _apply(self, strategy: Any) -> None:
-        """Apply one strategy to copies of what is in, and keep what it decided."""
+        """Apply one strategy to copies of the included messages, and store its decisions."""
         slots = [slot for slot in self._slots if slot.is_in]
         copies = [_copy(slot) for slot in slots]
         by_copy = {id(copied): slot for copied, slot in zip(copies, slots, strict=True)}
@@ -168,12 +168,12 @@ class TurnContext:
         self._slots = [*placed, *rest]
         left_out = tuple(slot for slot in slots if slot not in kept and not slot.is_replaced)
         for slot in placed:
-            if slot.stands_for == () and slot not in passed:  # the strategy does not say what it summarizes
+            if slot.stands_for == () and slot not in passed:  # the strategy does not declare what it summarizes
                 slot.stands_for = left_out
         self._keep(kept)
 
     def _keep(self, kept: set[Slot]) -> None:
-        """Leave out what is not to be kept, but not the request, and part nothing that belongs together."""
+        """Leave out the other messages, except the request, without separating messages that belong together."""
         if (asked := self.asked()) is not None:
             kept = kept | {asked}
         united = [slot for slot in self._slots if not slot.is_replaced]
@@ -193,7 +193,7 @@ class TurnContext:
         return Slot(said, name, stands_for=tuple(stands_for))
 
     def asked(self) -> Slot | None:
-        """Find the slot of the request, which is never left out."""
+        """Return the slot of the request, which is never left out."""
         question = self.question
         if question is None or not question.contents:
             return None
@@ -203,13 +203,13 @@ class TurnContext:
         return next(copies, None) or next(alike, None)
 
     def overlay(self, response: Sequence[Message] | None) -> Overlay | None:
-        """Say what the context is from now on.
+        """Return the overlay for the context from now on.
 
         Args:
             response: what the turn adds to the record after its request; None when it adds nothing.
 
         Returns:
-            The overlay; None when the one from before stays.
+            The overlay; None when the previous one stays.
         """
         if not self._slots or not self.has_our_history:
             return None
@@ -225,12 +225,12 @@ class TurnContext:
 
 
 def _token(message: Message, taken: Mapping[str | int, Slot]) -> str | int:
-    """Name a message as it is known again: by its name in the record, else as the object that it is."""
+    """Return a message's identity: its name in the record, else its object."""
     name = message.additional_properties.get(RECORD)
     if not isinstance(name, str):
         return id(message)
     token, times = name, 1
-    while token in taken:  # a message that the provider's adapter has divided
+    while token in taken:  # the provider's adapter split this message
         token, times = f"{name}#{times}", times + 1
     return token
 
@@ -256,7 +256,7 @@ def _is_same(copied: Message, message: Message) -> bool:
 
 
 def _summarized(message: Message, by_name: Mapping[str, Slot]) -> list[Slot]:
-    """Find the slots for which a strategy says that its message stands."""
+    """Return the slots that a strategy's message replaces, as the strategy declares."""
     annotation: Any = message.additional_properties.get(GROUP_ANNOTATION_KEY)
     names: Any = cast("Mapping[str, Any]", annotation).get(SUMMARY_OF_MESSAGE_IDS_KEY) if annotation else None
     return [by_name[name] for name in names or () if name in by_name]

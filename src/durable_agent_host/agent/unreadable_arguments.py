@@ -1,8 +1,8 @@
-"""Tool calls whose arguments cannot be read: no JSON, no object, too deep, or with numbers of thousands of digits.
+"""Tool calls with unreadable arguments: not JSON, not an object, too deep, or with numbers of thousands of digits.
 
 The framework parses arguments before any middleware runs. For some it fails the run; for others it substitutes
 arguments, with which a tool that needs none would run. Here such a call reaches the framework without arguments, and
-`durable_agent_host.agent.tool_calls` tells the model what is wrong instead of running the tool.
+`durable_agent_host.agent.tool_calls` reports the error to the model instead of running the tool.
 """
 
 import json
@@ -18,7 +18,7 @@ _SAID: Final = "Error: Argument parsing failed."
 
 
 class _UnreadableCall(Content):
-    """A call that keeps its arguments as they came and parses them as none."""
+    """A call that keeps its raw arguments and parses them as none."""
 
     def parse_arguments(self) -> dict[str, Any | None] | None:
         """Return no arguments."""
@@ -29,10 +29,10 @@ def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str
     """Find the calls of a response whose arguments cannot be read, and keep the framework from parsing them.
 
     Args:
-        response: of a model; its calls are changed in place, and nothing of them is lost.
+        response: the model's; its calls are changed in place, without loss.
 
     Yields:
-        The id of each such call, and what the model is told as its result.
+        The id of each such call, and the result for the model.
     """
     for message in response.messages:
         for content in message.contents:

@@ -1,4 +1,4 @@
-"""Loads what the first turn of a process needs before anybody waits for it."""
+"""Loads what a process's first turn needs before a caller waits for it."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ _WARM: Final[set[type[ModelProvider]]] = set()
 
 
 def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog]) -> threading.Thread:
-    """Begin to load what the providers and the turn log need; what fails is left to the first turn.
+    """Start loading what the providers and the turn log need; failures are left to the first turn.
 
     Guarantee: returns at once; each kind of provider warms up once in a process.
 
@@ -39,7 +39,7 @@ def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable
 
 
 async def wait_until_warm() -> None:
-    """Wait for what is being loaded: a turn that loads the same beside it takes twice as long. Bounded."""
+    """Wait for the loading to finish: a turn that loads the same concurrently takes twice as long. Bounded."""
     for thread in tuple(_LOADING):
         await asyncio.to_thread(thread.join, _WAIT_SECONDS)
         _LOADING.discard(thread)
@@ -47,15 +47,15 @@ async def wait_until_warm() -> None:
 
 def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable[[], TurnLog]) -> None:
     try:
-        submit(_check(open_log))  # on the loop of the agents, to which a store's connections belong
+        submit(_check(open_log))  # on the agents' loop, to which a store's connections belong
         for kind, provider in kinds.items():
             with _LOCK:
                 if kind in _WARM:
                     continue
                 _WARM.add(kind)
-            asyncio.run(provider.warm_up())  # on a loop of its own: turns that run already do not wait for it
-        gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads meanwhile
-    except Exception as error:  # noqa: BLE001 - an edge: the first turn does what was not done, and tells what is wrong
+            asyncio.run(provider.warm_up())  # on its own loop: running turns do not wait for it
+        gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads
+    except Exception as error:  # noqa: BLE001 - an edge: the first turn loads the rest, and reports the error
         _LOGGER.debug("what the first turn needs could not be loaded before it: %s", log_reason(error))
 
 

@@ -23,9 +23,9 @@ def json_bytes(value: Any) -> int:
 
 
 class StreamWeight:
-    """Weighs the contents of updates while they stream.
+    """Measures the contents of updates as they stream.
 
-    A text that differs from the one before in nothing but its text is weighed by that text: most updates are such.
+    A content that differs from the previous one only in its text is measured by that text: most updates are such.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class StreamWeight:
         self._around_text = 0
 
     def add(self, contents: Sequence[Content]) -> None:
-        """Weigh the list of one update's contents; what cannot be stored fails `total_bytes`, and not the stream."""
+        """Add one update's contents; a value that cannot be stored fails `total_bytes`, and not the stream."""
         self._bytes += 2 + max(len(contents) - 1, 0)  # brackets and commas
         try:
             for content in contents:
@@ -47,7 +47,7 @@ class StreamWeight:
         """Return the bytes of all lists so far.
 
         Raises:
-            CorruptStateError: a content holds what JSON cannot.
+            CorruptStateError: a content holds a value that JSON cannot represent.
         """
         if self._error is not None:
             raise self._error

@@ -1,4 +1,4 @@
-"""What one attempt does, in figures: the outcome carries it to the end of the turn, whichever process that is in."""
+"""Figures of one attempt's work: the outcome carries them to the end of the turn, in whatever process."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ _UNKNOWN = "unknown"
 
 
 class Work:
-    """Counts what the latest run of an attempt does. The journal answers what is finished, so a run sees all of a turn.
+    """Counts the work of an attempt's latest run. The journal answers finished calls, so a run sees the whole turn.
 
     Args:
         attempt: its number, from 1.
@@ -84,5 +84,5 @@ def _as_usage(usage: Mapping[str, Any] | None) -> Any:
 
 
 def _plain(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Keep the counts that have the framework's own names; those of services repeat them."""
+    """Keep the counts with the framework's own names; the services' own names repeat them."""
     return {name: count for name, count in usage.items() if name.endswith("_token_count") and count}

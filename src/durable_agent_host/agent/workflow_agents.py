@@ -1,8 +1,8 @@
-"""Agents that are workflows: built anew for every run, with what they keep carried in the session.
+"""Agents that are workflows: built anew for every run, with their state carried in the session.
 
 Theory of operation. A workflow of the framework keeps conversations, shared state and open questions in its executors,
 so one workflow is one conversation, and two sessions must never share it. The app gives a function that builds the
-agent; each run gets a new one. What the workflow keeps is the framework's checkpoint: taken when a run ends, carried in
+agent; each run gets a new one. The workflow's state is the framework's checkpoint: taken when a run ends, carried in
 the state of the agent session, committed with the turn, and restored into the workflow of the next run. The next
 message answers a question that the workflow asked.
 """
@@ -38,7 +38,7 @@ AgentSource = SupportsAgentRun | Callable[[], SupportsAgentRun]
 
 _LOGGER = logging.getLogger(__name__)
 _TYPES: Final = frozenset({"types:GenericAlias"})
-"""What the framework writes into a checkpoint of a hand-off, and does not read back by itself."""
+"""Types that the framework writes into a hand-off's checkpoint, and does not read back by itself."""
 
 
 def build_agent(source: AgentSource) -> SupportsAgentRun:
@@ -51,7 +51,7 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
         The agent.
 
     Raises:
-        RegistrationError: it is or uses a workflow that all sessions would share, or the function gives no agent.
+        RegistrationError: it is or uses a workflow that all sessions would share, or the function returns no agent.
     """
     if not is_factory(source):
         agent = cast("SupportsAgentRun", source)
@@ -78,7 +78,7 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
 
 
 def is_factory(source: AgentSource) -> bool:
-    """Tell whether a source is a function that builds an agent, and not an agent. Guarantee: pure."""
+    """Return whether a source is a function that builds an agent rather than an agent. Guarantee: pure."""
     return not hasattr(source, "run") and callable(source)
 
 
@@ -87,7 +87,7 @@ def _name_of(source: object) -> str:
 
 
 def _workflow_of(agent: object) -> Any:
-    """Find the workflow that an agent wraps: of a graph, or functional."""
+    """Return the workflow that an agent wraps: graph or functional."""
     return getattr(agent, "_workflow", None) if type(agent).__module__.startswith("agent_framework.") else None
 
 
@@ -98,7 +98,7 @@ def _keepers(agent: object, seen: set[int]) -> Iterator[object]:
     seen.add(id(agent))
     if isinstance(agent, RawAgent):
         for tool in cast("Any", agent).default_options.get("tools") or ():
-            for cell in getattr(getattr(tool, "func", None), "__closure__", None) or ():  # of an agent's `as_tool`
+            for cell in getattr(getattr(tool, "func", None), "__closure__", None) or ():  # from an agent's `as_tool`
                 yield from _keepers(_contents(cell), seen)
     elif (workflow := _workflow_of(agent)) is not None:
         yield workflow
@@ -109,14 +109,14 @@ def _keepers(agent: object, seen: set[int]) -> Iterator[object]:
 def _contents(cell: Any) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # it is empty
+    except ValueError:  # an empty cell
         return None
 
 
 def _kept_by(workflow: Workflow, seen: set[int]) -> Iterator[object]:
     for executor in workflow.executors.values():
         if isinstance(executor, FunctionExecutor):
-            continue  # keeps nothing
+            continue  # has no state
         yield executor
         for value in vars(executor).values():
             if isinstance(value, Workflow):
@@ -139,13 +139,13 @@ class HostedWorkflow:
         self._agent = agent
 
     def restores(self, session: AgentSession) -> bool:
-        """Tell whether the workflow goes on from what an earlier turn left, so that it needs no transcript.
+        """Return whether the workflow continues from an earlier turn's state, so that it needs no transcript.
 
         Args:
-            session: of the run; what the workflow cannot go on from is taken out of it.
+            session: of the run; state that the workflow cannot continue from is removed.
 
         Returns:
-            True when there is such a state.
+            True when there is usable state.
         """
         if WORKFLOW_STATE not in session.state:
             return False
@@ -164,19 +164,19 @@ class HostedWorkflow:
     def run(
         self, messages: Sequence[Message], *, stream: bool, session: AgentSession, options: Any = None
     ) -> AsyncGenerator[AgentResponseUpdate]:
-        """Run the workflow, and leave its state in the session.
+        """Run the workflow, and store its state in the session.
 
         Args:
             messages: of the turn.
             stream: always.
-            session: gives the state, and takes it.
-            options: cannot be kept: the agents within have their own.
+            session: holds the state before and after.
+            options: not supported: the inner agents have their own.
 
         Returns:
             The updates.
 
         Raises:
-            TurnError: there are options.
+            TurnError: options were given.
         """
         del stream
         if options:
@@ -205,7 +205,7 @@ class HostedWorkflow:
 
 
 class _Latest:
-    """The framework's storage of checkpoints, which keeps the latest; `HostedWorkflow` stores it with the turn."""
+    """A framework checkpoint storage that keeps only the latest; `HostedWorkflow` stores it with the turn."""
 
     def __init__(self) -> None:
         self.known: WorkflowCheckpoint | None = None
@@ -221,21 +221,21 @@ class _Latest:
 
 
 def _encoding() -> Any:
-    """Give the module in which the framework writes checkpoints, for which it has no public name."""
+    """Return the framework's module for writing checkpoints, which has no public name."""
     return import_module("agent_framework._workflows._checkpoint_encoding")
 
 
 def _encode(checkpoint: WorkflowCheckpoint) -> str:
-    """Write a checkpoint as text, because the framework would read objects of its own out of JSON.
+    """Encode a checkpoint as text, because the framework would turn parts of JSON into its own objects.
 
     Raises:
-        InvalidAnswerError: an executor keeps what cannot be stored, or what could not be read back.
+        InvalidAnswerError: an executor's state cannot be stored, or could not be read back.
     """
     fields = {**checkpoint.to_dict(), "iteration_count": 0, "previous_checkpoint_id": None}
     try:
         text = json.dumps(_encoding().encode_checkpoint_value(fields))
         _decode(text)
-    except Exception as error:  # whatever the app's own types raise when they are written
+    except Exception as error:  # whatever the app's own types raise when encoded
         raise InvalidAnswerError(
             f"the workflow's state cannot be stored with the session: {error}. Executors choose their state in "
             "on_checkpoint_save, and register_checkpoint_type makes types of the app known to the framework"
@@ -249,10 +249,10 @@ def _decode(text: str) -> WorkflowCheckpoint:
 
 
 def _answer(asked: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
-    """Make of the user's message the answers that the workflow waits for.
+    """Turn the user's message into the answers that the workflow waits for.
 
     Raises:
-        RequestError: it does not answer what was asked.
+        RequestError: it does not answer the question.
     """
     answers = {next(iter(asked)): text} if len(asked) == 1 else _by_id(asked, text)
     return Message("tool", [_content(name, asked[name], said) for name, said in answers.items()])
@@ -276,7 +276,7 @@ def _content(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:
     request: Any = event.data
     if not isinstance(request, Content) or request.type != "function_approval_request":
         result = Content.from_function_result(request_id)
-        result.result = _as_asked(event, text)  # whatever type it has; the framework would write it as text
+        result.result = _as_asked(event, text)  # whatever its type; the framework would write it as text
         return result
     try:
         approved: Any = json.loads(text)["approved"]
@@ -292,7 +292,7 @@ def _content(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:
 
 
 def _as_asked(event: WorkflowEvent[Any], text: str) -> Any:
-    """Give an answer the type that the workflow asked for."""
+    """Convert an answer to the type that the workflow asked for."""
     wanted: Any = event.response_type
     if wanted in {str, object, Any}:
         return text
@@ -302,7 +302,7 @@ def _as_asked(event: WorkflowEvent[Any], text: str) -> Any:
         return [Message("user", [text])]
     try:
         return TypeAdapter(wanted).validate_json(text)
-    except Exception as error:  # types of the app, too
+    except Exception as error:  # also for the app's own types
         raise RequestError(
             f"the workflow waits for the answer to a question, as {getattr(wanted, '__name__', wanted)}: "
             f"send it as JSON ({error})"
@@ -310,7 +310,7 @@ def _as_asked(event: WorkflowEvent[Any], text: str) -> Any:
 
 
 def _storable(update: AgentResponseUpdate) -> AgentResponseUpdate:
-    """Write a question of the workflow, which the framework gives as objects, as JSON."""
+    """Encode a workflow's question, which the framework gives as objects, as JSON."""
     for content in update.contents:
         arguments: Any = content.arguments if content.type == "function_call" else None
         if not isinstance(arguments, dict) or "request_event" not in arguments:
@@ -322,7 +322,7 @@ def _storable(update: AgentResponseUpdate) -> AgentResponseUpdate:
 
 
 def _shown(question: Any) -> Any:
-    """Show what a workflow asked."""
+    """Return a workflow's question for display."""
     if (response := getattr(question, "agent_response", None)) is not None:
         return str(response.text)
     if callable(getattr(question, "to_dict", None)):

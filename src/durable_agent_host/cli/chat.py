@@ -22,7 +22,7 @@ from durable_agent_host.cli.turn_events import Event, TurnEvents
 from durable_agent_host.turn import event_names
 
 INTERRUPTED: Final = 130
-"""The exit status of a command that Ctrl-C ended, as shells have it."""
+"""The exit status of a command ended by Ctrl-C, as in shells."""
 
 _PROMPT: Final = "> "
 _QUESTION: Final = "Approve? [y]es, [n]o, [e]dit the arguments: "
@@ -49,10 +49,10 @@ def add_chat_command(commands: Any) -> None:
 
 
 def run_chat_command(arguments: argparse.Namespace) -> int:
-    """Carry out the command; see `add_chat_command`.
+    """Run the command; see `add_chat_command`.
 
     Args:
-        arguments: as `add_chat_command` has them read.
+        arguments: parsed as defined by `add_chat_command`.
 
     Returns:
         The exit status.
@@ -61,7 +61,7 @@ def run_chat_command(arguments: argparse.Namespace) -> int:
 
 
 class _LeftError(Exception):
-    """The user leaves."""
+    """The user quits."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -80,7 +80,7 @@ class _Chat:
         self._status = OK
 
     def hold(self) -> int:
-        """Take messages until there are no more."""
+        """Read messages until there are no more."""
         try:
             self._catch_up()
             for message in self._messages():
@@ -101,7 +101,7 @@ class _Chat:
             yield from (line for line in map(str.strip, sys.stdin) if line)
             return
         with suppress(ImportError):
-            importlib.import_module("readline")  # lines can be edited and come back, where there is one
+            importlib.import_module("readline")  # for line editing and history, where available
         while True:
             self._screen.break_line()
             try:
@@ -116,7 +116,7 @@ class _Chat:
                 yield message
 
     def _catch_up(self) -> None:
-        """Follow a turn of the session that has not ended: this command may have been killed in the middle of it."""
+        """Follow a turn of the session that has not ended: this command may have been killed during it."""
         if not self._session:
             return
         try:
@@ -192,10 +192,10 @@ class _Chat:
             self._screen.line(event.data["response"])
 
     def _decide(self, turn: TurnEvents, event: Event) -> None:
-        """Ask for a decision on a call, and send it."""
+        """Ask the user for a decision on a call, and send it."""
         call_id = event.data["call_id"]
         if not self._waits_for(turn, call_id):
-            return  # what is followed from its beginning shows calls that were decided long ago
+            return  # events followed from the beginning include calls decided long ago
         if not self._asks:
             raise CommandError(
                 f"{named_call(event.data)} waits for approval, and there is no terminal to ask in: decide with "
@@ -211,7 +211,7 @@ class _Chat:
                 break
         try:
             self._host.ask(f"{turn.path}/approvals", answer, method="POST")
-        except CommandError as error:  # somebody else has decided, or may alone
+        except CommandError as error:  # somebody else has decided, or only they may
             self._note(str(error))
 
     def _waits_for(self, turn: TurnEvents, call_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""The routes of a running host, for the commands that use them, and how such a command ends."""
+"""The routes of a running host, for the commands that use them, and how such commands exit."""
 
 import argparse
 import json
@@ -19,16 +19,16 @@ OK: Final = 0
 PROBLEMS_FOUND: Final = 1
 COULD_NOT: Final = 2
 _SECONDS: Final = 600.0
-"""Without a sign of the host: a long conversation takes a while to be verified or repaired."""
+"""Timeout without data from the host: a long conversation takes a while to verify or repair."""
 _PART_BYTES: Final = 256 * 1024
 _NOT_READY: Final = (502, 503)
 """Statuses of a gateway without a host behind it, and of a host whose stores do not answer."""
 PAGE: Final = 500
-"""How many sessions or messages are asked for at once."""
+"""How many sessions or messages are requested at once."""
 
 
 class CommandError(Exception):
-    """The command could not be carried out; the message says why and what to do.
+    """The command failed; the message says why and what to do.
 
     Args:
         message: a sentence.
@@ -41,7 +41,7 @@ class CommandError(Exception):
 
 
 class HostGoneError(CommandError):
-    """The host is not there, or not ready: it may come back, and the same request can be made again."""
+    """The host is unreachable or not ready; the request can be retried."""
 
 
 class HostRoutes:
@@ -49,11 +49,11 @@ class HostRoutes:
 
     Args:
         url: where it listens, without ``/api``.
-        key: function key, for hosts that ask for one.
-        headers: further ones, as ``NAME: VALUE``: what the app knows its callers by.
+        key: function key, for hosts that require one.
+        headers: further ones, as ``NAME: VALUE``: how the app identifies its callers.
 
     Raises:
-        CommandError: the URL is none of HTTP, or a header is none.
+        CommandError: the URL is not an HTTP URL, or a header is malformed.
     """
 
     def __init__(self, url: str, key: str | None, headers: Sequence[str] = ()) -> None:
@@ -72,7 +72,7 @@ class HostRoutes:
             self._headers[name] = value
 
     def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
-        """Ask a route.
+        """Call a route.
 
         Args:
             path: after ``/api``.
@@ -83,20 +83,20 @@ class HostRoutes:
             The answer's JSON.
 
         Raises:
-            CommandError: the host is not there, or refuses; says what it said.
+            CommandError: the host is unreachable, or refuses; the message quotes it.
         """
         data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
         with self._answer(path, data, method=method) as answer:
             return self._json(path, answer)
 
     def download(self, path: str) -> Iterator[bytes]:
-        """Read what a route streams, piece by piece.
+        """Read a route's stream, piece by piece.
 
         Args:
             path: after ``/api``.
 
         Raises:
-            CommandError: the host is not there, refuses, or breaks off.
+            CommandError: the host is unreachable, refuses, or disconnects.
         """
         with self._answer(path, None, method="GET") as answer:
             try:
@@ -116,7 +116,7 @@ class HostRoutes:
             The answer's JSON.
 
         Raises:
-            CommandError: the host is not there, or refuses; says what it said.
+            CommandError: the host is unreachable, or refuses; the message quotes it.
         """
         size = {"content-length": str(os.fstat(file.fileno()).st_size)}
         with self._answer(path, file, method="POST", headers=size) as answer:
@@ -132,21 +132,21 @@ class HostRoutes:
         headers: dict[str, str] | None = None,
         silence_seconds: float = _SECONDS,
     ) -> Generator[Any]:
-        """Open a route's answer, to be read as it comes.
+        """Open a route's answer, to be read as it arrives.
 
         Args:
             path: after ``/api``.
             body: JSON to send.
             method: of HTTP.
             headers: further ones.
-            silence_seconds: without a byte of the host, after which reading fails.
+            silence_seconds: how long without data from the host before reading fails.
 
         Returns:
             The answer of `http.client`.
 
         Raises:
-            HostGoneError: the host is not there, or not ready.
-            CommandError: it refuses; says what it said.
+            HostGoneError: the host is unreachable, or not ready.
+            CommandError: it refuses; the message quotes it.
         """
         data = json.dumps(body).encode() if body is not None else None
         with self._answer(path, data, method=method, headers=headers, seconds=silence_seconds) as answer:
@@ -170,7 +170,7 @@ class HostRoutes:
         headers: dict[str, str] | None = None,
         seconds: float = _SECONDS,
     ) -> Generator[Any]:
-        request = Request(  # noqa: S310 - the URL that the user gave
+        request = Request(  # noqa: S310 - the user's own URL
             self._base + path, data=data, headers=self._headers | (headers or {}), method=method
         )
         try:
@@ -188,7 +188,7 @@ class HostRoutes:
             yield answer
 
     def session_path(self, agent: str, session_id: str, action: str = "") -> str:
-        """Write the path of a session's route."""
+        """Return the path of a session's route."""
         path = f"/agents/{quote(agent, safe='')}/sessions/{quote(session_id, safe='')}"
         return f"{path}/{action}" if action else path
 
@@ -197,7 +197,7 @@ class HostRoutes:
         return [str(one["name"]) for one in self.ask("/agents")["agents"]]
 
     def only_agent(self) -> str:
-        """Name the agent of a host that has one.
+        """Return the name of the agent of a host that has one.
 
         Raises:
             CommandError: it has none, or several.
@@ -210,7 +210,7 @@ class HostRoutes:
         return names[0]
 
     def newest_turn(self, agent: str, session_id: str) -> str:
-        """Name the turn of a session that runs, else the one that has ended last.
+        """Return the running turn of a session, or else the last ended one.
 
         Raises:
             CommandError: it has none.
@@ -228,7 +228,7 @@ class HostRoutes:
 
         Args:
             agent: its name.
-            limit: how many; all when left out.
+            limit: how many; by default all.
             search: further parameters of the route.
         """
         cursor: str | None = None
@@ -259,7 +259,7 @@ def _said(error: HTTPError) -> str:
 
 
 def add_host_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which host is meant.
+    """Add the options that select the host.
 
     Args:
         parser: of a command.
@@ -275,15 +275,15 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
-    """Carry out a command of a host.
+    """Run a command against a host.
 
     Args:
-        command: as it is called, for the error.
-        work: gives the exit status.
+        command: its name, for the error.
+        work: returns the exit status.
         arguments: with the options of `add_host_arguments`.
 
     Returns:
-        The exit status; `COULD_NOT` with a sentence on standard error when the command could not be carried out.
+        The exit status; `COULD_NOT` with a sentence on standard error when the command failed.
     """
     try:
         return work(HostRoutes(arguments.url, arguments.key, arguments.header))

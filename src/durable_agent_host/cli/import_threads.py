@@ -1,4 +1,4 @@
-"""The command ``durable-agent-host import-threads``: takes threads of the Azure AI Agents service into sessions."""
+"""The command ``durable-agent-host import-threads``: imports threads of the Azure AI Agents service as sessions."""
 
 import argparse
 import asyncio
@@ -42,10 +42,10 @@ def add_thread_command(commands: Any) -> None:
 
 
 def run_thread_command(arguments: argparse.Namespace) -> int:
-    """Carry out the command.
+    """Run the command.
 
     Args:
-        arguments: as `add_thread_command` has them read.
+        arguments: parsed as defined by `add_thread_command`.
 
     Returns:
         The exit status.
@@ -86,7 +86,7 @@ async def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 
 async def _import_one(host: HostRoutes, service: Any, agent: str, thread_id: str) -> int:
-    """Take one thread; a failure of it does not stop the others."""
+    """Import one thread; a failure does not stop the others."""
     from durable_agent_host.providers.azure_ai_agents.whole_threads import read_thread  # noqa: PLC0415 - the same
     from durable_agent_host.transcripts import Conversation, encode  # noqa: PLC0415 - the same
 
@@ -95,7 +95,7 @@ async def _import_one(host: HostRoutes, service: Any, agent: str, thread_id: str
         return OK
     try:
         moved = await read_thread(service, thread_id)
-    except Exception as error:  # noqa: BLE001 - the other threads are taken all the same
+    except Exception as error:  # noqa: BLE001 - the other threads are imported all the same
         print(f"{thread_id}: not taken: {error}", file=sys.stderr)
         return PROBLEMS_FOUND
     if not moved.messages:

@@ -1,4 +1,4 @@
-"""The command ``durable-agent-host``: start the embedded host, look after sessions."""
+"""The command ``durable-agent-host``: starts the embedded host, manages sessions."""
 
 import argparse
 import difflib
@@ -17,18 +17,18 @@ from durable_agent_host.cli.turns import add_turn_commands, run_turn_command
 
 _HOST = [sys.executable, "-m", "functions_host", "--called", "durable-agent-host"]
 _EXTRA_HOST = ("httptools", "starlette", "uvicorn", "watchfiles")
-"""What the extra ``host`` installs; some of it also comes with other packages, so each is looked for."""
+"""What the extra ``host`` installs; other packages install some of it too, so each is checked."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line, and takes options between positional arguments, too."""
+    """A parser that reports an error in one line, and accepts options between positional arguments, too."""
 
     _is_intermixing = False
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - argparse itself calls it like this
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Read arguments; ``verify AGENT --diff SESSION`` is ``verify AGENT SESSION --diff``."""
+        """Parse arguments; ``verify AGENT --diff SESSION`` is ``verify AGENT SESSION --diff``."""
         kinds = [action.nargs for action in self._actions if not action.option_strings]
         if self._is_intermixing or not kinds or argparse.PARSER in kinds:
             return super().parse_known_args(args, namespace)
@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: of the command line, without the program's name.
 
     Raises:
-        SystemExit: with the command's status; the arguments make no sense, or the embedded host is not installed.
+        SystemExit: with the command's status; also when the arguments are invalid, or the embedded host is not
+            installed.
     """
     parser = _Parser(prog="durable-agent-host", description="Host agents durably, on this machine.")
     parser.add_argument("--version", action="version", version=f"durable-agent-host {version('durable-agent-host')}")

@@ -1,4 +1,4 @@
-"""A turn as people read it in a terminal: text as it comes, a line for each tool, what happened meanwhile."""
+"""A turn as shown in a terminal: text as it arrives, a line for each tool, and what happens around it."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _DIM, _BOLD, _RED, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
 
 
 class Screen:
-    """Where lines and running text go; styled only in a terminal.
+    """The output for lines and running text; styled only in a terminal.
 
     Args:
         out: a terminal, a pipe or a file.
@@ -28,20 +28,20 @@ class Screen:
         self._is_at_line_start = True
 
     def text(self, text: str, style: str = "") -> None:
-        """Continue a line with text of a model, whose control characters are shown, not obeyed."""
+        """Continue a line with text of a model; control characters are shown, not executed."""
         if not text:
             return
         self._write(printable(text), style)
         self._is_at_line_start = text.endswith("\n")
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line of its own."""
+        """Write a separate line."""
         self.break_line()
         self._write(printable(text), style)
         self._write("\n")
 
     def break_line(self) -> None:
-        """End a line that has begun."""
+        """End an unfinished line."""
         if not self._is_at_line_start:
             self._write("\n")
         self._is_at_line_start = True
@@ -56,7 +56,7 @@ class TurnView:
     """Shows the events of one turn.
 
     Args:
-        screen: where.
+        screen: the output.
 
     Attributes:
         answer: the text of the answer so far.
@@ -85,12 +85,12 @@ class TurnView:
         return "".join(text for _, text in self._pieces)
 
     def show(self, event: Event) -> None:
-        """Show one event; one that is not known is passed over."""
+        """Show one event; ignore unknown ones."""
         if row := self._rows.get(event.name):
             row(event)
 
     def note(self, text: str) -> None:
-        """Say what happened around the turn, in a line of its own."""
+        """Report an event around the turn, in a separate line."""
         self._screen.line(f"[{text}]", _DIM)
         self._writing = ""
 
@@ -125,7 +125,7 @@ class TurnView:
 
 
 def failure(event: Event) -> str:
-    """Say why a turn has failed. Guarantee: pure.
+    """Return why a turn has failed. Guarantee: pure.
 
     Args:
         event: the turn's last one.
@@ -134,10 +134,10 @@ def failure(event: Event) -> str:
 
 
 def named_call(call: Mapping[str, Any]) -> str:
-    """Write a call as code. Guarantee: pure.
+    """Format a call as code. Guarantee: pure.
 
     Args:
-        call: with ``name`` and ``arguments``, text or object; null while they are not known.
+        call: with ``name`` and ``arguments``, text or object; null while unknown.
 
     Returns:
         One line, shortened.

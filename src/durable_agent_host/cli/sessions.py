@@ -1,4 +1,4 @@
-"""The commands ``durable-agent-host sessions …``: look after the stored sessions of a running host, over its routes."""
+"""The commands ``durable-agent-host sessions …``: manage the stored sessions of a running host, over its routes."""
 
 import argparse
 import difflib
@@ -96,13 +96,13 @@ def _add(
 
 
 def run_session_command(arguments: argparse.Namespace) -> int:
-    """Carry out a command.
+    """Run a command.
 
     Args:
-        arguments: as `add_session_commands` has them read.
+        arguments: parsed as defined by `add_session_commands`.
 
     Returns:
-        The exit status: 0 all is well, 1 problems were found, 2 it could not be carried out.
+        The exit status: 0 no problems, 1 problems were found, 2 the command failed.
     """
     return carry_out(f"sessions {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
 

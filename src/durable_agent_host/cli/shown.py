@@ -1,15 +1,15 @@
-"""One line for each content of a conversation, in words that all providers share."""
+"""One line for each content of a conversation, in words common to all providers."""
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 Stored = Mapping[str, Any]
-"""A content as the routes give it."""
+"""A content as returned by the routes."""
 
 
 def shown_content(content: Stored) -> str:
-    """Say what a stored content is.
+    """Describe a stored content.
 
     Guarantee: pure.
 
@@ -17,18 +17,18 @@ def shown_content(content: Stored) -> str:
         content: with its ``$type``.
 
     Returns:
-        Code, outputs, files, searches, calls and texts in words; the fields of a type that is not known; empty for a
-        content that holds nothing to read.
+        Code, outputs, files, searches, calls and texts in words; the fields of an unknown type; empty for a content
+        with nothing to read.
     """
     row = _ROWS.get(str(content.get("$type")), _fields)
     try:
         return row(cast("Stored", content.get("content") or {}) if row in _OF_INNER else content)
-    except (AttributeError, TypeError):  # a stored content of another shape
+    except (AttributeError, TypeError):  # a malformed content
         return _fields(content)
 
 
 def printable(text: str) -> str:
-    """Make a text harmless for a terminal: a control character is shown, not obeyed.
+    """Make a text harmless for a terminal: control characters are shown, not executed.
 
     Guarantee: pure.
 
@@ -36,19 +36,19 @@ def printable(text: str) -> str:
         text: of a model, a tool, a user or a host.
 
     Returns:
-        The same with line breaks and tabs; other control characters as pictures, and what turns the direction of
-        writing as its code.
+        The text with line breaks and tabs; other control characters as pictures, and characters that change the writing
+        direction as their code.
     """
     return text.replace("\r\n", "\n").translate(_PICTURES)
 
 
 def shown_spent(spent: Mapping[str, Any] | None) -> str:
-    """Say what a turn or a session has cost, or, without prices, how many tokens it took.
+    """Format the cost of a turn or session, or, without prices, its tokens.
 
     Guarantee: pure.
 
     Args:
-        spent: as the routes give it; None where nothing counted it.
+        spent: from the routes; None where nothing counted it.
     """
     if not spent:
         return ""
@@ -58,7 +58,7 @@ def shown_spent(spent: Mapping[str, Any] | None) -> str:
 
 
 def shown_cost(cost: float) -> str:
-    """Write a cost in full, to a millionth. Guarantee: pure."""
+    """Format a cost in full, to a millionth. Guarantee: pure."""
     if 0 < cost < _LEAST_COST:
         return f"<{_LEAST_COST:f}"
     whole, _, part = f"{cost:,.6f}".partition(".")
@@ -123,7 +123,7 @@ def _command(content: Stored) -> str:
 
 
 def _value(value: Any) -> str:
-    """Say an output: one content, several, or JSON of a tool."""
+    """Format an output: one content, several, or a tool's JSON."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -142,7 +142,7 @@ _OUTPUTS: Final[dict[str, Callable[[Stored], str]]] = {
     "hosted_vector_store": _vector_store,
     "shell_command_output": _command,
 }
-"""Type of an output → what it says."""
+"""Type of an output → its text."""
 
 
 def _code(content: Stored) -> str:
@@ -185,7 +185,7 @@ def _image(content: Stored) -> str:
 _OF_INNER: Final[frozenset[Callable[[Stored], str]]] = frozenset(
     {_code, _shell, _printed, _search, _found, _mcp, _mcp_result, _image}
 )
-"""Rows of types whose fields the routes give in ``content``."""
+"""Rows of types whose fields the routes return in ``content``."""
 
 _ROWS: Final[dict[str, Callable[[Stored], str]]] = {
     "text": _text,

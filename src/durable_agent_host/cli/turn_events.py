@@ -1,4 +1,4 @@
-"""The events of a turn as they come, over lost connections and restarts of the host."""
+"""The events of a turn as they arrive, across lost connections and restarts of the host."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from durable_agent_host.cli.host_routes import CommandError, HostGoneError, Host
 from durable_agent_host.turn.event_names import rule_of_stored
 
 PATIENCE_SECONDS: Final = 300.0
-"""How long a host may be away before it is given up; its turns go on without this command."""
+"""How long a host may be unreachable before the command gives up; its turns continue without this command."""
 _SILENCE_SECONDS: Final = 90.0
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _LONGEST_PAUSE_SECONDS: Final = 2.0
@@ -42,16 +42,16 @@ class Event:
 
 
 class TurnEvents:
-    """Follows one turn from its first event, or from where it was left; an event comes once.
+    """Follows one turn from its first event, or from where it stopped; each event comes once.
 
     Args:
         host: the running host.
         agent: the agent's name.
-        on_lost: called when the connection is lost, before the first try to come back.
-        on_back: called when it is there again.
+        on_lost: called when the connection is lost, before the first attempt to reconnect.
+        on_back: called when it is restored.
 
     Attributes:
-        session_id, turn_id: of the turn, empty until the host has named them.
+        session_id, turn_id: of the turn, empty until the host has sent them.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class TurnEvents:
         return self._host.session_path(self._agent, self.session_id, f"turns/{quote(self.turn_id, safe='')}")
 
     def say(self, message: str) -> None:
-        """Begin the turn with a message, when it is followed; one that is sent again is no second turn."""
+        """Begin the turn with a message, once it is followed; resending it starts no second turn."""
         self._message, self._key = message, uuid4().hex
 
     def __iter__(self) -> Iterator[Event]:
-        """Give the events that have not been given yet, until the turn's last.
+        """Yield the events not yet returned, until the turn's last.
 
         Raises:
-            CommandError: the host refuses, or is away for longer than `PATIENCE_SECONDS`.
+            CommandError: the host refuses, or is unreachable for longer than `PATIENCE_SECONDS`.
         """
         gone_since: float | None = None
         pause = _FIRST_PAUSE_SECONDS
@@ -131,7 +131,7 @@ class TurnEvents:
 
 
 def _events(answer: Any) -> Generator[Event]:
-    """Read server-sent events; what is cut off in the middle of one comes again.
+    """Read server-sent events; an event that was cut off is sent again.
 
     Raises:
         HostGoneError: the connection broke.

@@ -1,4 +1,4 @@
-"""The commands ``durable-agent-host turns …``: what a turn has done, and what it does, of a running host."""
+"""The commands ``durable-agent-host turns …``: what turns of a running host have done, and are doing."""
 
 import argparse
 import json
@@ -47,13 +47,13 @@ def _add(actions: Any, name: str, run: Callable[..., int], text: str) -> argpars
 
 
 def run_turn_command(arguments: argparse.Namespace) -> int:
-    """Carry out a command.
+    """Run a command.
 
     Args:
-        arguments: as `add_turn_commands` has them read.
+        arguments: parsed as defined by `add_turn_commands`.
 
     Returns:
-        The exit status: 0, 1 the turn has failed, 2 it could not be carried out, 130 Ctrl-C.
+        The exit status: 0 success, 1 the turn has failed, 2 the command failed, 130 Ctrl-C.
     """
     return carry_out(f"turns {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
 

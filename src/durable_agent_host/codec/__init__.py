@@ -1,1 +1,1 @@
-"""Values to JSON and back: what is stored in a session and what crosses the durable boundary. Pure."""
+"""Values to JSON and back: for session storage and the durable boundary. Pure."""

@@ -1,4 +1,4 @@
-"""Who answered for the calls of a turn, in the turn's stored response. Pure."""
+"""Who approved or denied the calls of a turn, in the turn's stored response. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -10,16 +10,16 @@ _KEPT: Final = ("approved", "reason", "by", "at")
 
 
 def with_approvals(entry: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Note in a response who answered for the turn's calls.
+    """Record in a response who answered for the turn's calls.
 
     Guarantee: pure.
 
     Args:
         entry: the response.
-        answers: by call id; those without ``by`` are of nobody who is known, and are not noted.
+        answers: by call id; those without ``by`` come from unknown persons, and are not recorded.
 
     Returns:
-        A copy, or the entry itself when there is nothing to note.
+        A copy, or the entry itself when there is nothing to record.
     """
     noted = {
         call_id: {name: answer[name] for name in _KEPT if answer.get(name) is not None}
@@ -32,7 +32,7 @@ def with_approvals(entry: Mapping[str, Any], answers: Mapping[str, Mapping[str, 
 
 
 def approvals_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
-    """Find who answered for the calls of a stored response's turn. Guarantee: pure.
+    """Return who answered for the calls of a stored response's turn. Guarantee: pure.
 
     Args:
         entry: of any type, or None.

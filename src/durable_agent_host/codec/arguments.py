@@ -1,7 +1,7 @@
 """The arguments of a function call: JSON text on the wire, an object in upstream's state. Pure.
 
-The text is kept to the letter: when compact or spaced dumping of the object gives the same text, only the form is
-noted, else the text itself.
+The text is preserved exactly: when compact or spaced encoding of the object gives the same text, only the form is
+recorded, otherwise the text itself.
 """
 
 import json
@@ -10,16 +10,16 @@ from json import encoder
 from typing import Any, Final, cast
 
 COMPACT: Final = "compact"
-"""Form of a text that compact dumping of the object gives; the other usual form, spaced, needs no note."""
+"""Form of a text equal to the compact encoding; the other usual form, spaced, needs no record."""
 OBJECT: Final = "object"
-"""Form of arguments that are no text."""
+"""Form of arguments that are not a text."""
 
 
 def _text_of(public: json.JSONEncoder) -> Callable[[Any], str]:
-    """Make a function that writes text as an encoder does, without its new C encoder for each text.
+    """Make a function that writes text like an encoder, without its new C encoder for each text.
 
-    To make one takes twice as long as to write the arguments of a call. Where this Python has none, or another one,
-    the public way does.
+    Creating one takes twice as long as writing the arguments of a call. Where this Python has none, or a different one,
+    the public API is used.
     """
     make: Any = getattr(encoder, "c_make_encoder", None)
     strings = encoder.encode_basestring_ascii if public.ensure_ascii else encoder.encode_basestring
@@ -41,23 +41,23 @@ _PARSE: Final = json.JSONDecoder().raw_decode
 
 
 def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
-    """Write arguments as they are stored.
+    """Encode arguments for storage.
 
-    Guarantee: pure; `live_arguments`, or ``argumentsText`` where it is noted, gives them back.
+    Guarantee: pure; `live_arguments`, or ``argumentsText`` where recorded, restores them.
 
     Args:
         arguments: a text, JSON or not, an object, or None.
 
     Returns:
-        The object for upstream's reader, and what our extension notes: ``argumentsForm``, ``argumentsText``, or nothing
-        for the spaced form.
+        The object for upstream's reader, and the fields of our extension: ``argumentsForm``, ``argumentsText``, or
+        nothing for the spaced form.
     """
     if arguments is None:
         return {}, {"argumentsText": None}
     if not isinstance(arguments, str):
         return arguments, {"argumentsForm": OBJECT}
     try:
-        # what follows an object makes the text another than the dumped one
+        # text after an object makes it differ from the encoded one
         value: Any = _PARSE(arguments)[0] if arguments.startswith("{") else json.loads(arguments)
         if not isinstance(value, dict):
             return {}, {"argumentsText": arguments}
@@ -72,17 +72,17 @@ def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def live_arguments(stored: Any, form: str | None) -> Any:
-    """Read arguments of which no text is noted. Guarantee: pure.
+    """Decode arguments without a recorded text. Guarantee: pure.
 
     Args:
-        stored: what stands where upstream's reader looks.
-        form: as `stored_arguments` noted it, or None.
+        stored: the value in upstream's field.
+        form: from `stored_arguments`, or None.
 
     Returns:
-        The text, or what is stored when it is no object to be written as text.
+        The text, or the stored value when it is not an object to be written as text.
 
     Raises:
-        TypeError, ValueError: there is nothing that JSON text can be made of.
+        TypeError, ValueError: the value cannot be written as JSON text.
     """
     if form == OBJECT or isinstance(stored, str):
         return stored

@@ -1,9 +1,9 @@
-"""The compact form of contents: what can be rebuilt exactly is not stored.
+"""The compact form of contents: omits what can be rebuilt exactly.
 
-Theory of operation. A content is stored as the fields that upstream has a name for, and its further fields, which in
-full stand under our ``extensionData``. In compact form the entry's table of parts holds these instead, shortened by
-the rules of the content's ``$type``, which `_table_of` lists. Each `_Rule` says both what is left out and how it is
-put back; the writer applies the rules in order, the reader in reverse. What depends on the provider comes from its
+Theory of operation. A content is stored as the fields that upstream has a name for; its further fields are under our
+``extensionData`` in the full form. In the compact form, the entry's table of parts holds these instead, shortened by
+the rules of the content's ``$type``, which `_table_of` lists. Each `_Rule` defines what is omitted and how it is
+restored; the writer applies the rules in order, the reader in reverse. What depends on the provider comes from its
 `ItemForms`.
 
 A `CompactContents` works on JSON (`pack`, `unpack`) and, by the same rules, on live contents (`encode`, `decode`).
@@ -30,16 +30,16 @@ from durable_agent_host.codec.item_forms import ItemForms, item_forms
 from durable_agent_host.model.provider_item import STAMP
 
 ITEM: Final = "item"
-"""Key of a part: the stamp of the provider's item; 1 when the content says all of it, its id when that is missing."""
+"""Key of a part: the provider's item stamp; 1 when the content has all of it, its id when only that is missing."""
 SAME_AS_CALL: Final = "call"
-"""Key of a result's part: 1 when its id and its properties are those of its call."""
+"""Key of a result's part: 1 when its id and properties are its call's."""
 _CALL: Final = "functionCall"
 _RESULT: Final = "functionResult"
 _PROPERTIES: Final = "additional_properties"
 
 Json = dict[str, Any]
 Calls = dict[Any, tuple[Any, Any]]
-"""Call id → the id and the properties that its result has from the call, or `_MISSING`."""
+"""Call id → the id and the properties that its result shares with the call, or `_MISSING`."""
 _MISSING: Final = object()
 _DICT: Final[Any] = dict
 
@@ -48,10 +48,10 @@ _Step = Callable[[Json, Mapping[str, Any], Calls], None]
 
 
 class _Rule(NamedTuple):
-    """What a part leaves out, and how it is put back.
+    """What a part omits, and how it is restored.
 
     Attributes:
-        shorten: changes the fields of a content to its part; the values in them are replaced, not changed.
+        shorten: reduces the fields of a content to its part; values are replaced, not changed.
         restore: the inverse.
     """
 
@@ -60,7 +60,7 @@ class _Rule(NamedTuple):
 
 
 class CompactContents:
-    """The contents of one entry, in order: results are stored by what their calls said.
+    """The contents of one entry, in order: results are stored relative to their calls.
 
     Raises:
         RegistrationError: no provider's forms are registered.
@@ -71,7 +71,7 @@ class CompactContents:
         self._calls: Calls = {}
 
     def encode(self, content: Content) -> tuple[Json, Any]:
-        """Write a live content.
+        """Encode a live content.
 
         Guarantee: the same as `pack` of `encode_content`; shares nothing with the content.
 
@@ -79,8 +79,8 @@ class CompactContents:
             The content without our extension, and its part or None.
 
         Raises:
-            CorruptStateError: a field holds what JSON cannot.
-            TypeError, ValueError, KeyError: it has no compact form; an entry with one is kept in full.
+            CorruptStateError: a field holds a value that JSON cannot represent.
+            TypeError, ValueError, KeyError: it has no compact form; its entry is then kept in full.
         """
         codec, properties = CONTENT_CODECS.get(content.type), content.additional_properties
         if codec is None or OPAQUE in properties or STORED in properties:
@@ -95,12 +95,12 @@ class CompactContents:
         return wire, self._shorten(wire, rest)
 
     def decode(self, wire: Mapping[str, Any], part: Any) -> Content:
-        """Read a live content.
+        """Decode a live content.
 
         Guarantee: the same as `decode_content` of `unpack`; shares nothing with the arguments.
 
         Raises:
-            TypeError, ValueError, KeyError, AttributeError: the part is not of this content.
+            TypeError, ValueError, KeyError, AttributeError: the part does not belong to this content.
         """
         if "extensionData" not in wire:
             if part == 0 and wire.get("$type") != _CALL:
@@ -112,15 +112,15 @@ class CompactContents:
         return decode_content(self.unpack(wire, part))
 
     def pack(self, content: Mapping[str, Any]) -> tuple[Json, Any]:
-        """Write a content in full as its compact form.
+        """Convert a content from full to compact form.
 
-        Guarantee: `unpack` gives the content back to the letter; it is not changed.
+        Guarantee: `unpack` restores the content exactly; it is not changed.
 
         Returns:
-            The content without our extension, and its part; the content as it is and None where a rule is not exact.
+            The content without our extension, and its part; the unchanged content and None where a rule is not exact.
 
         Raises:
-            TypeError, ValueError, KeyError: a call for which a rule is not exact; an entry with one is kept in full.
+            TypeError, ValueError, KeyError: a call for which a rule is not exact; its entry is then kept in full.
         """
         short = dict(content)
         part = self._shorten(short, dict(take_extension(short)))
@@ -131,10 +131,10 @@ class CompactContents:
         return dict(content), None
 
     def unpack(self, content: Mapping[str, Any], part: Any) -> Json:
-        """Write a content in full. Guarantee: the inverse of `pack`; shares values with the arguments.
+        """Convert a content to full form. Guarantee: the inverse of `pack`; shares values with the arguments.
 
         Raises:
-            TypeError, ValueError, KeyError, AttributeError: the part is not of this content.
+            TypeError, ValueError, KeyError, AttributeError: the part does not belong to this content.
         """
         return _extended(content, self._restore(content, part))
 
@@ -173,7 +173,7 @@ def _extended(content: Mapping[str, Any], rest: Json) -> Json:
 
 
 class _Row(NamedTuple):
-    """What the parts of one ``$type`` leave out: fields with the usual value, and what the rules say."""
+    """What the parts of one ``$type`` omit: fields with the usual value, and what the rules say."""
 
     usual: Json
     shorten: tuple[_Step, ...]
@@ -193,7 +193,7 @@ class _Table(NamedTuple):
 
 @cache
 def _table_of(forms: ItemForms) -> _Table:
-    """Give the rules by ``$type``, in the order in which the writer applies them."""
+    """Return the rules by ``$type``, in the order in which the writer applies them."""
 
     def properties(wire_type: str) -> _Rule:
         rule = _Properties(forms, wire_type)
@@ -214,7 +214,7 @@ def _table_of(forms: ItemForms) -> _Table:
 
 
 def _note_call(fields: Json, wire: Mapping[str, Any], calls: Calls) -> None:
-    """Note what the result of a call has from it: its id, and its properties but for the stamp of the call's item."""
+    """Record what a call's result shares with it: its id, and its properties except the stamp of the call's item."""
     properties = fields.get(_PROPERTIES)
     if properties and STAMP in properties:
         properties = {name: value for name, value in properties.items() if name != STAMP}
@@ -243,7 +243,7 @@ def _put_back_identity(fields: Json, wire: Mapping[str, Any], calls: Calls) -> N
 
 
 def _leave_out_text_item(fields: Json, wire: Mapping[str, Any], _: Calls) -> None:
-    """Leave out the items of a result that are one text, its result."""
+    """Omit the items of a result when they are one text equal to its result."""
     items = fields.get("items")
     if type(items) is int:
         raise ValueError("items that look like the mark of the usual items")
@@ -257,7 +257,7 @@ def _put_back_text_item(fields: Json, wire: Mapping[str, Any], _: Calls) -> None
 
 
 def _leave_out_usual_form(fields: Json, _: Mapping[str, Any], __: Calls) -> None:
-    """Leave out how the arguments of most calls are written, and that the framework runs them; None for no value."""
+    """Omit the usual form of arguments, and that the framework runs the call; None for no value."""
     hosted, form = fields.pop("hosted", None), fields.pop("argumentsForm", None)
     if hosted is not False:
         fields["hosted"] = hosted
@@ -275,7 +275,7 @@ def _put_back_usual_form(fields: Json, _: Mapping[str, Any], __: Calls) -> None:
 
 
 class _Properties:
-    """What the provider's client writes twice: its block, once beside it, and the id of the item, once in its stamp."""
+    """What the provider's client writes twice: its block, copied beside it, and the item's id, also in its stamp."""
 
     def __init__(self, forms: ItemForms, wire_type: str) -> None:
         form = forms.form_of(wire_type)
@@ -284,7 +284,7 @@ class _Properties:
         self._name_beside = form.beside.get
 
     def shorten(self, fields: Json, _: Mapping[str, Any], __: Calls) -> None:
-        """Take the stamp and the block out of the properties."""
+        """Remove the stamp and the block from the properties."""
         others: Any = fields.get(_PROPERTIES)
         if type(others) is not _DICT or not others:
             return
@@ -302,7 +302,7 @@ class _Properties:
             fields[_PROPERTIES] = others
 
     def restore(self, fields: Json, _: Mapping[str, Any], __: Calls) -> None:
-        """Put them back."""
+        """Restore them."""
         properties: Any = fields.pop(_PROPERTIES, None)
         if self._provider in fields and (block := fields.pop(self._provider)) is not None:
             others, block = properties, block or self._usual_block
@@ -319,7 +319,7 @@ class _Properties:
             fields[_PROPERTIES] = properties
 
     def _without_copies(self, properties: Json, block: Json) -> Json | None:
-        """Leave out the block and the copies of what is in it; None when something in it has no copy."""
+        """Omit the block and the copies of its contents; None when something in it has no copy."""
         others = properties.copy()
         del others[self._provider]
         for name, value in block.items():
@@ -352,10 +352,10 @@ class _Properties:
 
 
 def is_same_json(left: Any, right: Any) -> bool:
-    """Compare JSON to the letter: ``1``, ``1.0`` and ``true`` are three values. Guarantee: pure.
+    """Compare JSON exactly: ``1``, ``1.0`` and ``true`` are three values. Guarantee: pure.
 
     Returns:
-        Whether both are the same, the order of keys aside.
+        Whether both are equal, ignoring the order of keys.
     """
     if left is right:
         return True

@@ -1,16 +1,16 @@
-"""The compact form of entries: what can be rebuilt exactly is not stored. Pure, from JSON to JSON.
+"""The compact form of entries: omits what can be rebuilt exactly. Pure, from JSON to JSON.
 
-A compact entry has the mark ``packed`` in our extension, and stays readable by upstream. It leaves out
+A compact entry has the mark ``packed`` in our extension, and stays readable by upstream. It omits
 
-- the time of a message that is its entry's;
+- a message's time that equals its entry's;
 - the extension of each content and message: it moves into one table of the entry, ``parts``, by position (``"1.0"`` is
-  the first content of the second message, ``"1"`` that message itself), shortened as
-  `durable_agent_host.codec.compact_content` says;
-- in the usage: counts that stand there under two names, and zeros; ``packed`` then has the bit `_USAGE_BIT`;
+  the first content of the second message, ``"1"`` that message itself), shortened as described in
+  `durable_agent_host.codec.compact_content`;
+- in the usage: counts that occur under two names, and zeros; ``packed`` then has the bit `_USAGE_BIT`;
 - the usual finish reason.
 
-`pack_entry` unpacks what it packed and compares: what does not come back to the letter stays in full. Responses are
-written in compact form at once, by `durable_agent_host.codec.message`.
+`pack_entry` unpacks what it packed and compares: what is not restored exactly stays in full. Responses are written in
+compact form directly, by `durable_agent_host.codec.message`.
 """
 
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ _USUAL_FINISH_REASON: Final = "stop"
 
 
 def pack_entry(entry: EntryWire) -> EntryWire:
-    """Write an entry in compact form.
+    """Convert an entry to compact form.
 
     Guarantee: pure; `unpack_entry` gives an equal entry.
 
     Args:
-        entry: as the codec writes it in full; it is not changed.
+        entry: in full form; it is not changed.
 
     Returns:
         The compact entry, sharing parts with the argument; the same entry when a rule is not exact for it.
@@ -50,19 +50,19 @@ def pack_entry(entry: EntryWire) -> EntryWire:
 
 
 def unpack_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Write an entry in full.
+    """Convert an entry to full form.
 
     Guarantee: pure.
 
     Args:
-        entry: compact or in full; it is not changed.
+        entry: compact or full; it is not changed.
 
     Returns:
-        The entry in full, sharing parts with the argument.
+        The full entry, sharing parts with the argument.
 
     Raises:
-        CorruptStateError: it is packed in a form of a later program.
-        AttributeError, KeyError, TypeError, ValueError: it has the mark, but not the shape.
+        CorruptStateError: it is packed in a form of a later version.
+        AttributeError, KeyError, TypeError, ValueError: it has the mark, but is malformed.
     """
     full = cast("dict[str, Any]", entry)
     extension = extension_of(full)
@@ -90,7 +90,7 @@ def unpack_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def packed_form(extension: Mapping[str, Any]) -> int:
-    """Tell how an entry is packed. Guarantee: pure.
+    """Return how an entry is packed. Guarantee: pure.
 
     Args:
         extension: our extension of the entry.
@@ -99,7 +99,7 @@ def packed_form(extension: Mapping[str, Any]) -> int:
         The form's bits; 0 for an entry in full.
 
     Raises:
-        CorruptStateError: it is packed in a form of a later program.
+        CorruptStateError: it is packed in a form of a later version.
     """
     form: Any = extension.get(PACKED)
     if form is None:
@@ -113,7 +113,7 @@ def packed_form(extension: Mapping[str, Any]) -> int:
 
 
 def parts_of(extension: Mapping[str, Any]) -> dict[str, Any]:
-    """Find the parts of a packed entry. Guarantee: pure.
+    """Return the parts of a packed entry. Guarantee: pure.
 
     Args:
         extension: our extension of the entry.
@@ -147,15 +147,15 @@ def _packed(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def packed_extension(extension: Mapping[str, Any], parts: dict[str, Any], *, is_usage_packed: bool) -> dict[str, Any]:
-    """Write our extension of a compact entry. Guarantee: pure.
+    """Return our extension of a compact entry. Guarantee: pure.
 
     Args:
-        extension: the extension of the entry in full.
-        parts: what was taken out of its messages and contents, by position.
+        extension: the extension of the full entry.
+        parts: removed from its messages and contents, by position.
         is_usage_packed: whether its usage is compact.
 
     Returns:
-        The extension with the mark by which `unpack_entry` knows it.
+        The extension with the mark that `unpack_entry` recognizes.
     """
     short: dict[str, Any] = {PACKED: _FORM | _USAGE_BIT if is_usage_packed else _FORM}
     if _FINISH_REASON not in extension:
@@ -169,12 +169,12 @@ def packed_extension(extension: Mapping[str, Any], parts: dict[str, Any], *, is_
 
 
 def pack_usage(usage: Any) -> dict[str, Any] | None:
-    """Leave out the counts that a provider's client repeats, and zeros, when all the copies are there.
+    """Omit the counts that a provider's client repeats, and zeros, when all copies are present.
 
-    Guarantee: pure; a packed entry gives them back.
+    Guarantee: pure; a packed entry restores them.
 
     Args:
-        usage: of the entry in full, or None.
+        usage: of the full entry, or None.
 
     Returns:
         The compact usage; None when a copy is missing.

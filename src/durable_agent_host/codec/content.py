@@ -1,11 +1,12 @@
-"""Contents of messages to stored JSON and back: one table, `CONTENT_CODECS`, a row for each type of the framework.
+"""Contents of messages to stored JSON and back: one table, `CONTENT_CODECS`, with a row per framework type.
 
 Theory of operation. Upstream has fields for ten types. Those types are written with upstream's fields first; the
 further fields of the content (identity, annotations, ``additional_properties``) go beside them: under our
-``extensionData`` in full, into the entry's table of parts in compact form (`durable_agent_host.codec.compact_content`).
-The other types are written as ``{"$type": <camelCase type>, "content": <the framework's own dictionary>}``, which
-upstream's reader accepts. JSON that no row reads becomes an opaque content, which is written as the same JSON; JSON
-that a row reads but would write differently is read and kept beside the content (`STORED`).
+``extensionData`` in full form, into the entry's table of parts in compact form
+(`durable_agent_host.codec.compact_content`). The other types are written as ``{"$type": <camelCase type>, "content":
+<the framework's own dictionary>}``, which upstream's reader accepts. JSON that no row reads becomes an opaque content,
+which is written as the same JSON; JSON that a row reads but would write differently is read and kept beside the content
+(`STORED`).
 """
 
 import copy
@@ -20,11 +21,12 @@ from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dum
 from durable_agent_host.codec.wire import EXTENSION, ContentWire
 
 OPAQUE: Final = "durable_agent_host.opaque"
-"""Key in ``additional_properties`` of a content that stands for JSON that no row reads."""
+"""Key in ``additional_properties`` of a content that represents JSON that no row reads."""
 
 STORED: Final = "durable_agent_host.stored"
-"""Key in ``additional_properties`` of a content or message whose JSON this program would write differently: the JSON as
-it was found. It is written again when the content has not changed since."""
+"""Key in ``additional_properties`` of a content or message whose JSON this program would write differently: that JSON.
+
+It is written again if the content has not changed since."""
 
 MAPPED: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "text": ("text", {"text": "text"}),
@@ -48,8 +50,8 @@ class ContentCodec(NamedTuple):
     Attributes:
         content_type: of the framework.
         wire_type: its ``$type``.
-        is_whole: whether all its fields stand in one object, and none beside it.
-        encode: from the content's fields, which it may change, to stored JSON and the fields that go beside it.
+        is_whole: whether all its fields are in one object, and none beside it.
+        encode: from the content's fields, which it may change, to stored JSON and the fields beside it.
         decode: from stored JSON and the fields beside it, which it may change, to the content's fields, and whether
             `encode` gives the same.
     """
@@ -62,19 +64,19 @@ class ContentCodec(NamedTuple):
 
 
 def plain_json(value: Any, *, path: str = "content") -> Any:
-    """Reduce a value to what JSON can hold, contents as they are stored.
+    """Reduce a value to JSON, with contents in stored form.
 
     Guarantee: pure.
 
     Args:
         value: JSON values, contents, and pydantic models; provider objects under ``raw_representation`` are left out.
-        path: where the value stands, for the error.
+        path: the value's location, for the error.
 
     Returns:
         The same value in dictionaries, lists, texts, numbers, booleans and None.
 
     Raises:
-        CorruptStateError: a value of another type, or no finite number, which could not be read back.
+        CorruptStateError: a value of another type, or a number that is not finite, which could not be read back.
     """
     if isinstance(value, Content):
         return encode_content(value)
@@ -157,7 +159,7 @@ _USAGE_NAMES = {
 
 
 def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Write token counts as upstream does: three fields, and the provider's further counts under ``extensionData``.
+    """Encode token counts as upstream does: three fields, and the provider's further counts under ``extensionData``.
 
     Guarantee: pure.
 
@@ -174,7 +176,7 @@ def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Read token counts back, by the framework's names. Guarantee: pure, the inverse of `encode_usage`.
+    """Decode token counts, by the framework's names. Guarantee: pure, the inverse of `encode_usage`.
 
     Args:
         wire: a `UsageWire`.
@@ -198,7 +200,7 @@ def _decode_usage_content(wire: Mapping[str, Any], beside: dict[str, Any]) -> tu
 
 
 def _known(beside: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], bool]:
-    """Take the fields that this program knows, and tell whether those are all."""
+    """Return the fields that this program knows, and whether those are all."""
     for name in beside:
         if name not in names:
             return {name: value for name, value in beside.items() if name in names}, False
@@ -206,7 +208,7 @@ def _known(beside: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any
 
 
 def _has_only(wire: Mapping[str, Any], count: int) -> bool:
-    """Tell whether JSON has no field but its type, as many as were found, and extensions."""
+    """Return whether JSON has no fields but its type, the counted ones, and extensions."""
     return len(wire) == 1 + count + ("extensionData" in wire)
 
 
@@ -219,13 +221,13 @@ _OF_UPSTREAM: dict[str, ContentCodec] = {
 CONTENT_CODECS: Final[Mapping[str, ContentCodec]] = {
     content_type: _OF_UPSTREAM.get(content_type) or _whole(content_type) for content_type in sorted(KNOWN_TYPES)
 }
-"""Type of content → how it is stored; every type that the installed framework has."""
+"""Type of content → how it is stored; every type of the installed framework."""
 
 _BY_WIRE_TYPE: Final = {codec.wire_type: codec for codec in CONTENT_CODECS.values()}
 
 
 def encode_content(content: Content) -> ContentWire:
-    """Write a content as it is stored in full.
+    """Encode a content in full form.
 
     Guarantee: pure; `decode_content` gives an equal content.
 
@@ -233,10 +235,10 @@ def encode_content(content: Content) -> ContentWire:
         content: of any type; live provider objects on it are not stored.
 
     Returns:
-        A dictionary that JSON can hold.
+        A JSON object.
 
     Raises:
-        CorruptStateError: a field holds what JSON cannot.
+        CorruptStateError: a field holds a value that JSON cannot represent.
     """
     properties = content.additional_properties
     if OPAQUE in properties:
@@ -250,12 +252,12 @@ def encode_content(content: Content) -> ContentWire:
 
 
 def decode_content(wire: Mapping[str, Any]) -> Content:
-    """Read a content that is stored in full.
+    """Decode a content in full form.
 
     Guarantee: pure; JSON that no row reads becomes a content that `encode_content` writes unchanged.
 
     Args:
-        wire: as this program or upstream wrote it.
+        wire: written by this program or upstream.
 
     Returns:
         A new content that shares nothing with the argument.
@@ -272,17 +274,17 @@ def decode_content(wire: Mapping[str, Any]) -> Content:
 def decode_fields(
     wire: Mapping[str, Any], beside: dict[str, Any], properties: dict[str, Any] | None = None
 ) -> Content | None:
-    """Read a content of which our extension does not stand in place.
+    """Decode a content whose extension is stored elsewhere.
 
     Guarantee: the same as `decode_content` with it in place; shares nothing with the arguments.
 
     Args:
         wire: without ``extensionData``.
-        beside: what our extension would hold; it may be changed.
-        properties: what it would hold as ``additional_properties``, for the content to own; None when `beside` says.
+        beside: the content of our extension; it may be changed.
+        properties: its ``additional_properties``, for the content to own; None to take them from `beside`.
 
     Returns:
-        A new content; None when `encode_content` would write it in another way, or it cannot be read.
+        A new content; None when `encode_content` would write it differently, or it cannot be read.
     """
     try:
         codec = _BY_WIRE_TYPE[wire["$type"]]
@@ -313,7 +315,7 @@ def _decode(wire: Mapping[str, Any]) -> tuple[Content, bool]:
 
 
 def _encode_as_found(content: Content, stored: dict[str, Any]) -> dict[str, Any]:
-    """Write a content that was read from unusual JSON: as it was found, or, if it changed, with unknown fields kept."""
+    """Encode a content read from unusual JSON: unchanged, or, if it changed, with unknown fields kept."""
     bare = copy.copy(content)
     bare.additional_properties = {k: v for k, v in content.additional_properties.items() if k != STORED}
     wire = cast("dict[str, Any]", encode_content(bare))

@@ -1,7 +1,7 @@
-"""Large texts of an entry outside of it: taken out before the entry is stored, put back before it is read. Pure.
+"""Large texts of an entry outside of it: removed before the entry is stored, restored before it is read. Pure.
 
-What was taken out is listed in the entry's own extension, by its path in the entry, and the text in its place is empty.
-The list is the only thing that makes a reference: a text of a user, a tool or a model that looks like one is a text.
+The removed texts are listed in the entry's own extension, by path in the entry, and are empty in the entry. Only the
+list makes a reference: a text of a user, a tool or a model that looks like one is a text.
 """
 
 import base64
@@ -14,28 +14,28 @@ from durable_agent_host.errors import CorruptStateError
 
 STORED: Final = "stored"
 LARGE_CHARACTERS: Final = 16 * 1024
-"""From this length on, a text is stored once, outside the entry."""
+"""From this length on, a text is stored separately, outside the entry."""
 
 _LONGEST_PREFIX: Final = 256
 _PART_BYTES: Final = 192 * 1024
-"""Read and written as base64 at once; a multiple of three. Other threads go on between two parts."""
+"""Characters encoded and decoded as base64 at once; a multiple of three. Other threads run between two parts."""
 _BASE64: Final = ";base64,"
 STAND_IN: Final = "QUJD" * 64
-"""Text and base64 at once, and longer than any id may be."""
+"""Characters converted between text and base64 at once, and longer than any id may be."""
 
 type _Path = tuple[str | int, ...]
 
 
 class Detached(NamedTuple):
-    """A text that stands outside its entry.
+    """A text stored outside its entry.
 
     Attributes:
         path: of keys and list positions, from the entry.
         name: SHA-256 of the stored bytes.
-        home: of the piece; empty for the home of what holds the entry.
-        prefix: what stands before the bytes: of a data URL, all up to its comma.
-        is_base64: the stored bytes are what the text has in base64; else they are the text in UTF-8.
-        size: stored bytes.
+        home: of the piece; empty for the home of the entry.
+        prefix: precedes the bytes: of a data URL, all up to its comma.
+        is_base64: the text is the stored bytes in base64; otherwise they are the text in UTF-8.
+        size: in stored bytes.
     """
 
     path: _Path
@@ -47,26 +47,26 @@ class Detached(NamedTuple):
 
     @property
     def text_size(self) -> int:
-        """About how many bytes its text has."""
+        """The approximate size of its text in bytes."""
         return self.size * 4 // 3 if self.is_base64 else self.size
 
 
 def piece_name(data: bytes) -> str:
-    """Name a piece: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
+    """Return a piece's name: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
     return hashlib.sha256(data).hexdigest()
 
 
 def detach(entry: Mapping[str, Any], *, least: int = LARGE_CHARACTERS) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """Take the large texts out of an entry.
+    """Detach the large texts of an entry.
 
-    Guarantee: pure; the entry given is not changed, and the one returned shares what is small.
+    Guarantee: pure; the given entry is not changed, and the returned one shares its small values.
 
     Args:
-        entry: as it is to be stored; one that has detached texts already keeps them.
-        least: characters from which a text is large.
+        entry: to be stored; it keeps texts that are already detached.
+        least: minimum length of a large text, in characters.
 
     Returns:
-        The entry, itself when it has no large text, and the pieces to store: name → bytes.
+        The entry, unchanged when it has no large text, and the pieces to store: name → bytes.
     """
     found = [*_large_texts(entry, (), least)]
     if not found:
@@ -84,15 +84,15 @@ def detach(entry: Mapping[str, Any], *, least: int = LARGE_CHARACTERS) -> tuple[
 
 
 def detached_of(entry: Mapping[str, Any]) -> list[Detached]:
-    """List the texts of an entry that stand outside it.
+    """List the detached texts of an entry.
 
     Guarantee: pure.
 
     Args:
-        entry: as it is stored.
+        entry: as stored.
 
     Raises:
-        CorruptStateError: the list has another shape.
+        CorruptStateError: the list is malformed.
     """
     listed: Any = extension_of(entry).get(STORED)
     if listed is None:
@@ -106,19 +106,19 @@ def detached_of(entry: Mapping[str, Any]) -> list[Detached]:
 
 
 def attach(entry: Mapping[str, Any], pieces: Mapping[str, bytes]) -> Mapping[str, Any]:
-    """Put the large texts back into an entry.
+    """Restore the large texts of an entry.
 
-    Guarantee: pure; the inverse of `detach`; the entry given is not changed.
+    Guarantee: pure; the inverse of `detach`; the given entry is not changed.
 
     Args:
-        entry: as it is stored.
-        pieces: name → bytes, of all that the entry lists.
+        entry: as stored.
+        pieces: name → bytes, for all that the entry lists.
 
     Returns:
-        The whole entry, itself when nothing was detached.
+        The complete entry; the same object when nothing was detached.
 
     Raises:
-        CorruptStateError: a piece is missing, or the entry has nothing at its place.
+        CorruptStateError: a piece is missing, or the entry lacks its place.
     """
     listed = detached_of(entry)
     if not listed:
@@ -135,10 +135,10 @@ def attach(entry: Mapping[str, Any], pieces: Mapping[str, bytes]) -> Mapping[str
 
 
 def text_of(one: Detached, data: bytes) -> str:
-    """Give a text as it was. Guarantee: pure.
+    """Restore a text. Guarantee: pure.
 
     Args:
-        one: what is noted of it.
+        one: its record.
         data: its bytes.
     """
     if not one.is_base64:
@@ -157,39 +157,39 @@ def _put_back(whole: Any, path: tuple[str | int, ...], text: str, entry: Mapping
 
 
 def without_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Drop the list of detached texts, so that what stands in their places is all there is. Guarantee: pure."""
+    """Drop the list of detached texts, so that the placeholders are all that remains. Guarantee: pure."""
     kept = {name: value for name, value in extension_of(entry).items() if name != STORED}
     return with_extension(entry, kept)
 
 
 def stand_in(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put short texts where large ones were, so that an entry can be judged without reading them.
+    """Put short texts in place of large ones, so that an entry can be checked without reading them.
 
-    Guarantee: pure; the entry given is not changed.
+    Guarantee: pure; the given entry is not changed.
 
     Args:
-        entry: as it is stored.
+        entry: as stored.
 
     Returns:
-        An entry of the shape of the whole one.
+        An entry with the shape of the complete one.
 
     Raises:
-        CorruptStateError: the entry has nothing at the place of a large text.
+        CorruptStateError: the entry lacks the place of a large text.
     """
     return put_texts(entry, {one.path: one.prefix + STAND_IN for one in detached_of(entry)})
 
 
 def put_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...], str]) -> Mapping[str, Any]:
-    """Put texts into the places of the detached ones, and forget those.
+    """Put texts in place of the detached ones, and remove those from the list.
 
-    Guarantee: pure; the entry given is not changed.
+    Guarantee: pure; the given entry is not changed.
 
     Args:
-        entry: as it is stored.
+        entry: as stored.
         texts: by the path of each.
 
     Raises:
-        CorruptStateError: the entry has nothing at a place.
+        CorruptStateError: the entry lacks a place.
     """
     if not texts:
         return entry
@@ -200,16 +200,16 @@ def put_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...], st
 
 
 def leave_out(entry: Mapping[str, Any], *, most_bytes: int) -> tuple[Mapping[str, Any], tuple[Detached, ...]]:
-    """Give up the large texts of an entry that are too much: what stands in their places is all there is.
+    """Drop the large texts of an entry that exceed a limit, so that their placeholders remain.
 
-    Guarantee: pure; the entry given is not changed.
+    Guarantee: pure; the given entry is not changed.
 
     Args:
-        entry: as it is stored.
-        most_bytes: of the texts that stay, the first ones first.
+        entry: as stored.
+        most_bytes: total size of the texts to keep, the first ones first.
 
     Returns:
-        The entry, itself when all stay, and what was left out.
+        The entry, unchanged when all stay, and the dropped texts.
     """
     kept: list[Detached] = []
     out: list[Detached] = []
@@ -226,7 +226,7 @@ def leave_out(entry: Mapping[str, Any], *, most_bytes: int) -> tuple[Mapping[str
 
 
 def listing(entry: Mapping[str, Any], texts: Sequence[Detached]) -> Mapping[str, Any]:
-    """Note in an entry the texts that stand outside it. Guarantee: pure.
+    """Record the detached texts in an entry. Guarantee: pure.
 
     Args:
         entry: with empty texts in their places.
@@ -238,21 +238,21 @@ def listing(entry: Mapping[str, Any], texts: Sequence[Detached]) -> Mapping[str,
 
 
 def detach_text(text: str, path: tuple[str | int, ...]) -> tuple[Detached, bytes]:
-    """Take one text out. Guarantee: pure.
+    """Detach one text. Guarantee: pure.
 
     Args:
         text: a large one.
         path: of keys and list positions, from its entry.
 
     Returns:
-        What is noted in the entry, and the bytes to store.
+        The record for the entry, and the bytes to store.
     """
     prefix, data, is_base64 = _bytes_of(text)
     return Detached(path, piece_name(data), "", prefix, is_base64, len(data)), data
 
 
 def at_home(entry: Mapping[str, Any], home: str) -> Mapping[str, Any]:
-    """Name the home of an entry's detached texts, so that the entry can move to another home. Guarantee: pure."""
+    """Set the home of an entry's detached texts, so that the entry can move to another home. Guarantee: pure."""
     listed = detached_of(entry)
     if not listed:
         return entry
@@ -274,7 +274,7 @@ def _large_texts(value: Any, path: _Path, least: int) -> Generator[tuple[_Path, 
 
 
 def _bytes_of(text: str) -> tuple[str, bytes, bool]:
-    """Split a text into prefix and bytes; base64 only when it is written as Python writes it, to the letter."""
+    """Split a text into prefix and bytes; base64 only when it is exactly as Python writes it."""
     comma = text.find(_BASE64, 0, _LONGEST_PREFIX) if text.startswith("data:") else -1
     prefix = text[: comma + len(_BASE64)] if comma >= 0 else ""
     try:

@@ -1,7 +1,7 @@
-"""Reads a session's document from pieces of its JSON, entry by entry, and takes large texts out on the way. Pure.
+"""Reads a session's document from pieces of its JSON, entry by entry, and detaches large texts on the way. Pure.
 
-The document is never held whole: entries and receipts come out one by one, a large text as soon as it is read. What is
-left is small.
+The document is never held whole: entries and receipts are returned one by one, a large text as soon as it is read. The
+rest is small.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from durable_agent_host.errors import RequestError, RequestTooLargeError
 HISTORY: Final = ("data", "conversationHistory")
 RECEIPTS: Final = ("data", "extensionData", EXTENSION, "receipts")
 REST_BYTES: Final = 16 * 1024 * 1024
-"""What a document may have beside its entries and receipts."""
+"""Maximum size of a document besides its entries and receipts."""
 _OF_EVENT: Final = 16
-"""Bytes that a value counts besides its text."""
+"""Bytes counted for a value besides its text."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class ReadEntry:
     """An entry of a document.
 
     Attributes:
-        number: its place, from 0.
-        entry: JSON of any shape, with empty texts in place of the large ones.
+        number: its position, from 0.
+        entry: JSON of any shape, with empty texts in place of large ones.
         texts: the large ones, whose bytes came before.
     """
 
@@ -55,7 +55,7 @@ class ReadReceipt:
     """A receipt of a document.
 
     Attributes:
-        number: its place, from 0.
+        number: its position, from 0.
         receipt: JSON of any shape.
     """
 
@@ -64,7 +64,7 @@ class ReadReceipt:
 
 
 Read = ReadEntry | ReadText | ReadReceipt
-"""What comes out of a document."""
+"""The results of reading a document."""
 
 
 class DocumentReader:
@@ -76,26 +76,26 @@ class DocumentReader:
         self._size = 0
 
     def feed(self, data: bytes) -> list[Read]:
-        """Read on.
+        """Parse more bytes.
 
         Args:
             data: the next bytes; large ones are read faster than many small ones.
 
         Returns:
-            What has become complete, in order.
+            The completed values, in order.
 
         Raises:
-            RequestError: it is no JSON, or nested too deeply.
-            RequestTooLargeError: there is too much beside entries and receipts.
+            RequestError: it is not JSON, or nested too deeply.
+            RequestTooLargeError: the document is too large besides entries and receipts.
         """
         self._size += len(data)
         return self._read(data)
 
     def close(self) -> Any:
-        """Return the document without entries and receipts: their lists are empty.
+        """Return the document without entries and receipts: those lists are empty.
 
         Raises:
-            RequestError: it was no JSON, or the end is missing.
+            RequestError: it was not JSON, or the end is missing.
         """
         if not self._size:
             raise RequestError("the body is empty: send what 'export' returned")
@@ -112,7 +112,7 @@ class DocumentReader:
 
 
 class _Streamed(list[Any]):
-    """A list whose items are given away; it stays empty."""
+    """A list whose items are passed on; it stays empty."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,16 +133,16 @@ class _Builder:
 
     @property
     def place(self) -> str:
-        """Where the parser is."""
+        """The parser's current position."""
         return place_of(tuple(self._keys))
 
     def taken(self) -> list[Read]:
-        """Give what is complete, once."""
+        """Return the completed values, once."""
         taken, self._taken = self._taken, []
         return taken
 
     def add(self, event: Event) -> None:
-        """Take one event of the parser."""
+        """Handle one event of the parser."""
         kind, value = event
         if kind == "key":
             self._keys[-1] = value
@@ -158,7 +158,7 @@ class _Builder:
 
     @property
     def _entry_at(self) -> int | None:
-        """How many keys lead to the entry that is being read; None outside of entries."""
+        """Return the length of the path to the current entry; None outside of entries."""
         depth = len(HISTORY)
         is_in = len(self._open) > depth + 1 and isinstance(self._open[depth], _Streamed)
         return depth + 1 if is_in and tuple(self._keys[:depth]) == HISTORY else None

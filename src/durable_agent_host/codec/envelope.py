@@ -1,4 +1,4 @@
-"""The form of an encrypted value in JSON. Pure."""
+"""The JSON form of an encrypted value. Pure."""
 
 import json
 from typing import Any, Final
@@ -8,7 +8,7 @@ _BEGIN: Final = f'{{"{_ENCRYPTED}"'
 
 
 def encode_envelope(text: str) -> dict[str, Any]:
-    """Write what is encrypted, as base64, where JSON is expected. Guarantee: pure."""
+    """Encode an encrypted value, given as base64, as JSON. Guarantee: pure."""
     return {_ENCRYPTED: text}
 
 

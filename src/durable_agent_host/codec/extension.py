@@ -1,4 +1,4 @@
-"""Our own object in the ``extensionData`` of what upstream defines. Pure but for what `set_extension` is given."""
+"""Our own object in the ``extensionData`` of upstream's objects. Pure, except for the argument of `set_extension`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ _DICT: Final[Any] = dict
 
 
 def extension_of(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """Find our extension. Guarantee: pure.
+    """Return our extension. Guarantee: pure.
 
     Args:
         holder: an entry, a message or a content.
@@ -23,10 +23,10 @@ def extension_of(holder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def take_extension(holder: dict[str, Any]) -> dict[str, Any]:
-    """Remove our extension from its holder, and the wrapper that this leaves empty.
+    """Remove our extension from its holder, and the wrapper if that becomes empty.
 
     Args:
-        holder: is changed, unless our extension is missing or empty.
+        holder: changed, unless our extension is missing or empty.
 
     Returns:
         Our extension, or an empty object.
@@ -37,10 +37,10 @@ def take_extension(holder: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_extension(holder: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Put our extension beside those of others.
+    """Put our extension beside others' extensions.
 
     Args:
-        holder: is changed; its ``extensionData`` is replaced, not modified.
+        holder: changed; its ``extensionData`` is replaced, not modified.
         ours: our extension; an empty one removes it.
     """
     if "extensionData" not in holder:
@@ -58,13 +58,13 @@ def set_extension(holder: dict[str, Any], ours: dict[str, Any]) -> None:
 
 
 def with_extension(holder: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """Give a copy of the holder with another extension of ours.
+    """Return a copy of the holder with a different extension of ours.
 
     Guarantee: pure.
 
     Args:
-        holder: is not changed.
-        ours: our extension; an empty one leaves it out.
+        holder: not changed.
+        ours: our extension; an empty one omits it.
 
     Returns:
         The copy, which shares all but the extension.

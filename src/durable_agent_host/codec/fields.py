@@ -1,8 +1,8 @@
 """A content of the framework as plain JSON fields, and back, to any depth. Pure.
 
-The framework's own dictionary form (`Content.to_dict`, `Content.from_dict`) blanks the texts of exceptions and
-confuses contents with tool JSON that looks like one. Here each value comes back as what it was: where a reader could
-not tell, a content stands under the key `CONTENT` and an ordinary dictionary under the key `PLAIN`.
+The framework's own dictionary form (`Content.to_dict`, `Content.from_dict`) blanks the texts of exceptions and confuses
+contents with similar tool JSON. Here each value is restored to what it was: where a reader could not distinguish them,
+a content is stored under the key `CONTENT` and an ordinary dictionary under the key `PLAIN`.
 """
 
 import math
@@ -17,9 +17,9 @@ from agent_framework._types import ContentType
 from durable_agent_host.errors import CorruptStateError
 
 CONTENT: Final = "$content"
-"""Only key of an object that stands for a content, at a place where an ordinary value is expected."""
+"""Only key of an object that represents a content where an ordinary value is expected."""
 PLAIN: Final = "$plain"
-"""Only key of an object that stands for an ordinary dictionary, at a place where it would be taken for a content."""
+"""Only key of an object that represents an ordinary dictionary where it would be mistaken for a content."""
 
 _MARKS: Final = frozenset({CONTENT, PLAIN})
 
@@ -37,16 +37,16 @@ _LIST: Final[Any] = list
 _LISTS: Final[Any] = (list, tuple)
 _MAPPING: Final[Any] = Mapping
 SCALARS: Final = frozenset({str, int, bool, type(None)})
-"""Types of values that are the same as JSON and in a content."""
+"""Types of values that are the same in JSON and in a content."""
 
 
 class _Shape(NamedTuple):
-    """What setting the fields of a type on an empty content takes to be the same as the constructor.
+    """How setting a type's fields on an empty content gives the same result as the constructor.
 
     Attributes:
         empty: the attributes of a content without fields.
         assigned: the fields that may be set.
-        needed: the field that has to be among them, or none.
+        needed: the field that must be among them, or none.
         hosted: the type of the attribute of that name.
     """
 
@@ -69,11 +69,11 @@ _SHAPES: Final = {
 
 
 _NO_SHAPE: Final = _Shape({"hosted": None}, frozenset(), "type", bool)
-"""Of a type that the framework has not: its contents take the constructor."""
+"""For types unknown to the framework: their contents use the constructor."""
 
 
 class _Usual(NamedTuple):
-    """The fields that most contents of a type have, and the attributes that are as in an empty one."""
+    """The fields that most contents of a type have, and the attributes equal to an empty one's."""
 
     names: tuple[str, ...]
     others: Callable[[dict[str, Any]], tuple[Any, ...]]
@@ -94,7 +94,7 @@ _USUAL: Final = {
     "function_call": _usual("function_call", "call_id", "name", "arguments", "hosted", "id"),
     "function_result": _usual("function_result", "call_id", "result", "exception", "items", "id"),
 }
-"""Most contents set few of the forty attributes, and one comparison of the others is faster than looking at each."""
+"""Most contents set few of the forty attributes, and one comparison of the others is faster than checking each."""
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
 _SINGLE_CONTENTS: Final = frozenset({"screenshot", "function_call"})
 _WITH_CONTENTS: Final = _CONTENT_LISTS | _SINGLE_CONTENTS | {"output"}
@@ -102,9 +102,9 @@ _CALLS_FOR_INFORMATION: Final = frozenset({"function_call", "computer_tool_call"
 
 
 def fields_of(content: Content, *, with_properties: bool = True) -> dict[str, Any]:
-    """Take a content apart.
+    """Convert a content to JSON fields.
 
-    Guarantee: pure; `content_of` makes an equal content of the result.
+    Guarantee: pure; `content_of` makes an equal content from the result.
 
     Args:
         content: of any type; live provider objects on it are left out.
@@ -114,7 +114,7 @@ def fields_of(content: Content, *, with_properties: bool = True) -> dict[str, An
         Its fields as JSON values, without ``type`` and without unset fields.
 
     Raises:
-        CorruptStateError: a field holds what JSON cannot.
+        CorruptStateError: a field holds a value that JSON cannot represent.
     """
     fields: dict[str, Any] = {}
     attributes = content.__dict__
@@ -134,13 +134,13 @@ def fields_of(content: Content, *, with_properties: bool = True) -> dict[str, An
 
 
 def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
-    """Put a content together.
+    """Make a content from its fields.
 
     Guarantee: pure; the inverse of `fields_of`. Reads the framework's own dictionary form as well.
 
     Args:
-        content_type: as the framework names it.
-        fields: as `fields_of` gives them; they are copied.
+        content_type: the framework's name.
+        fields: from `fields_of`; they are copied.
 
     Returns:
         A new content that shares nothing with the argument.
@@ -163,7 +163,7 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     properties: Any = attributes["additional_properties"]
     is_whole = (not needed or needed in fields) and type(attributes["hosted"]) is hosted
     if not is_whole or type(properties) is not _DICT or "server_label" in properties:
-        return _constructed(content_type, fields)  # which derives fields that are missing
+        return _constructed(content_type, fields)  # which derives missing fields
     content = Content.__new__(Content)
     content.__dict__ = attributes
     return content
@@ -179,20 +179,20 @@ def _constructed(content_type: str, fields: Mapping[str, Any]) -> Content:
 
 
 def dump_value(value: Any, path: str) -> Any:
-    """Reduce a value to JSON so that `load_value` gives an equal one.
+    """Reduce a value to JSON from which `load_value` restores an equal one.
 
     Guarantee: pure.
 
     Args:
         value: JSON values, contents, pydantic models; provider objects under ``raw_representation`` are left out,
-            because they are the live copy of what the other fields say.
-        path: where the value stands, for the error.
+            because they are live copies of the other fields.
+        path: the value's location, for the error.
 
     Returns:
         The value in dictionaries, lists, texts, numbers, booleans and None.
 
     Raises:
-        CorruptStateError: a value of another type, or no finite number, which could not be read back.
+        CorruptStateError: a value of another type, or a number that is not finite, which could not be read back.
     """
     kind: Any = value.__class__
     if kind in SCALARS:
@@ -222,7 +222,7 @@ def dump_value(value: Any, path: str) -> Any:
 
 
 def load_value(value: Any) -> Any:
-    """Read a value that `dump_value` wrote. Guarantee: pure.
+    """Restore a value from the output of `dump_value`. Guarantee: pure.
 
     Args:
         value: JSON.
@@ -253,13 +253,13 @@ def _dump_field(name: str, value: Any, path: str) -> Any:
     Args:
         name: of the field.
         value: of the field.
-        path: where it stands, for the error.
+        path: its location, for the error.
 
     Returns:
         JSON that `_load_field` reads.
 
     Raises:
-        CorruptStateError: it holds what JSON cannot.
+        CorruptStateError: it holds a value that JSON cannot represent.
     """
     if name in _CONTENT_LISTS and isinstance(value, _LISTS):
         return [_dump_item(item, f"{path}[{n}]") for n, item in enumerate(value)]
@@ -273,7 +273,7 @@ def _dump_field(name: str, value: Any, path: str) -> Any:
 
 
 def _dump_item(item: Any, path: str) -> Any:
-    """Write an item of a list of contents: there, every dictionary is read as a content."""
+    """Encode an item of a list of contents, where every dictionary is read as a content."""
     if isinstance(item, Content):
         return {"type": item.type, **fields_of(item)}
     plain: Any = dump_value(item, path)
@@ -281,7 +281,7 @@ def _dump_item(item: Any, path: str) -> Any:
 
 
 def _dump_output(value: Any, path: str) -> Any:
-    """Write a value that is a content when it looks like one to the letter, as the framework reads it."""
+    """Encode a value that is a content if it looks exactly like one, as the framework reads it."""
     if isinstance(value, Content):
         form = _framework_form(value)
         return form if _is_exact_form(form) else {CONTENT: form}
@@ -296,13 +296,13 @@ def _framework_form(content: Content) -> dict[str, Any]:
 
 
 def _is_exact_form(form: Mapping[str, Any]) -> bool:
-    """Tell whether the framework reads this dictionary as a content: it is what the framework itself would write."""
+    """Return whether the framework reads this dictionary as a content: it is exactly the framework's own output."""
     if form.get("type") not in KNOWN_TYPES:
         return False
     try:
         content = Content.from_dict(form)
         return form in (content.to_dict(), content.to_dict(exclude_none=False))
-    except Exception:  # noqa: BLE001 - whatever the framework raises for it, it is no content
+    except Exception:  # noqa: BLE001 - any error means that it is not a content
         return False
 
 

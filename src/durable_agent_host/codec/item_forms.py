@@ -1,6 +1,6 @@
-"""What a provider says of the contents that stand for its items: data by which the compact form is written and read.
+"""How a provider's contents represent its items: the data for writing and reading the compact form.
 
-The codec has no provider's words. The package registers one provider's forms when it is imported; the marks in stored
+The codec knows no provider's words. The package registers one provider's forms when it is imported; the marks in stored
 parts have no room for a provider's name, so a second provider's forms need a new mark of packed entries.
 """
 
@@ -13,7 +13,7 @@ from durable_agent_host.errors import RegistrationError
 
 @dataclass(frozen=True)
 class ItemForm:
-    """How the contents of one ``$type`` repeat what their provider's item says.
+    """How the contents of one ``$type`` repeat their provider's item.
 
     Attributes:
         item_type: type of the item that such a content begins; None where it begins none that has a short stamp.
@@ -28,12 +28,12 @@ class ItemForm:
 
 @dataclass(frozen=True, eq=False)
 class ItemForms:
-    """What a provider's client writes more than once.
+    """Data that a provider's client writes more than once.
 
     Attributes:
         provider: its name in stamps, and the key of its block in ``additional_properties`` and in stored parts.
         item_id: name of the item's id in the block.
-        new_usual_block: makes the block of a content of which the client knows nothing more.
+        new_usual_block: makes the block of a content without further data from the client.
         contents: ``$type`` → its form; the others repeat the block beside it under the same names.
         usage_twins: name of a token count → the name under which the client repeats it.
     """
@@ -45,7 +45,7 @@ class ItemForms:
     usage_twins: Mapping[str, str]
 
     def form_of(self, wire_type: str) -> ItemForm:
-        """Give the form of the contents of a ``$type``. Guarantee: pure."""
+        """Return the form of the contents of a ``$type``. Guarantee: pure."""
         return self.contents.get(wire_type, _NOTHING_SPECIAL)
 
 
@@ -58,14 +58,14 @@ def register_item_forms(load: Callable[[], ItemForms]) -> None:
     """Set the forms that the codec uses, for the composition root.
 
     Args:
-        load: gives the forms; called when an entry is first read or written, so that an import costs nothing.
+        load: returns the forms; called when an entry is first read or written, so that an import costs nothing.
     """
     _registered[:] = [load]
     _loaded.clear()
 
 
 def item_forms() -> ItemForms:
-    """Give the registered forms.
+    """Return the registered forms.
 
     Returns:
         The same object at every call.

@@ -41,7 +41,7 @@ from durable_agent_host.model.log_entry import (
 
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
-    """Write a step of a turn. Guarantee: pure."""
+    """Encode a step of a turn. Guarantee: pure."""
     match step:
         case ModelBegun():
             return LogEntry(MODEL_BEGUN, {"position": step.position, "continuation": step.continuation})
@@ -72,7 +72,7 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
 
 
 def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
-    """Read a step of a turn. Guarantee: pure.
+    """Decode a step of a turn. Guarantee: pure.
 
     Args:
         entry: of any kind.
@@ -124,16 +124,16 @@ def _decode_tool_key(wire: Mapping[str, Any]) -> ToolKey:
 
 
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
-    """Write the response of one model call. Guarantee: pure.
+    """Encode the response of one model call. Guarantee: pure.
 
     Args:
         response: complete, with the provider's items on its contents.
 
     Returns:
-        A dictionary that JSON can hold.
+        A JSON object.
 
     Raises:
-        CorruptStateError: a content holds what JSON cannot.
+        CorruptStateError: a content holds a value that JSON cannot represent.
     """
     wire = {
         "messages": [encode_message(message, created_at=None) for message in response.messages],
@@ -150,16 +150,16 @@ def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
 
 
 def decode_model_response(wire: Mapping[str, Any]) -> ChatResponse[Any]:
-    """Read the response of one model call. Guarantee: pure.
+    """Decode the response of one model call. Guarantee: pure.
 
     Args:
-        wire: as `encode_model_response` wrote it.
+        wire: from `encode_model_response`.
 
     Returns:
         A new response.
 
     Raises:
-        CorruptStateError: a message has no shape.
+        CorruptStateError: a message is malformed.
     """
     return ChatResponse(
         messages=[decode_message(message) for message in wire["messages"]],
@@ -175,12 +175,12 @@ def decode_model_response(wire: Mapping[str, Any]) -> ChatResponse[Any]:
 
 
 def replayed_updates(response: ChatResponse[Any]) -> list[ChatResponseUpdate]:
-    """Give a recorded response as a stream gives it: one update for each message, and the usage at the end.
+    """Return a recorded response as stream updates: one for each message, and the usage at the end.
 
     Guarantee: pure; the contents are those of the response.
 
     Args:
-        response: as it was recorded.
+        response: as recorded.
 
     Returns:
         Updates that fold into the response's messages; at least one.
@@ -215,18 +215,18 @@ def replayed_updates(response: ChatResponse[Any]) -> list[ChatResponseUpdate]:
 
 
 def encode_tool_result(result: Any) -> dict[str, Any]:
-    """Write what a tool gave, in the form that the framework makes of it for the model.
+    """Encode a tool's result, in the form that the framework makes of it for the model.
 
     Guarantee: pure.
 
     Args:
-        result: contents, a text, or any value that a tool without a parser gave.
+        result: contents, a text, or any value returned by a tool without a parser.
 
     Returns:
         ``items``, and ``is_text`` when the value was a text.
 
     Raises:
-        CorruptStateError: a content holds what JSON cannot.
+        CorruptStateError: a content holds a value that JSON cannot represent.
     """
     if isinstance(result, str):
         return {"items": [encode_content(Content.from_text(result))], "is_text": True}
@@ -235,26 +235,26 @@ def encode_tool_result(result: Any) -> dict[str, Any]:
 
 
 def decode_tool_result(wire: Mapping[str, Any]) -> list[Content] | str:
-    """Read what a tool gave. Guarantee: pure.
+    """Decode a tool's result. Guarantee: pure.
 
     Args:
-        wire: as `encode_tool_result` wrote it.
+        wire: from `encode_tool_result`.
 
     Returns:
         The text, or the contents.
 
     Raises:
-        CorruptStateError: a content has no shape.
+        CorruptStateError: a content is malformed.
     """
     items = [decode_content(item) for item in wire["items"]]
     return (items[0].text or "") if wire.get("is_text") else items
 
 
 def tool_result_text(wire: Mapping[str, Any]) -> str:
-    """Say how a tool call ended. Guarantee: pure.
+    """Return how a tool call ended, as a text. Guarantee: pure.
 
     Args:
-        wire: as the journal has it: what the tool gave, its error, or what it asks of a person.
+        wire: from the journal: the tool's result, its error, or its question to a person.
     """
     if "items" not in wire:
         return str(wire.get("message") or "")

@@ -1,8 +1,8 @@
 """Reads JSON from pieces of its text, value by value, as Python's own reader does. Pure.
 
-What is held is one token: a document of any size costs as much as its longest text. Readers of others were measured:
-ijson's in C replaces halves of surrogate pairs by question marks and takes half a minute for a text of 20 MB with
-escapes, the one in Python keeps a document of long texts whole.
+Memory holds one token: a document of any size costs as much as its longest text. Measured alternatives: ijson in C
+replaces halves of surrogate pairs by question marks and takes half a minute for a text of 20 MB with escapes; ijson in
+Python keeps a document of long texts whole.
 """
 
 import codecs
@@ -16,18 +16,18 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _LONGEST_WORD: Final = 10_000
 _LONG_CHARACTERS: Final = 256 * 1024
-"""A longer text is read in parts, between which other threads go on."""
+"""A longer text is parsed in parts, between which other threads run."""
 _LONGEST_ESCAPE: Final = len(r"\ud83d\ude00")
 
 Kind = Literal["object", "list", "end", "key", "value"]
 
 
 class Event(NamedTuple):
-    """What was read.
+    """A parser event.
 
     Attributes:
-        kind: an object or a list begins, one of them ends, a key, or a value that is neither.
-        value: of a key or a value.
+        kind: start of an object or list, end of one, a key, or a scalar value.
+        value: the key or scalar.
     """
 
     kind: Kind
@@ -47,17 +47,17 @@ class JsonEvents:
         self._read = 0
 
     def feed(self, data: bytes, *, is_end: bool = False) -> Iterator[Event]:
-        """Read on; is to be exhausted before the next bytes come.
+        """Parse more bytes; exhaust the iterator before the next call.
 
         Args:
             data: the next bytes, in UTF-8.
             is_end: whether they are the last ones.
 
         Yields:
-            What is complete, in order.
+            The completed events, in order.
 
         Raises:
-            ValueError: it is no JSON; says why.
+            ValueError: it is not JSON; says why.
         """
         text = self._text + self._decoder.decode(data, is_end)
         events: list[Event] = []
@@ -69,7 +69,7 @@ class JsonEvents:
                 place = self._read_string(text, place, events)
                 continue
             found = _TOKEN.match(text, place)
-            if found is None:  # nothing but what is matched can stand anywhere
+            if found is None:  # nothing else can occur anywhere
                 raise ValueError(f"unexpected text at character {self._read + place}")
             sign, word = found.groups()
             if word is not None and found.end() == len(text) and not is_end:
@@ -93,7 +93,7 @@ class JsonEvents:
             raise ValueError("its end is missing")
 
     def _read_string(self, text: str, place: int, events: list[Event]) -> int:
-        """Read a string up to its end, or to the end of the text; gives the place behind it."""
+        """Read a string up to its end, or the end of the text; return the place after it."""
         first = start = place + self._is_escaped
         while (end := text.find('"', start)) >= 0:
             if not _ends_escaping(text, first, end):
@@ -157,7 +157,7 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def _ends_escaping(text: str, first: int, end: int) -> bool:
-    """Tell whether what stands before a place escapes the next character."""
+    """Return whether the text before a place escapes the next character."""
     place = end
     while place > first and text[place - 1] == "\\":
         place -= 1
@@ -165,7 +165,7 @@ def _ends_escaping(text: str, first: int, end: int) -> bool:
 
 
 def _long_text(raw: str) -> str:
-    """Read a string in parts; what is wrong with it is told as of the whole."""
+    """Decode a string in parts; errors are reported as for the whole."""
     parts: list[str] = []
     start, end = 1, len(raw) - 1
     try:
@@ -180,7 +180,7 @@ def _long_text(raw: str) -> str:
 
 
 def _before_escape(raw: str, start: int, cut: int) -> int:
-    """Give the last place up to a cut that is not within an escape, nor between the halves of a surrogate pair."""
+    """Return the last place before a cut that is not inside an escape or a surrogate pair."""
     place = raw.rfind("\\", cut - _LONGEST_ESCAPE, cut)
     if place < 0:
         return cut

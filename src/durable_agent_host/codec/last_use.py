@@ -1,4 +1,4 @@
-"""When a stored session was last used, by what it says itself. Pure."""
+"""When a stored session was last used, from the document itself. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -8,14 +8,14 @@ from durable_agent_host.codec.wire import EXTENSION
 
 
 def last_use_of_document(state: Any) -> str:
-    """Find when a session was last used, also when it cannot be read as a whole. Guarantee: pure.
+    """Return when a session was last used, even if it cannot be read as a whole. Guarantee: pure.
 
     Args:
-        state: what the session's entity holds.
+        state: the entity's state.
 
     Returns:
-        UTC, ISO-8601, whole seconds; of a session that does not say it, when its newest message or turn ended; empty
-        when nothing says it.
+        UTC, ISO-8601, whole seconds; for a session without that time, when its newest message or turn ended; empty when
+        unknown.
     """
     return max(_whole_seconds(time) for time in _times(state))
 

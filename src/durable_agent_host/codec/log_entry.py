@@ -1,7 +1,7 @@
 """Entries of the turn log to JSON and back.
 
-The JSON is ASCII, so that a lone surrogate, which UTF-8 cannot hold, is stored as its escape and comes back.
-The two halves of a pair that stand next to each other come back as their character.
+The JSON is ASCII, so that a lone surrogate, which UTF-8 cannot represent, is stored as its escape and restored. The two
+halves of an adjacent pair are restored as their character.
 """
 
 import json
@@ -18,18 +18,18 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode_log_entry(entry: LogEntry) -> str:
-    """Write an entry as one line of JSON, ``{"kind": …, "data": {…}}``.
+    """Encode an entry as one line of JSON, ``{"kind": …, "data": {…}}``.
 
     Guarantee: pure; only ASCII, without a line break.
 
     Args:
-        entry: with data that JSON can hold.
+        entry: with JSON data.
 
     Returns:
         The line, without its end.
 
     Raises:
-        LogError: the data has a value that JSON cannot hold.
+        LogError: the data has a value that JSON cannot represent.
     """
     try:
         return f'{{"{_KIND}":{encode_basestring_ascii(entry.kind)},"{_DATA}":{encode_compact(entry.data)}}}'
@@ -40,21 +40,21 @@ def encode_log_entry(entry: LogEntry) -> str:
 
 
 def encode_compact(data: Mapping[str, Any]) -> str:
-    """Write JSON without blanks, in ASCII.
+    """Encode JSON without spaces, in ASCII.
 
     Guarantee: pure.
 
     Args:
-        data: what JSON can hold.
+        data: a JSON value.
 
     Returns:
         One line.
 
     Raises:
-        TypeError, ValueError, RecursionError: it has a value that JSON cannot hold.
+        TypeError, ValueError, RecursionError: it has a value that JSON cannot represent.
     """
     members: list[str] = []
-    for name, value in data.items():  # events are nearly all texts, and texts in one object
+    for name, value in data.items():  # most events are texts, and texts in one object
         if type(name) is not str:
             return _ENCODER.encode(data)
         if type(value) is str:
@@ -67,7 +67,7 @@ def encode_compact(data: Mapping[str, Any]) -> str:
 
 
 def decode_log_entry(line: str | bytes) -> LogEntry:
-    """Read an entry from what `encode_log_entry` wrote. Guarantee: pure.
+    """Decode an entry from the output of `encode_log_entry`. Guarantee: pure.
 
     Args:
         line: one JSON object.

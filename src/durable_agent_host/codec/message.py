@@ -29,19 +29,19 @@ _LIST: Final[Any] = list
 
 
 def encode_message(message: Message, *, created_at: str | None) -> MessageWire:
-    """Write a message as it is stored.
+    """Encode a message for storage.
 
     Guarantee: pure; `decode_message` gives an equal message.
 
     Args:
         message: with contents of any type.
-        created_at: UTC, ISO-8601, or None to note no time.
+        created_at: UTC, ISO-8601, or None to store no time.
 
     Returns:
-        A dictionary that JSON can hold.
+        A JSON object.
 
     Raises:
-        CorruptStateError: a content holds what JSON cannot.
+        CorruptStateError: a content holds a value that JSON cannot represent.
     """
     wire: MessageWire = {"role": message.role, "contents": [encode_content(content) for content in message.contents]}
     if created_at is not None:
@@ -65,12 +65,12 @@ def _message_extension(message_id: str | None, properties: Mapping[str, Any]) ->
 
 
 def decode_message(wire: Mapping[str, Any]) -> Message:
-    """Read a stored message.
+    """Decode a stored message.
 
     Guarantee: pure; unknown fields are kept under `STORED` and written again.
 
     Args:
-        wire: as this program or upstream wrote it.
+        wire: written by this program or upstream.
 
     Returns:
         A new message.
@@ -90,7 +90,7 @@ def _contents_of(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _message_of(wire: Mapping[str, Any], contents: list[Content]) -> Message:
-    message = Message.__new__(Message)  # what the constructor does, which would look at each content again
+    message = Message.__new__(Message)  # same as the constructor, without checking each content again
     message.role = wire["role"]
     message.contents = contents
     message.author_name = wire.get("authorName")
@@ -123,7 +123,7 @@ def _is_only_ours(wire: Mapping[str, Any], known: frozenset[str]) -> bool:
 
 
 def _with_unknown(wire: MessageWire, stored: Mapping[str, Any]) -> MessageWire:
-    """Put unknown fields back where they were found."""
+    """Put unknown fields back in their places."""
     merged: dict[str, Any] = {**stored, **wire}
     if isinstance(found := stored.get("extensionData"), dict):
         inner = {
@@ -134,7 +134,7 @@ def _with_unknown(wire: MessageWire, stored: Mapping[str, Any]) -> MessageWire:
 
 
 def encode_request_entry(request: TurnRequest) -> EntryWire:
-    """Write the entry of a client's request. Guarantee: pure.
+    """Encode the entry of a client's request. Guarantee: pure.
 
     Args:
         request: the turn's request.
@@ -150,7 +150,7 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
         "messages": [{"role": request.role, "contents": contents}],  # its time is the entry's
     }
     if request.response_format:
-        entry["responseType"] = "json"  # which is text, when nothing is said
+        entry["responseType"] = "json"  # the default is text
     if request.response_format is not None:
         entry["responseSchema"] = dict(request.response_format)
     if request.orchestration_id is not None:
@@ -163,7 +163,7 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
 def encode_response_entry(
     turn_id: str, response: AgentResponse[Any], *, created_at: str, served: Mapping[str, str] | None = None
 ) -> EntryWire:
-    """Write the entry of an agent's response, with the response's own id, finish reason and structured value.
+    """Encode the entry of an agent's response, with the response's own id, finish reason and structured value.
 
     Guarantee: pure; `decode_response` gives an equal response.
 
@@ -171,13 +171,13 @@ def encode_response_entry(
         turn_id: the turn's id, the same as the request's.
         response: folded.
         created_at: when the response ended, UTC, ISO-8601.
-        served: ``model`` and ``service_tier`` that served it, as far as the provider said; see `served_by`.
+        served: ``model`` and ``service_tier`` that served it, as far as the provider reported them; see `served_by`.
 
     Returns:
         An entry of type ``response``.
 
     Raises:
-        CorruptStateError: a content holds what JSON cannot.
+        CorruptStateError: a content holds a value that JSON cannot represent.
     """
     try:
         messages, parts = _short_messages(response.messages)
@@ -200,7 +200,7 @@ def encode_response_entry(
 
 
 def _short_messages(messages: Iterable[Message]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Write messages without our extensions, and these by position."""
+    """Encode messages without our extensions; return these by position."""
     wires: list[dict[str, Any]] = []
     parts: dict[str, Any] = {}
     compact = CompactContents()
@@ -258,10 +258,10 @@ def _response_extension(response: AgentResponse[Any], served: Mapping[str, str] 
 
 
 def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:
-    """Write the structured value, or a mark when parsing the text gives it."""
+    """Encode the structured value, or a mark when parsing the text gives it."""
     try:
         value = dump_value(response.value, "value")
-    except ValueError:  # the text does not fit the format that the agent asked for, so there is no value
+    except ValueError:  # the text does not match the format that the agent asked for, so there is no value
         return {}
     if value is None:
         return {}
@@ -276,18 +276,18 @@ def _value_of_text(text: str) -> Any:
 
 
 def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
-    """Read the entry of an agent's response.
+    """Decode the entry of an agent's response.
 
     Guarantee: pure.
 
     Args:
-        entry: of type ``response``, as this program or upstream wrote it.
+        entry: of type ``response``, written by this program or upstream.
 
     Returns:
         A new response with its messages, ids, usage, finish reason and structured value (as plain JSON).
 
     Raises:
-        CorruptStateError: it is of another type, or a message has no shape.
+        CorruptStateError: it is of another type, or a message is malformed.
     """
     messages = decode_messages([entry])
     entry = unpack_entry(entry)
@@ -309,33 +309,33 @@ def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
 
 
 def response_id_of(entry: Mapping[str, Any]) -> str | None:
-    """Find the provider's id of a stored response. Guarantee: pure.
+    """Return the provider's id of a stored response. Guarantee: pure.
 
     Args:
         entry: of any type.
 
     Returns:
-        The id, or None when the entry is no response of ours or the provider gave none.
+        The id, or None when the entry is not a response of ours or the provider gave none.
     """
     extension = cast("dict[str, Any]", entry.get("extensionData") or {})
     return cast("dict[str, Any]", extension.get(EXTENSION) or {}).get("responseId")
 
 
 def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:
-    """Find which model and service tier served a stored response. Guarantee: pure.
+    """Return the model and service tier that served a stored response. Guarantee: pure.
 
     Args:
         entry: of any type.
 
     Returns:
-        ``model`` and ``service_tier``, as far as the provider said; None when the entry says neither.
+        ``model`` and ``service_tier``, as far as the provider reported them; None when the entry has neither.
     """
     served: Any = extension_of(entry).get("served")
     return cast("dict[str, str]", served) if isinstance(served, dict) and served else None
 
 
 def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Find the options that a stored request was made with. Guarantee: pure.
+    """Return the options of a stored request. Guarantee: pure.
 
     Args:
         entry: of any type.
@@ -348,7 +348,7 @@ def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """Read the messages of entries, in order.
+    """Decode the messages of entries, in order.
 
     Guarantee: pure.
 
@@ -359,7 +359,7 @@ def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
         New messages.
 
     Raises:
-        CorruptStateError: an entry is of a type that this program does not know, or a message has no shape.
+        CorruptStateError: an entry is of a type unknown to this program, or a message is malformed.
     """
     messages: list[Message] = []
     for entry in entries:
@@ -389,7 +389,7 @@ def _messages_of(entry: Mapping[str, Any]) -> list[Message]:
 
 
 def _read_message(wire: Mapping[str, Any], place: str, parts: Mapping[str, Any], compact: CompactContents) -> Message:
-    """Read a message of a compact entry."""
+    """Decode a message of a compact entry."""
     contents = [
         compact.decode(content, parts.get(f"{place}.{number}")) for number, content in enumerate(_contents_of(wire))
     ]

@@ -9,13 +9,13 @@ from durable_agent_host.model.overlay import Overlay, Place, Span, StandIn
 
 
 def encode_overlay(overlay: Overlay) -> dict[str, Any]:
-    """Write an overlay as it is stored with the session. Guarantee: pure.
+    """Encode an overlay for storage with the session. Guarantee: pure.
 
     Args:
         overlay: of the conversation.
 
     Returns:
-        A dictionary that JSON can hold.
+        A JSON object.
     """
     wire: dict[str, Any] = {
         "madeBy": overlay.made_by,
@@ -29,15 +29,15 @@ def encode_overlay(overlay: Overlay) -> dict[str, Any]:
 
 
 def decode_overlay(wire: Any) -> Overlay | None:
-    """Read an overlay.
+    """Decode an overlay.
 
     Guarantee: pure.
 
     Args:
-        wire: as `encode_overlay` wrote it, or anything else.
+        wire: from `encode_overlay`, or anything else.
 
     Returns:
-        The overlay; None for what is none, because an overlay can be made again.
+        The overlay; None if it is invalid, because an overlay can be made again.
     """
     if not isinstance(wire, Mapping):
         return None

@@ -7,11 +7,11 @@ from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.model.principal import Owner
 
 UNREADABLE: Final = Owner("", "\0")
-"""The owner of a document that names one in a way that cannot be read: nobody is this."""
+"""The owner of a document whose owner field cannot be read: no caller is equal to it."""
 
 
 def encode_owner(owner: Owner) -> dict[str, str]:
-    """Write an owner. Guarantee: pure.
+    """Encode an owner. Guarantee: pure.
 
     Args:
         owner: of a session.
@@ -23,13 +23,13 @@ def encode_owner(owner: Owner) -> dict[str, str]:
 
 
 def decode_owner(wire: Any) -> Owner | None:
-    """Read an owner. Guarantee: pure.
+    """Decode an owner. Guarantee: pure.
 
     Args:
-        wire: as `encode_owner` wrote it, or None.
+        wire: from `encode_owner`, or None.
 
     Returns:
-        The owner, None for none; `UNREADABLE` for what is neither.
+        The owner; None for None; `UNREADABLE` for anything else.
     """
     if wire is None:
         return None
@@ -39,10 +39,10 @@ def decode_owner(wire: Any) -> Owner | None:
 
 
 def owner_of_document(state: Any) -> Owner | None:
-    """Find to whom a stored session belongs, also when nothing else of it can be read. Guarantee: pure.
+    """Return the owner of a stored session, even if nothing else of it can be read. Guarantee: pure.
 
     Args:
-        state: what the session's entity holds.
+        state: the entity's state.
     """
     found = state
     for name in ("data", "extensionData", EXTENSION, "owner"):

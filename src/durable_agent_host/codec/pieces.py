@@ -13,12 +13,11 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class Segment(NamedTuple):
-    """What a segment holds.
+    """The contents of a segment.
 
     Attributes:
-        entries: of the conversation, oldest first, as they are stored; references without a home are to the home of
-            the segment.
-        receipts: of turns, as they are stored: of those whose entries are here, and of others that left none.
+        entries: of the conversation, oldest first, as stored; references without a home are to the segment's home.
+        receipts: of turns, as stored: of those whose entries are here, and of others without entries.
     """
 
     entries: tuple[Mapping[str, Any], ...]
@@ -26,19 +25,19 @@ class Segment(NamedTuple):
 
 
 def json_bytes_of(value: Any) -> bytes:
-    """Write JSON as a piece holds it: compact, UTF-8, halves of surrogate pairs included. Guarantee: pure."""
+    """Encode JSON as in a piece: compact, UTF-8, halves of surrogate pairs included. Guarantee: pure."""
     return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def json_of_bytes(data: bytes, what: str) -> Any:
-    """Read the JSON of a piece. Guarantee: pure.
+    """Decode the JSON of a piece. Guarantee: pure.
 
     Args:
         data: of the piece.
-        what: it is, for the error.
+        what: the kind of piece, for the error.
 
     Raises:
-        CorruptStateError: it is no JSON.
+        CorruptStateError: it is not JSON.
     """
     try:
         text = data.decode("utf-8", "surrogatepass")
@@ -49,7 +48,7 @@ def json_of_bytes(data: bytes, what: str) -> Any:
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """Write a segment. Guarantee: pure."""
+    """Encode a segment. Guarantee: pure."""
     wire: dict[str, Any] = {"entries": segment.entries}
     if segment.receipts:
         wire["receipts"] = segment.receipts
@@ -57,10 +56,10 @@ def encode_segment(segment: Segment) -> bytes:
 
 
 def decode_segment(data: bytes) -> Segment:
-    """Read a segment. Guarantee: pure.
+    """Decode a segment. Guarantee: pure.
 
     Raises:
-        CorruptStateError: it is none.
+        CorruptStateError: it is not a segment.
     """
     wire = json_of_bytes(data, "a segment of the session")
     try:
@@ -70,15 +69,15 @@ def decode_segment(data: bytes) -> Segment:
 
 
 def encode_index(refs: Sequence[SegmentRef], home: str) -> bytes:
-    """Write an index of segments, to be stored in a home. Guarantee: pure."""
+    """Encode an index of segments, to be stored in a home. Guarantee: pure."""
     return json_bytes_of({"refs": [_encode_ref(ref, home) for ref in refs]})
 
 
 def decode_index(data: bytes, home: str) -> tuple[SegmentRef, ...]:
-    """Read an index of segments that is stored in a home. Guarantee: pure.
+    """Decode an index of segments stored in a home. Guarantee: pure.
 
     Raises:
-        CorruptStateError: it is none.
+        CorruptStateError: it is not an index.
     """
     wire = json_of_bytes(data, "an index of the session")
     try:
@@ -88,15 +87,15 @@ def decode_index(data: bytes, home: str) -> tuple[SegmentRef, ...]:
 
 
 def encode_homes(homes: Sequence[str]) -> bytes:
-    """Write a list of homes as a piece. Guarantee: pure."""
+    """Encode a list of homes as a piece. Guarantee: pure."""
     return json_bytes_of({"homes": list(homes)})
 
 
 def decode_homes(data: bytes) -> tuple[str, ...]:
-    """Read a list of homes. Guarantee: pure.
+    """Decode a list of homes. Guarantee: pure.
 
     Raises:
-        CorruptStateError: it is none.
+        CorruptStateError: it is not a list of homes.
     """
     wire = json_of_bytes(data, "the list of a session's homes")
     try:
@@ -106,7 +105,7 @@ def decode_homes(data: bytes) -> tuple[str, ...]:
 
 
 def encode_sealed(sealed: Sealed) -> dict[str, Any]:
-    """Write the sealed part of a session, as its head has it. Guarantee: pure."""
+    """Encode the sealed part of a session for its head. Guarantee: pure."""
     wire: dict[str, Any] = {
         "home": sealed.home,
         "homes": [home for home in sealed.homes if home != sealed.home],
@@ -124,13 +123,13 @@ def _decode_piece(stored: Any) -> tuple[str, str] | None:
 
 
 def decode_sealed(wire: Any) -> Sealed:
-    """Read the sealed part of a session. Guarantee: pure.
+    """Decode the sealed part of a session. Guarantee: pure.
 
     Args:
-        wire: as `encode_sealed` wrote it, or None.
+        wire: from `encode_sealed`, or None.
 
     Raises:
-        CorruptStateError: it has another shape.
+        CorruptStateError: it is malformed.
     """
     if not wire:
         return Sealed()
@@ -151,10 +150,10 @@ def decode_sealed(wire: Any) -> Sealed:
 
 
 def has_pieces(state: Any) -> bool:
-    """Tell whether a session has parts outside of its entity. Guarantee: pure.
+    """Return whether a session has parts outside of its entity. Guarantee: pure.
 
     Args:
-        state: what the entity holds, readable or not.
+        state: the entity's state, readable or not.
     """
     for name in ("data", "extensionData", EXTENSION, "sealed"):
         state = cast("dict[str, Any]", state).get(name) if isinstance(state, dict) else None
@@ -162,7 +161,7 @@ def has_pieces(state: Any) -> bool:
 
 
 def encode_sealing(sealing: Sealing) -> dict[str, Any]:
-    """Write what a turn's end moves out of the head. Guarantee: pure."""
+    """Encode what a turn's end moves out of the head. Guarantee: pure."""
     return {
         "instead_of": sealing.instead_of,
         "taken": sealing.taken,
@@ -172,7 +171,7 @@ def encode_sealing(sealing: Sealing) -> dict[str, Any]:
 
 
 def decode_sealing(wire: Mapping[str, Any]) -> Sealing:
-    """Read what a turn's end moves out of the head. Guarantee: pure."""
+    """Decode what a turn's end moves out of the head. Guarantee: pure."""
     return Sealing(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
 
 
@@ -190,5 +189,5 @@ def _decode_ref(wire: Any, home: str) -> SegmentRef:
         depth=int(fields[3]),
         turns=str(fields[4]),
         has_contents=bool(fields[5]),
-        home=str(fields[6]) if len(fields) > 6 else home,  # noqa: PLR2004 - the last field is there when it differs
+        home=str(fields[6]) if len(fields) > 6 else home,  # noqa: PLR2004 - the last field is present when it differs
     )

@@ -1,4 +1,4 @@
-"""What the result of a tool says, as a text: one reading of all neutral contents, whoever ran the tool. Pure."""
+"""The result of a tool as a text: one reading of all neutral contents, whoever ran the tool. Pure."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,11 +7,11 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 MAX_SHORT_CHARACTERS: Final = 500
-"""Length of a short result: enough for a person to see what came of a call."""
+"""Length of a short result: enough for a person to see the result of a call."""
 
 
 def result_text(content: Content) -> str:
-    """Say what came of a tool call. Guarantee: pure.
+    """Return the result of a tool call as text. Guarantee: pure.
 
     Args:
         content: a result of any type.
@@ -25,13 +25,13 @@ def result_text(content: Content) -> str:
 
 
 def short_text(text: str) -> str:
-    """Cut a text for people. Guarantee: pure.
+    """Shorten a text for people. Guarantee: pure.
 
     Args:
         text: of any length.
 
     Returns:
-        At most `MAX_SHORT_CHARACTERS` of it, and how long it was where something was cut off.
+        At most `MAX_SHORT_CHARACTERS` of it, with its full length where it was cut.
     """
     if len(text) <= MAX_SHORT_CHARACTERS:
         return text
@@ -39,10 +39,10 @@ def short_text(text: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Say a value of any kind: contents, texts, JSON. Guarantee: pure.
+    """Return a value of any kind as text: contents, texts, JSON. Guarantee: pure.
 
     Args:
-        value: as a content holds it; None says nothing.
+        value: from a content; None gives an empty text.
     """
     if value is None:
         return ""
@@ -66,7 +66,7 @@ def _is_text_part(part: Any) -> bool:
 
 
 def _of_output(content: Content) -> str:
-    """Say one output: a text, a file, an image, an error."""
+    """Return one output as text: a text, a file, an image, an error."""
     match content.type:
         case "text" | "text_reasoning":
             return content.text or ""
@@ -100,4 +100,4 @@ _RESULTS: Final[dict[str, Callable[[Content], str]]] = {
     "function_result": lambda content: value_text(content.items) or value_text(content.result),
     "computer_tool_result": lambda content: value_text(content.screenshot),
 }
-"""Type of a result → what it says."""
+"""Type of a result → its text."""

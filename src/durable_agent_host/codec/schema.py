@@ -1,6 +1,6 @@
 """The schema of a session's document: upstream's shape with our parts in it. Pure.
 
-It asks for what readers rely on, and leaves alone what nobody here knows: other fields, and contents, entries and
+It requires what readers rely on, and ignores what this version does not know: other fields, and contents, entries and
 extensions of other types. `durable_agent_host.codec.wire` has the same shapes as types.
 """
 
@@ -52,7 +52,7 @@ CONTENT_FIELDS: Final[dict[str, Shape]] = {
     "arguments": Shape((str, dict, _NONE)),
     **dict.fromkeys(("result", "output", "outputs"), ANYTHING),
 }
-"""What the fields of the framework's contents hold, by their names."""
+"""The values of the fields of the framework's contents, by name."""
 
 _BLOCK: Final = Shape((dict, int, _NONE), numbers=(0,))
 _PART: Final = CONTENT_FIELDS | {
@@ -66,7 +66,7 @@ _MESSAGE_EXTENSION: Final = Shape((dict,), _OF_MESSAGE)
 
 
 def _extended(ours: Shape) -> Shape:
-    """Give the shape of an ``extensionData`` in which our part has a shape."""
+    """Return the shape of an ``extensionData`` in which our part has a shape."""
     return Shape((dict, _NONE), {EXTENSION: ours})
 
 
@@ -201,15 +201,15 @@ _OUTLINE: Final = _document(
 
 
 def outline_faults(document: Any) -> Iterator[Fault]:
-    """Say where a document has not the shape that admission and commit rely on, which read no message.
+    """Find where a document lacks the shape that admission and commit rely on, which read no message.
 
     Guarantee: pure.
 
     Args:
-        document: what an entity holds.
+        document: the entity's state.
 
     Yields:
-        What is wrong, the first thing first.
+        The faults, the first one first.
     """
     data: Any = cast("dict[str, Any]", document).get("data") if isinstance(document, dict) else None
     entries: Any = cast("dict[str, Any]", data).get("conversationHistory") if isinstance(data, dict) else None
@@ -224,34 +224,34 @@ def _has_outline(entry: Any) -> bool:
 
 
 def document_faults(document: Any) -> list[Fault]:
-    """Say all that keeps a document from being read: one by one where it has not the shape of a session.
+    """List everything that makes a document unreadable, one by one where it lacks the shape of a session.
 
     Guarantee: pure.
 
     Args:
-        document: JSON; its version is not looked at.
+        document: JSON; its version is not checked.
 
     Returns:
-        What is wrong; nothing for a document that can be read, whatever unknown things it holds.
+        The faults; none for a readable document, whatever unknown values it contains.
     """
     faults = [*find_limits(document)] or [*find_faults(document, _full_document(item_forms()))]
     return faults or [*_unread(cast("dict[str, Any]", document))]
 
 
 def entry_fault(entry: Any) -> str | None:
-    """Say why an entry of a known type cannot be read, by reading it. Guarantee: pure.
+    """Return why an entry of a known type cannot be read, by reading it. Guarantee: pure.
 
     Args:
-        entry: of the shape that the schema asks for.
+        entry: of the shape that the schema requires.
 
     Returns:
-        The reason; None when it is read.
+        The reason; None when it can be read.
     """
     try:
         decode_messages([entry])
         if entry.get("$type") == RESPONSE:
             decode_response(entry).to_dict()
-    except Exception as error:  # noqa: BLE001 - whatever a reader raises for it, it cannot be read
+    except Exception as error:  # noqa: BLE001 - any error of a reader means unreadable
         return f"cannot be read: {_reason(error)}"
     return None
 
@@ -269,7 +269,7 @@ def _unread(document: dict[str, Any]) -> Iterator[Fault]:
         path = ("data", "extensionData", EXTENSION, "agentSession")
         try:
             AgentSession.from_dict(copy.deepcopy(ours))
-        except Exception as error:  # noqa: BLE001 - the framework's readers raise what they like
+        except Exception as error:  # noqa: BLE001 - the framework's readers raise any error
             yield Fault(path, f"cannot be read: {_reason(error)}", path)
 
 
@@ -278,11 +278,11 @@ def _reason(error: Exception) -> str:
 
 
 def move_entry(path: Path, first: int, listed: Path = ("data", "conversationHistory")) -> Path:
-    """Count the items of a list in a path from another number on, for a part of a document. Guarantee: pure.
+    """Shift the index of a list in a path, for a part of a document. Guarantee: pure.
 
     Args:
         path: in a document that has a part of the list.
-        first: place of the part's first item in the whole list, from 0.
+        first: position of the part's first item in the whole list, from 0.
         listed: path of the list.
     """
     number = path[len(listed)] if len(path) > len(listed) and path[: len(listed)] == listed else None
@@ -290,14 +290,14 @@ def move_entry(path: Path, first: int, listed: Path = ("data", "conversationHist
 
 
 def shape_error(faults: list[Fault], shown: int = 5) -> str:
-    """Write faults as one sentence. Guarantee: pure.
+    """Format faults as one sentence. Guarantee: pure.
 
     Args:
         faults: at least one.
-        shown: how many are named.
+        shown: maximum faults listed.
 
     Returns:
-        The places and what is wrong there.
+        The places and their problems.
     """
     more = f"; and {len(faults) - shown} more" if len(faults) > shown else ""
     return "; ".join(f"{place_of(fault.path)} {fault.problem}" for fault in faults[:shown]) + more

@@ -1,7 +1,7 @@
-"""Shapes of JSON, and where a value does not have the shape that it should. Pure.
+"""Shapes of JSON, and where a value does not match its shape. Pure.
 
-Fields that a shape does not name may be there and hold anything; fields that it names may be missing, unless it says
-that they are needed.
+Fields that a shape does not name may be present with any value; fields that it names may be missing, unless they are
+required.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 Path = tuple[str | int, ...]
 
 MAX_DEPTH: Final = 200
-"""How deep a document may be nested: what copies it goes down as deep, with some calls for each level."""
+"""Maximum nesting of a document: copying it recurses as deep, with some calls for each level."""
 
 _NAMES: Final[Mapping[type, str]] = {
     dict: "an object",
@@ -23,12 +23,12 @@ _NAMES: Final[Mapping[type, str]] = {
 
 
 class Fault(NamedTuple):
-    """Where a document has not the shape that it should have.
+    """Where a document does not match its shape.
 
     Attributes:
         path: names and positions (from 0) that lead to the value.
         problem: what is wrong with it.
-        unit: the path of the smallest part that can be left out for it; empty when that is the whole document.
+        unit: the path of the smallest part that can be left out to remove the fault; empty for the whole document.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Fault(NamedTuple):
 
 
 def place_of(path: Path) -> str:
-    """Write a path as text. Guarantee: pure.
+    """Format a path as text. Guarantee: pure.
 
     Args:
         path: names and positions.
@@ -56,15 +56,15 @@ def place_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a value has to be.
+    """The required form of a value.
 
     Attributes:
-        types: the Python types of its JSON; none for anything.
+        types: the Python types of its JSON; none for any.
         fields: shapes of the fields of an object.
-        needed: the fields that an object has to have.
+        needed: the required fields of an object.
         each: the shape of each item of a list, or of each field of an object that ``fields`` does not name.
-        further: gives one more shape that this value has to have, or None.
-        numbers: the only numbers that it may be; none for any.
+        further: returns one more shape that this value must have, or None.
+        numbers: the only allowed numbers; none for any.
     """
 
     types: tuple[type, ...] = ()
@@ -79,18 +79,18 @@ ANYTHING: Final = Shape()
 
 
 def find_faults(value: Any, shape: Shape, path: Path = (), unit: Path = ()) -> Iterator[Fault]:
-    """Hold a value against a shape.
+    """Check a value against a shape.
 
     Guarantee: pure.
 
     Args:
         value: JSON.
-        shape: what it should be.
-        path: where it stands.
+        shape: the required shape.
+        path: its location.
         unit: the smallest part around it that can be left out.
 
     Yields:
-        What is wrong, in the order of the document.
+        The faults, in the order of the document.
     """
     if shape.types and type(value) not in shape.types:
         yield Fault(path, f"is {_said(value)}: {_words(shape.types)} is expected", unit)
@@ -119,15 +119,15 @@ def _faults_of_object(value: dict[str, Any], shape: Shape, path: Path, unit: Pat
 
 
 def find_limits(value: Any) -> Iterator[Fault]:
-    """Look for what JSON documents cannot hold, or this program cannot: depth, and numbers that are not finite.
+    """Find values that JSON documents or this program cannot hold: excessive depth, and numbers that are not finite.
 
     Guarantee: pure; does not recurse.
 
     Args:
-        value: what Python's JSON reader gave.
+        value: from Python's JSON reader.
 
     Yields:
-        What is wrong.
+        The faults.
     """
     waiting: list[tuple[Path, Any]] = [((), value)]
     while waiting:

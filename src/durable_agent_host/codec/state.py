@@ -45,13 +45,13 @@ _OURS: Final = (
 
 
 def decode_session(state: Any) -> Session:
-    """Read an entity's state.
+    """Decode an entity's state.
 
     Guarantee: pure.
 
     Args:
-        state: what the entity holds: None or ``{}`` for a session that has not begun, a document of this program,
-            or one of upstream's, schema 1.0 to 1.2.
+        state: None or ``{}`` for a session that has not begun, a document of this program, or one of upstream's, schema
+            1.0 to 1.2.
 
     Returns:
         The session; its entries are the document's own, not copies.
@@ -59,8 +59,7 @@ def decode_session(state: Any) -> Session:
     Raises:
         UnknownSchemaVersionError: the document is of another version.
         EncryptionKeyError: it is encrypted.
-        CorruptStateError: there is something, and it has no version or no conversation, or a part that turns rely on
-            has another shape; says where.
+        CorruptStateError: it has no version or no conversation, or a part that turns rely on is malformed; says where.
     """
     if state is None or state == {}:
         return Session()
@@ -106,7 +105,7 @@ def decode_session(state: Any) -> Session:
 
 
 def refuse_encrypted(state: Any) -> None:
-    """Refuse what an entity holds that nobody has decrypted, because the app has no keys. Guarantee: pure.
+    """Refuse an encrypted state that was not decrypted, because the app has no keys. Guarantee: pure.
 
     Raises:
         EncryptionKeyError: it is encrypted.
@@ -119,15 +118,15 @@ def refuse_encrypted(state: Any) -> None:
 
 
 def encode_session(session: Session) -> dict[str, Any]:
-    """Write a session as the entity's state.
+    """Encode a session as the entity's state.
 
-    Guarantee: pure; fields of the document that this program does not know are kept in place.
+    Guarantee: pure; unknown fields of the document are kept in place.
 
     Args:
-        session: with entries as they are stored.
+        session: with entries as stored.
 
     Returns:
-        A dictionary that JSON can hold.
+        A JSON object.
     """
     document, before = session.document, _extension(session.document)
     ours = {name: value for name, value in before.items() if name not in _OURS} | {"version": EXTENSION_VERSION}
@@ -151,13 +150,13 @@ def encode_session(session: Session) -> dict[str, Any]:
     ours |= {name: value for name, value in written.items() if value is not None}
     data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
     is_of_upstream = bool(document) and not before
-    if not is_of_upstream or len(ours) > 1:  # a document of upstream that has nothing of ours stays as it was
+    if not is_of_upstream or len(ours) > 1:  # a document of upstream without our data stays unchanged
         data["extensionData"] = {**(data.get("extensionData") or {}), EXTENSION: ours}
     return {**document, "schemaVersion": session.schema_version, "data": data}
 
 
 def document_digest(state: Any) -> str:
-    """Hash what an entity holds, to detect changes. Guarantee: pure.
+    """Hash an entity's state, to detect changes. Guarantee: pure.
 
     Args:
         state: JSON.
@@ -179,12 +178,12 @@ def _object_or_none(value: Any) -> Mapping[str, Any] | None:
 
 
 def kept_receipts(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
-    """Give receipts as they are kept: those that nobody looked at as they are stored. Guarantee: pure."""
+    """Return receipts for storage: those never decoded stay as stored. Guarantee: pure."""
     return receipts.kept if isinstance(receipts, Receipts) else receipts
 
 
 def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a receipt compactly; one that was never decoded stays as it was found. Guarantee: pure."""
+    """Encode a receipt compactly; one that was never decoded stays as it was. Guarantee: pure."""
     if not isinstance(receipt, Receipt):
         return receipt
     wire: dict[str, Any] = {
@@ -200,7 +199,7 @@ def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
-    """Read a receipt as it is stored. Guarantee: pure."""
+    """Decode a stored receipt. Guarantee: pure."""
     stats: Any = wire.get("stats")
     if isinstance(stats, list):  # in the order of the fields, to which later versions only add
         stats = dict(zip(_STATS_FIELDS, cast("list[float]", stats), strict=False))
@@ -217,15 +216,15 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
 
 
 def encode_spent(spent: Spent) -> dict[str, float]:
-    """Write what was spent, by the names of `Spent`, without a cost that is not known. Guarantee: pure."""
+    """Encode spending by the names of `Spent`, without an unknown cost. Guarantee: pure."""
     return {name: figure for name, figure in asdict(spent).items() if figure is not None}
 
 
 def decode_spent(wire: Any) -> Spent | None:
-    """Read what was spent. Guarantee: pure.
+    """Decode spending. Guarantee: pure.
 
     Args:
-        wire: as `encode_spent` wrote it, or None; names that this version does not know are ignored.
+        wire: from `encode_spent`, or None; unknown names are ignored.
     """
     if not isinstance(wire, dict):
         return None
@@ -234,7 +233,7 @@ def decode_spent(wire: Any) -> Spent | None:
 
 
 def encode_stats(stats: TurnStats) -> dict[str, Any]:
-    """Write the stats of a turn by the names of `TurnStats`. Guarantee: pure.
+    """Encode the stats of a turn by the names of `TurnStats`. Guarantee: pure.
 
     Args:
         stats: of the turn.
@@ -247,7 +246,7 @@ def encode_stats(stats: TurnStats) -> dict[str, Any]:
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
-    """Read the stats of a turn; unknown names are ignored. Guarantee: pure.
+    """Decode the stats of a turn; unknown names are ignored. Guarantee: pure.
 
     Args:
         wire: field names to numbers.

@@ -1,8 +1,8 @@
-"""The exact shapes of what is stored, in one place.
+"""The exact shapes of stored data, in one place.
 
 The outer shape is upstream's (``agent_framework_durabletask`` 1.0.0b260922, ``durable-agent-entity-state.json`` 1.1),
-so that its tools read our sessions. What upstream has no field for stands under ``extensionData``, in an object of
-our own with the key `EXTENSION`.
+so that its tools read our sessions. Data for which upstream has no field is under ``extensionData``, in our own object
+with the key `EXTENSION`.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -56,7 +56,7 @@ EntryWire = TypedDict(
 class ReceiptWire(TypedDict):
     """How a turn ended; without a status, it was completed.
 
-    ``stats`` are the numbers in the order of `TurnStats`, or, as the first writers had it, an object by their names;
+    ``stats`` are the numbers in the order of `TurnStats`, or, in the first versions, an object by their names;
     ``spent`` are those of `Spent`.
     """
 
@@ -70,7 +70,7 @@ class ReceiptWire(TypedDict):
 
 
 class SessionExtensionWire(TypedDict, total=False):
-    """What the entity holds besides the conversation."""
+    """The entity's data besides the conversation."""
 
     version: int
     agentSession: dict[str, Any]

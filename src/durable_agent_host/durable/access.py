@@ -1,4 +1,4 @@
-"""Which sessions there are for one request."""
+"""Which sessions exist for one request."""
 
 from typing import Protocol
 
@@ -6,28 +6,28 @@ from durable_agent_host.model.principal import Owner
 
 
 class Access(Protocol):
-    """The rule of one request; `durable_agent_host.http.gate` makes it."""
+    """The access rule of one request, made by `durable_agent_host.http.gate`."""
 
     @property
     def owner(self) -> Owner:
-        """To whom what the request begins belongs."""
+        """The owner of what the request begins."""
         ...
 
     @property
     def has_own_names(self) -> bool:
-        """Whether a name that somebody else has chosen is free for the request."""
+        """Whether the request may use a name that somebody else has chosen."""
         ...
 
     async def sees(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
     ) -> bool:
-        """Tell whether there is a session for the request.
+        """Return whether a session exists for the request.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            owner: to whom it belongs, or None.
-            exists: whether there is one for anybody.
-            to_read: whether there is one to read, whatever the request does.
+            owner: its owner, or None.
+            exists: whether it exists for anybody.
+            to_read: whether it can be read, whatever the request does.
         """
         ...

@@ -37,8 +37,8 @@ async def run_agent_turn(
 ) -> dict[str, Any]:
     """Run the agent for a granted turn.
 
-    The conversation is read from the entity here and does not travel through the orchestration: its history would
-    grow by the whole conversation on every turn.
+    Reads the conversation from the entity: through the orchestration, its history would grow by the whole conversation
+    on every turn.
 
     Guarantee: activity-only; at-least-once.
 
@@ -46,11 +46,11 @@ async def run_agent_turn(
         wire: the turn's request.
         client: reads the entity.
         runners: by agent name.
-        keeper: has what of request and conversation does not travel.
-        forgetting: has deleted what the turn leaves, if it is redacted.
+        keeper: has the parts of request and conversation that do not travel.
+        forgetting: deletes what the turn leaves, if it is redacted.
 
     Returns:
-        The outcome as JSON; what the agent did wrong is in it. Without its log a turn is rejected.
+        The outcome as JSON, including failures of the agent. Without its log, a turn is rejected.
 
     Raises:
         TurnError: the app no longer has the agent, or the session is held by another turn.
@@ -60,7 +60,7 @@ async def run_agent_turn(
     if is_raw and outcome["status"] not in _NOT_OVER and not outcome.get(ENDED_BEFORE):
         try:
             await forgetting.note(client, {name: wire[name] for name in ("agent", "session_id", "turn_id")})
-        except Exception as error:  # noqa: BLE001 - the turn is not lost for it: its orchestration tries again
+        except Exception as error:  # noqa: BLE001 - the turn is not lost: its orchestration tries again
             _LOGGER.warning(
                 "turn %s: what it leaves is not noted to be deleted: %s", wire["turn_id"], log_reason(error)
             )
@@ -110,7 +110,7 @@ async def _run(
 
 
 def _has_just_come(request: TurnRequest, grace_seconds: float) -> bool:
-    """Tell whether what is stored of a request is so new that nothing deletes it soon."""
+    """Return whether a request is so new that its stored parts will not be deleted soon."""
     created_at = read_time(request.created_at)
     age = timedelta.max if created_at is None else datetime.now(UTC) - created_at
     return timedelta(0) <= age < timedelta(seconds=grace_seconds / 4)
@@ -133,7 +133,7 @@ async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) 
 
 
 async def _session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
-    """Read the session of a turn; a store that serves reads from a copy may show its admission a moment late."""
+    """Read the session of a turn; a store that reads from a replica may show its admission a moment late."""
     for pause in (0.05, 0.2, 0.8, 3.0, None):
         state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
         session = decode_session(state.entity_state)

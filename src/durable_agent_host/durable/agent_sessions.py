@@ -1,8 +1,8 @@
 """Agents in orchestrations: a run is a turn, and a session has the id that it was given.
 
 Upstream's agent calls the session's entity, which cannot wait for a person; here a run is the sub-orchestration
-``agent_turn``, and waits as every turn does. Upstream's ``create_session`` and ``get_session`` ignore the id that they
-are given.
+``agent_turn``, and waits like every turn. Upstream's ``create_session`` and ``get_session`` ignore the id that they are
+given.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,18 +37,18 @@ from durable_agent_host.turn.wire import encode_turn_request
 
 
 class _TurnTask(CompoundTask):
-    """The task of a turn: completes with the turn's response, or fails with the reason why it has none."""
+    """The task of a turn: completes with the turn's response, or fails with the reason why there is none."""
 
     def __init__(self, turn: TaskBase, request: RunRequest, keeper: Keeper, read: Callable[[Any], Any]) -> None:
         self._request = request
         self._read = read
         self._keeper = keeper
         cast("Any", super()).__init__([turn])
-        self.action_repr = turn.action_repr  # as upstream's task, it stands for the one within
+        self.action_repr = turn.action_repr  # like upstream's task, it stands for the inner one
         self.id = turn.id
 
     def try_set_value(self, child: TaskBase) -> None:
-        """Complete with the turn's end."""
+        """Complete with the turn's outcome."""
         if child.state is not TaskState.SUCCEEDED:
             self.set_value(is_error=True, value=child.result)
             return
@@ -65,7 +65,7 @@ class _TurnTask(CompoundTask):
 def _response_of(outcome: Mapping[str, Any], keeper: Keeper) -> AgentResponse[Any]:
     if outcome["status"] != "completed":
         raise error_raised_again(outcome.get("error") or {"message": f"the turn was {outcome['status']}"})
-    if entry := outcome.get("response_entry"):  # as the first versions passed it on
+    if entry := outcome.get("response_entry"):  # written by the first versions
         return decode_response(entry)
     if response := outcome.get("response"):
         # A piece is named by its bytes, so a replay reads the same.
@@ -74,7 +74,7 @@ def _response_of(outcome: Mapping[str, Any], keeper: Keeper) -> AgentResponse[An
 
 
 class _TurnExecutor(DurableAgentExecutor[Any]):
-    """Runs agents as turns; a run that is not waited for is signalled to the entity, as upstream does."""
+    """Runs agents as turns; a run that is not awaited is signalled to the entity, as in upstream."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
 
 
 class OrchestrationAgent(DurableAIAgent[Any]):
-    """Upstream's agent for an orchestration, whose runs are turns and whose sessions have the ids that they are given.
+    """Upstream's agent for an orchestration, whose runs are turns and whose sessions have the given ids.
 
     Args:
-        context: of the orchestration.
-        agent: as upstream's ``get_agent`` gives it.
-        caller: on whose behalf the turns run. A run that is not waited for is a signal of upstream's, and has none.
-        keeper: has long answers.
-        hub: what the task hub keeps.
+        context: the orchestration's.
+        agent: from upstream's ``get_agent``.
+        caller: on whose behalf the turns run. A run that is not awaited is a signal of upstream's, and has no caller.
+        keeper: stores long answers.
+        hub: plain or encrypting access to the task hub.
     """
 
     def __init__(
@@ -135,23 +135,23 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         super().__init__(_TurnExecutor(context, upstream, caller, keeper, hub), agent.name)
 
     def _normalize_messages(self, messages: Any) -> Any:
-        """Give text as upstream does, and messages with other contents as parts, which its requests carry as well."""
+        """Return text as upstream does, and messages with other contents as parts, which requests also carry."""
         contents = [content for message in normalize_messages(messages) for content in message.contents]
         if all(content.type == "text" for content in contents):
             return super()._normalize_messages(messages)
         return [content.to_dict() for content in contents]
 
     def create_session(self, *, session_id: str | None = None) -> DurableAgentSession:
-        """Create a session, or continue the one that has the id. Guarantee: replay-safe.
+        """Create a session, or continue the one with this id. Guarantee: replay-safe.
 
         Args:
-            session_id: as HTTP names it, or with the agent's name as ``@agent@id``; a new one when left out.
+            session_id: as in HTTP, or with the agent's name as ``@agent@id``; a new one by default.
 
         Returns:
             The session; its ``session_id`` is the id.
 
         Raises:
-            RequestError: the id cannot be used, or is another agent's.
+            RequestError: the id is not usable, or is another agent's.
         """
         if session_id is None:
             created = super().create_session()
@@ -160,7 +160,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         return DurableAgentSession(durable_session_id=AgentSessionId(self.name, key), session_id=key)
 
     def get_session(self, service_session_id: Any, *, session_id: str | None = None) -> AgentSession:
-        """Return the session of an id, to continue it. Guarantee: replay-safe.
+        """Return the session with an id, to continue it. Guarantee: replay-safe.
 
         Args:
             service_session_id: as `create_session` takes it.
@@ -170,7 +170,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
             The session; whether it exists is not checked.
 
         Raises:
-            RequestError: the id is no text, cannot be used, or is another agent's.
+            RequestError: the id is not a text, is not usable, or is another agent's.
         """
         if not isinstance(service_session_id, str):
             raise RequestError(f"the session id is {type(service_session_id).__name__}: give it as a text")

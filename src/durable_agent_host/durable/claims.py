@@ -1,4 +1,4 @@
-"""Whose session a turn runs in: said before anything of it is stored, and taken back when somebody else was first."""
+"""The owner of a turn's session: claimed before anything is stored, given up when somebody else was first."""
 
 from collections import OrderedDict
 from contextlib import suppress
@@ -21,27 +21,27 @@ _REMEMBERED: Final = 10_000
 
 
 class KnownOwners:
-    """Whose sessions were when this process read them, so that an owner's next turn does not read first.
+    """Owners of sessions read by this process, so that an owner's next turn need not read first.
 
-    A session may have been deleted since, and begun by somebody else: its entity refuses the turn then, and the place
-    is looked for again.
+    A session may have been deleted since and begun by somebody else: then its entity refuses the turn, and the session
+    is looked up again.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], Owner] = OrderedDict()
 
     def find(self, agent: str, session_id: str) -> Owner | None:
-        """Return whose a session was when it was read, or None."""
+        """Return the owner that a session had when it was read, or None."""
         return self._known.get((agent, session_id))
 
     def note(self, agent: str, session_id: str, owner: Owner) -> None:
-        """Note whose a session is."""
+        """Remember a session's owner."""
         self._known[agent, session_id] = owner
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
     def forget(self, agent: str, session_id: str) -> None:
-        """Forget whose a session was."""
+        """Forget a session's owner."""
         self._known.pop((agent, session_id), None)
 
 
@@ -50,12 +50,12 @@ class SessionClaims:
 
     Args:
         client: the SDK's.
-        documents: the stored sessions, as there are for the request.
+        documents: the stored sessions that exist for the request.
         id_secret: of the app.
         known: of the process.
 
     Attributes:
-        known_mark: the caller's `mark`, once it was needed; empty until then.
+        known_mark: the caller's `mark`, once needed; empty until then.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class SessionClaims:
         self.known_mark = ""
 
     async def id_secret(self) -> str:
-        """Return what makes ids that derive from a client's key unguessable; see `IdSecret`."""
+        """Return the secret that makes ids derived from a client's key unguessable; see `IdSecret`."""
         return await self._id_secret.read(self._client)
 
     async def mark(self) -> str:
-        """Return what stands before the name in ids of the caller's sessions whose names are taken; see `name_mark`."""
+        """Return the prefix of the names in ids of the caller's sessions whose names are taken; see `name_mark`."""
         access = self._documents.access
         if access is not None and access.has_own_names and not self.known_mark:
             self.known_mark = name_mark(access.owner, await self.id_secret())
@@ -81,17 +81,17 @@ class SessionClaims:
     async def place_of(self, agent: str, name: str, *, of_turn: bool = False, begins: bool = False) -> Place:
         """Find the session that the caller means by a name, or is going to begin.
 
-        What is somebody else's takes as many reads as what there is not.
+        Somebody else's session takes as many reads as a missing one.
 
         Args:
             agent: the agent's registered name.
-            name: as the request has it.
-            of_turn: it is for a turn, which the session's entity refuses when it is not the caller's any more: what is
+            name: the request's name for it.
+            of_turn: it is for a turn, which the session's entity refuses if it is no longer the caller's: a session
                 known to be the caller's is not read again.
             begins: the session is begun when there is none; a turn begins it, too.
 
         Returns:
-            The session's id, and whose it is or is going to be.
+            The session's id, and its owner or future owner.
 
         Raises:
             NotFoundError: the session is somebody else's, and the name is not free for the caller.
@@ -119,7 +119,7 @@ class SessionClaims:
         return Place(own if exists or has_own else name, owner or access.owner)
 
     async def _standing(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
-        """Tell whether there is a session for anybody, and to whom it belongs if it is one for the request.
+        """Return whether anybody has such a session, and its owner if it exists for the request.
 
         Args:
             agent: the agent's registered name.
@@ -127,11 +127,11 @@ class SessionClaims:
 
         Returns:
             Whether an entity holds something under the id; and its owner, or the request's principal when it has none;
-            None when the session is not one for the request.
+            None when the session does not exist for the request.
 
         Raises:
             NotFoundError: it is somebody else's, and its name is not free for the request: names are shared, or the
-                caller may read the session, and not do what is asked.
+                caller may read the session but not do this.
         """
         state = await held_by(self._client, agent, session_id)
         exists, owner, access = state is not None, owner_of_document(state), self._documents.access
@@ -150,7 +150,7 @@ class SessionClaims:
         return exists, (owner or access.owner) if exists else None
 
     async def free_id(self, agent: str, name: str) -> str:
-        """Give the id of a session that the caller wants to begin under a name; it may be taken.
+        """Return the id of a session that the caller wants to begin under a name; it may be taken.
 
         Raises:
             NotFoundError: somebody else's session, which the caller may read, has the name.
@@ -163,7 +163,7 @@ class SessionClaims:
         return (await self.place_of(agent, name, begins=True)).session_id
 
     async def refuse_foreign(self, request: TurnRequest, outcome: TurnOutcome | None) -> None:
-        """Give up a turn whose session somebody else has begun meanwhile, and delete what was stored of it.
+        """Give up a turn whose session somebody else has begun first, and delete what was stored of it.
 
         Args:
             request: of the turn.
@@ -174,7 +174,7 @@ class SessionClaims:
         """
         if outcome is None or (outcome.error or {}).get("type") != NotFoundError.__name__:
             return
-        with suppress(Exception):  # the SDK has no type for what is gone already
+        with suppress(Exception):  # the SDK has no type for an instance that is already gone
             await self._client.purge_instance_history(request.turn_id)
         keeper, owner = self._documents.keeper, request.session_owner
         self._known.forget(request.agent, request.session_id)

@@ -1,4 +1,4 @@
-"""Copies of sessions: as documents for elsewhere and from elsewhere, and as further sessions."""
+"""Copies of sessions: exported and imported documents, and new sessions."""
 
 import json
 import uuid
@@ -36,14 +36,14 @@ class SessionCopies:
         self._elsewhere = documents.elsewhere
 
     async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
-        """Write a session as a document that is whole in itself.
+        """Export a session as a self-contained document.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
 
         Returns:
-            The document's JSON, to the letter what the entity holds when that is all; None when there is no session.
+            The document's JSON, identical to the entity's state when that is complete; None when there is no session.
 
         Raises:
             StateError: the framework's session, which comes first, cannot be read.
@@ -71,12 +71,12 @@ class SessionCopies:
             session_id: without the agent's name.
             body: JSON, in pieces of any size.
             max_bytes: of the body.
-            owner: whose the session is going to be; what the document says of it is not believed.
+            owner: of the new session; the owner in the document is ignored.
 
         Raises:
-            RequestError: it is not a valid session.
-            RequestTooLargeError: there is more than allowed.
-            TurnRejectedError: there is such a session already, and it is not this one.
+            RequestError: the document is not a valid session.
+            RequestTooLargeError: the body exceeds the limit.
+            TurnRejectedError: another session with this id exists.
             LogError: the piece store does not answer.
         """
         now = await self._documents.read(agent, session_id)
@@ -111,7 +111,7 @@ class SessionCopies:
         max_bytes: int,
         owner: Owner | None,
     ) -> Imported:
-        """Store a document whose messages go to a history provider, which takes them at once."""
+        """Store a document whose messages go to a history provider in one call."""
         imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
         stored = self._elsewhere.to_store(name, imported.document)
         if now not in (None, {}, stored):
@@ -127,20 +127,20 @@ class SessionCopies:
 
         Args:
             agent: the agent's registered name.
-            session_id: of the original, which may be running a turn; its end is not part of the copy.
+            session_id: of the original, which may be running a turn; the copy does not include it.
             new_id: of the copy.
             at_turn: the last turn of the copy; None for the whole conversation.
             is_before: the copy ends before that turn.
 
         Returns:
-            How many entries the copy has; None when there is no original.
+            The number of entries in the copy; None when there is no original.
 
         Raises:
             StateError: the original cannot be read.
-            NotFoundError: the conversation has nothing of that turn.
-            TurnRejectedError: there is a session of the new id already.
-            HistoryElsewhereError: a history provider's messages do not say where the turn ends.
-            HistoryError: a history provider does not answer; a part of the copy may be stored there.
+            NotFoundError: the conversation has no such turn.
+            TurnRejectedError: a session with the new id exists.
+            HistoryElsewhereError: a history provider's messages do not show where the turn ends.
+            HistoryError: a history provider does not answer; it may have stored a part of the copy.
             LogError: the piece store does not answer.
         """
         for _ in range(_TRIES):
@@ -158,11 +158,11 @@ class SessionCopies:
             await fork.hold(self._keeper.open_store, holder)
             reach("fork.after_hold")
             now = await self._documents.read(agent, session_id) if fork.homes or has_owner else state
-            if now is None:  # it was deleted before its pieces were held
+            if now is None:  # deleted before its pieces were held
                 if await self._documents.read(agent, new_id) is None:
                     await fork.release(self._keeper.open_store, holder)
                 return None
-            # What was cleared before its pieces were held may have been swept.
+            # Pieces that were cleared before they were held may have been swept.
             if now == state or (not has_owner and decode_session(now).sealed.refs == record.session.sealed.refs):
                 break
         else:
@@ -178,7 +178,7 @@ class SessionCopies:
 
 
 def _home_of(state: Any) -> str:
-    """Name the home of a stored session; empty when it has none, or cannot be read."""
+    """Return the home of a stored session; empty when it has none, or cannot be read."""
     try:
         return decode_session(state).sealed.home
     except StateError:

@@ -40,11 +40,11 @@ class SessionDocuments:
     Args:
         client: the SDK's.
         keeper: reads what sessions have outside their entities.
-        elsewhere: what history providers of the app keep.
+        elsewhere: data kept by the app's history providers.
 
     Attributes:
-        access: which sessions there are for the request; None for all. A session that there is not for it is read as
-            one that does not exist: by all that reads sessions here.
+        access: which sessions exist for the request; None for all. Every read of sessions here treats other sessions as
+            missing.
     """
 
     def __init__(self, client: DurableOrchestrationClient, keeper: Keeper, elsewhere: ExternalSessions) -> None:
@@ -60,7 +60,7 @@ class SessionDocuments:
             agent: the agent's registered name.
 
         Returns:
-            All of them, newest first; those of the request's own principal where it has one.
+            All of them, newest first; only those of the request's principal, if it has one.
         """
         if self.access is not None:
             return sorted(await list_owned(self._client, self.keeper.owned, agent, self.access.owner), reverse=True)
@@ -70,7 +70,7 @@ class SessionDocuments:
         return sorted(found, reverse=True)
 
     async def sees_turn(self, request: TurnRequest) -> bool:
-        """Tell whether there is a turn for the request at hand: in a session of its owner, or in one that begins.
+        """Return whether a turn exists for the current request: in a session of its owner, or in a new one.
 
         Args:
             request: of the turn.
@@ -79,16 +79,16 @@ class SessionDocuments:
             return True
         state = await held_by(self._client, request.agent, request.session_id)
         sees = await self._sees(request.agent, request.session_id, state)
-        if state is None:  # let in in a moment, or sent away before
+        if state is None:  # it will be admitted in a moment, or was refused
             return request.session_owner == self.access.owner
         return sees and request.session_owner in (None, owner_of_document(state))
 
     async def is_taken(self, agent: str, session_id: str) -> bool:
-        """Tell whether a new session cannot have this id, whosever the one is that has it."""
+        """Return whether the id of a new session is taken, whoever the owner."""
         return (state := await held_by(self._client, agent, session_id)) not in (None, {}) and not is_erasing(state)
 
     async def _sees(self, agent: str, session_id: str, state: Any) -> bool:
-        """Tell whether there is a session for the request; see `Access`."""
+        """Return whether a session exists for the request; see `Access`."""
         exists, access = state is not None, self.access
         return (
             exists if access is None else await access.sees(agent, session_id, owner_of_document(state), exists=exists)
@@ -102,12 +102,12 @@ class SessionDocuments:
             session_id: without the agent's name.
 
         Returns:
-            JSON, or None when there is nothing, or what there is is being erased.
+            JSON, or None when there is nothing, or it is being erased.
         """
         return None if is_erasing(state := await self.held(agent, session_id)) else state
 
     async def held(self, agent: str, session_id: str) -> Any:
-        """Read what a session's entity holds, also while it is being erased.
+        """Read what a session's entity holds, even while it is being erased.
 
         Args:
             agent: the agent's registered name.
@@ -135,7 +135,7 @@ class SessionDocuments:
         return None if (state := await self.held(agent, session_id)) is None else decode_session(state)
 
     async def clear_elsewhere(self, agent: str, session_id: str) -> None:
-        """Delete what history providers keep of a session, before the session itself is erased.
+        """Delete a session's data in history providers, before the session itself is erased.
 
         Args:
             agent: the agent's registered name.
@@ -157,12 +157,12 @@ class SessionDocuments:
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            document: what the entity is to hold; None deletes it.
-            instead_of: what it holds now, or None for nothing.
+            document: the entity's new state; None deletes it.
+            instead_of: its current state, or None for nothing.
 
         Raises:
-            TurnRejectedError: it holds something else, or a turn runs.
-            TurnTimedOutError: the entity has not done it in 30 s.
+            TurnRejectedError: the state differs, or a turn runs.
+            TurnTimedOutError: the entity has not done it within 30 s.
         """
         entity, change = EntityId(entity_name(agent), session_id), {"document": document}
         await self._client.signal_entity(entity, PUT_OPERATION, change | {"instead_of": document_digest(instead_of)})
@@ -185,19 +185,19 @@ class SessionDocuments:
     async def verify(
         self, agent: str, session_id: str, *, rules: RepairRules, note: Note = note_nothing
     ) -> tuple[Any, list[Change]]:
-        """Find what cannot be read of a session, and what a model's service would reject.
+        """Find what cannot be read in a session, and what a model's service would reject.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
             rules: of the service that receives the conversation.
-            note: told what repair would make of the entries.
+            note: called with what repair would make of the entries.
 
         Returns:
-            What the entity holds (None for nothing), and the problems with what repair would do.
+            The entity's state (None for nothing), and the problems with what repair would do.
 
         Raises:
-            StateError: it cannot be read, and nobody here knows what would be right.
+            StateError: it cannot be read, and this version does not know its format.
             LogError: the piece store does not answer.
         """
         if (state := await self.read(agent, session_id)) is None:
@@ -208,7 +208,7 @@ class SessionDocuments:
         return state, changes + await find_problems(whole_record(self.keeper, head), rules, note)
 
     async def with_messages(self, agent: str, session_id: str, state: Any) -> Any:
-        """Put the messages that a history provider keeps into what an entity holds, if it can be read."""
+        """Put the messages kept by a history provider into an entity's state, if it can be read."""
         if not self.elsewhere.has_owner(agent):
             return state
         try:
@@ -218,7 +218,7 @@ class SessionDocuments:
         return encode_session(await self._filled(agent, session_id, session))
 
     async def _filled(self, agent: str, session_id: str, session: Session) -> Session:
-        """Put the messages that a history provider keeps into the entries of a session."""
+        """Put the messages kept by a history provider into the entries of a session."""
         if not self.elsewhere.has_owner(agent):
             return session
         record = self.keeper.record(session, SessionName(agent, session_id))
@@ -228,18 +228,18 @@ class SessionDocuments:
     async def shown(
         self, agent: str, session_id: str, *, has_messages: bool = False
     ) -> tuple[Session | None, list[Change]]:
-        """Read as much of a session's head as is readable.
+        """Read as much as possible of a session's head.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            has_messages: whether messages that a history provider keeps are read there.
+            has_messages: whether to read messages kept by a history provider.
 
         Returns:
-            The session (None when there is none), and what was left out of it because it has no shape.
+            The session (None when there is none), and the malformed parts that were left out.
 
         Raises:
-            StateError: a newer or unknown program wrote it, or there is nothing in it that could be a conversation.
+            StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
         """
         state = await self.read(agent, session_id)
         if state in (None, {}):
@@ -254,15 +254,15 @@ class SessionDocuments:
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            before: the place at which the page after this one begins; None for the newest page.
+            before: where the following page begins; None for the newest page.
             limit: messages on the page.
 
         Returns:
-            The session's head and the page, with what was left out because it cannot be read; None when there is no
+            The session's head and the page, with the unreadable parts that were left out; None when there is no
             session.
 
         Raises:
-            StateError: a newer or unknown program wrote it, or there is nothing in it that could be a conversation.
+            StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
             LogError: the piece store does not answer.
         """
         session, changes = await self.shown(agent, session_id, has_messages=True)
@@ -282,11 +282,11 @@ class SessionDocuments:
             keep_as: the id of the session that keeps the original; it shares what is outside of the head.
 
         Returns:
-            What was changed; nothing is written when that is nothing.
+            The changes; when there are none, nothing is written.
 
         Raises:
             StateError: it cannot be repaired.
-            TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
+            TurnRejectedError: a turn runs or waits, or the session has changed.
             LogError: the piece store does not answer.
         """
         state = await self.read(agent, session_id)
@@ -307,7 +307,7 @@ class SessionDocuments:
         kept = await keep_original(record)
         await kept.hold(self.keeper.open_store, holder_of(agent, keep_as))
         reach("repair.after_hold")
-        if await self.read(agent, session_id) != state:  # what it was may have been erased before it was held
+        if await self.read(agent, session_id) != state:  # the earlier state may have been erased before it was held
             if await self.held(agent, keep_as) is None:
                 await kept.release(self.keeper.open_store, holder_of(agent, keep_as))
             raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
@@ -331,7 +331,7 @@ async def held_by(client: DurableOrchestrationClient, agent: str, session_id: st
         JSON, or None when there is nothing.
 
     Raises:
-        EncryptionKeyError: it is encrypted, and the app has not the key.
+        EncryptionKeyError: it is encrypted, and the app does not have the key.
     """
     state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
     refuse_encrypted(state.entity_state)
@@ -339,11 +339,11 @@ async def held_by(client: DurableOrchestrationClient, agent: str, session_id: st
 
 
 def whole_record(keeper: Keeper, document: Any) -> Record:
-    """Give a conversation that is read whole: from the store itself, and without driving others out of the cache.
+    """Return a conversation for reading in full: directly from the store, without evicting others from the cache.
 
     Args:
         keeper: reads what the session has outside its entity.
-        document: what the entity holds.
+        document: the entity's state.
 
     Raises:
         StateError: it cannot be read.

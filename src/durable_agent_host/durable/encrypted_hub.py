@@ -1,15 +1,15 @@
-"""The task hub with everything in it encrypted that turns and sessions put there.
+"""The task hub with all data of turns and sessions encrypted.
 
-Theory of operation. The SDK's client and contexts get another face, which encrypts what goes into the task hub and
-decrypts what comes out: whoever holds them writes and reads plain values. A value is bound to what it is, to whose it
-is, and, when it is the result of a call, to the orchestration that called.
+Theory of operation. The SDK's client and contexts are wrapped: values are encrypted on their way into the task hub and
+decrypted on their way out, so code that uses them reads and writes plain values. A value is bound to its kind, its
+owner, and, as the result of a call, to the calling orchestration.
 
-Values that were not encrypted are read as they are, and answered in the same way: those of before the encryption, and
-those of orchestrations and clients of the app's own, which call the entity or the orchestration without this host.
-The states of sessions are written by this host alone, so the operator can have those refused that are not encrypted.
+Unencrypted values are read as they are, and answered in plain: those older than the encryption, and those of the app's
+own orchestrations and clients, which call the entity or the orchestration without this host. Only this host writes the
+states of sessions, so the operator can have unencrypted ones refused.
 
-Orchestrations and entities wait for keys that are not there: what fails in them has failed for good. Everything else
-fails, and can be asked again.
+Orchestrations and entities wait for missing keys, because a failure in them is final. Everything else fails, and can be
+retried.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,11 +26,11 @@ from durable_agent_host.model.ids import entity_name
 
 
 class EncryptedHub(Hub):
-    """Encrypts what goes into the task hub.
+    """Encrypts data in the task hub.
 
     Args:
         cipher: of the app.
-        keyring: of the cipher.
+        keyring: the cipher's keys.
     """
 
     def __init__(self, cipher: Cipher, keyring: Keyring) -> None:
@@ -62,7 +62,7 @@ class EncryptedHub(Hub):
     def orchestrate(
         self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
     ) -> Steps:
-        """Run an orchestration with a context that encrypts, and give it what comes back decrypted."""
+        """Run an orchestration with a context that encrypts, and pass it decrypted results."""
         self._keyring.wait()
         encrypting = _Orchestration(context, self._cipher)
         steps = run(cast("Any", encrypting))
@@ -81,7 +81,7 @@ class EncryptedHub(Hub):
                 advance = steps.send
 
     async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Carry out an activity, and encrypt its result when its input was encrypted."""
+        """Run an activity, and encrypt its result when its input was encrypted."""
         await self._keyring.ready()
         caller, given = _called(self._cipher, ("hub", "activity", activity), given)
         result = await work(given)
@@ -175,7 +175,7 @@ class _Entity:
 
 
 class _Orchestration:
-    """The SDK's context of an orchestration, encrypting what goes out, and decrypting what its tasks bring."""
+    """The SDK's context of an orchestration: encrypts outgoing values, and decrypts the results of its tasks."""
 
     def __init__(self, context: DurableOrchestrationContext, cipher: Cipher) -> None:
         self._context: Any = context
@@ -221,7 +221,7 @@ class _Orchestration:
         return task
 
     def read(self, task: Any, value: Any) -> Any:
-        """Decrypt what a task brought; the first of several tasks gets its result decrypted."""
+        """Decrypt a task's result; of several tasks, the first one's result."""
         if isinstance(value, TaskBase):
             value.result = self.read(value, value.result)
             return value
@@ -229,23 +229,23 @@ class _Orchestration:
         return value if place is None else self._cipher.decrypt_json(place, value)
 
     def ended(self, output: Any) -> Any:
-        """Encrypt the output, unless a caller waits for it who knows nothing of encryption."""
+        """Encrypt the output, unless the waiting caller does not use encryption."""
         return self._cipher.encrypt_json(_end(self._id), output) if self._is_encrypted else output
 
 
 def _stored(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
-    """Decrypt an entity's state; the app's secret for ids, which nobody writes again, may be of before."""
+    """Decrypt an entity's state; the app's secret for ids is never rewritten, so it may be unencrypted."""
     read = cipher.read_json if entity.lower().startswith(entity_name("")) else cipher.decrypt_json
     return read(_state(entity, key), state)
 
 
 def _call(cipher: Cipher, place: Place, caller: str, value: Any) -> Mapping[str, Any]:
-    """Encrypt the input of a call, with the orchestration to which the result goes."""
+    """Encrypt the input of a call, with the orchestration that receives the result."""
     return cipher.encrypt_json(place, [caller, value])
 
 
 def _called(cipher: Cipher, place: Place, given: Any) -> tuple[str | None, Any]:
-    """Decrypt the input of a call; a caller who has not encrypted it is None."""
+    """Decrypt the input of a call; the caller is None if it was not encrypted."""
     if read_envelope(given) is None:
         return None, given
     caller, value = cipher.decrypt_json(place, given)

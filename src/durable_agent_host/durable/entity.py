@@ -64,17 +64,18 @@ Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
 class DurableAgentEntity:
     """The entity behind one agent's sessions.
 
-    To add operations or to change what is stored, subclass it, override `operations`, `load` or `save`, and pass the
-    subclass as ``DurableAgentApp(entity_class=…)``. An operation takes the session, its input and the entity's
-    context, and returns the session to store and a result; when it raises, the call fails and nothing is stored.
+    To add operations or change what is stored, subclass it, override `operations`, `load` or `save`, and pass the
+    subclass as ``DurableAgentApp(entity_class=…)``. An operation takes the session, its input and the entity's context,
+    and returns the session to store and a result; when it raises, the call fails and nothing is stored.
     `Session.app_state` is the place for data of the subclass.
 
     Args:
         runner: runs the agent.
-        settings: bounds of queue and receipts.
+        settings: limits of queue and receipts.
 
     Attributes:
-        has_owners: whether the app identifies its callers, so that a session belongs to the first one who acts in it.
+        has_owners: whether the app identifies its callers, so that a session belongs to the first caller who acts in
+            it.
     """
 
     has_owners = False
@@ -85,7 +86,7 @@ class DurableAgentEntity:
 
     @property
     def keeper(self) -> Keeper:
-        """What reads and stores the parts of sessions that are outside their entities."""
+        """Reads and stores the parts of sessions that are outside their entities."""
         return self.runner.keeper
 
     def operations(self) -> dict[str, Operation]:
@@ -112,11 +113,11 @@ class DurableAgentEntity:
         context.set_state(encode_session(session))
 
     def handle(self, context: DurableEntityContext) -> None:
-        """Carry out one operation.
+        """Run one operation.
 
         Raises:
-            RequestError: there is no such operation, or no session can have the entity's key as its id.
-            StateError: the session cannot be read; ``admit`` answers with it instead.
+            RequestError: there is no such operation, or the entity's key is not usable as a session id.
+            StateError: the session cannot be read; ``admit`` returns it as an answer instead.
         """
         name = context.operation_name
         if name == CHECK_OPERATION:
@@ -144,7 +145,7 @@ class DurableAgentEntity:
         context.set_result(result)
 
     def _put_document(self, payload: Any, context: DurableEntityContext) -> None:
-        """Replace the document that the caller has seen, which can be malformed."""
+        """Replace the document that the caller has seen, even a malformed one."""
         state: Any = context.get_state(lambda: None)
         if document_digest(state) != payload["instead_of"]:
             raise TurnRejectedError("the session has changed since the caller read it: read it again")
@@ -239,7 +240,7 @@ class DurableAgentEntity:
         ).result()
 
     def _run_later(self, session: Session, request: TurnRequest, context: DurableEntityContext) -> tuple[Session, Any]:
-        """Queue a signal behind the running turn; refuse a call, because its caller waits for the answer now."""
+        """Queue a signal behind the running turn; refuse a call, whose caller waits for the answer now."""
         if is_signal(context):
             changed, has_room = queue_request(
                 session,
@@ -261,7 +262,7 @@ class DurableAgentEntity:
 
 
 def _next(session: Session, turn_id: str | None) -> dict[str, Any]:
-    """Name the turn to wake, with its request when it has no orchestration yet."""
+    """Return the turn to wake, with its request when it has no orchestration yet."""
     request = session.requests.get(turn_id) if turn_id else None
     return {"next": turn_id} | ({"next_request": dict(request)} if request else {})
 
@@ -280,12 +281,12 @@ def _without_suspension(outcome: TurnOutcome) -> TurnOutcome:
 def _input_of(context: DurableEntityContext) -> Any:
     try:
         return context.get_input()
-    except TypeError:  # the operation came without an input
+    except TypeError:  # the operation has no input
         return None
 
 
 def _may_have_ended(session: Session, turn_id: str) -> bool:
-    """Tell whether the record has to be asked for a turn whose receipt the head does not have."""
+    """Return whether to check the record for a turn whose receipt the head lacks."""
     in_head = any(entry.get("correlationId") == turn_id for entry in session.entries)
     return in_head or has_mark(session.sealed.seen, turn_id)
 

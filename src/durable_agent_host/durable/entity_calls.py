@@ -1,7 +1,7 @@
-"""Tells a signal from a call inside an operation of an entity.
+"""Distinguishes signals from calls inside an entity's operation.
 
-The extension says of every operation whether it is a signal, and the SDK (azure-functions-durable 1.7) does not pass
-it on. A signal's sender waits for no answer, so that a turn that comes as one may wait where a call has to be refused.
+The extension marks each operation as signal or call, and the SDK (azure-functions-durable 1.7) does not pass this on. A
+signal's sender waits for no answer, so a turn sent as a signal may wait where a call must be refused.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ _ATTRIBUTE = "_durable_agent_host_is_signal"
 
 
 def is_signal(context: DurableEntityContext) -> bool:
-    """Tell whether the operation at hand is a signal.
+    """Return whether the current operation is a signal.
 
     Args:
-        context: of the entity.
+        context: the entity's.
 
     Returns:
-        False for a call, and when it is not known.
+        False for a call, and when unknown.
     """
     return getattr(context, _ATTRIBUTE, False) is True
 
@@ -29,10 +29,10 @@ def entity_handle(operate: Callable[[DurableEntityContext], None]) -> Callable[[
     """Make the function that the worker calls for an entity, as the SDK's ``Entity.create`` does.
 
     Args:
-        operate: carries out one operation.
+        operate: runs one operation.
 
     Returns:
-        The function, by which operations know whether they are signals.
+        The function, which lets operations know whether they are signals.
     """
 
     def handle(context: Any) -> str:
@@ -46,6 +46,6 @@ def entity_handle(operate: Callable[[DurableEntityContext], None]) -> Callable[[
         return Entity(operate_next).handle(known, batch)
 
     handle.__name__ = getattr(operate, "__name__", "entity")
-    handle.__annotations__ = {}  # the worker refuses an annotation of an entity's context
+    handle.__annotations__ = {}  # the worker refuses annotations on an entity's context
     cast("Any", handle).entity_function = operate
     return handle

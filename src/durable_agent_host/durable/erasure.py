@@ -1,8 +1,8 @@
 """Erases sessions: head, pieces that no other session shares, turn logs, and the orchestrations of their turns.
 
-An erasure is an orchestration, so that a process that dies in the middle of one is no end of it: the activity runs
-again where the app runs next. The head goes last and is the record of what is left: it is marked first, and a marked
-session admits no turn, is not shown, and still says which turns it had.
+An erasure is an orchestration, so it survives the death of a process: the activity runs again in another one. The head
+is deleted last and records what is left: it is marked first, and a marked session admits no turn, is not shown, and
+still lists its turns.
 """
 
 import asyncio
@@ -49,11 +49,11 @@ from durable_agent_host.turn_log.protocol import TurnLog
 ERASE_ORCHESTRATION: Final = "erase_session"
 ERASE_ACTIVITY: Final = "erase_agent_session"
 RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
-"""The pauses between attempts: a store that is away for a day holds an erasure up, and does not end it."""
+"""Pauses between attempts: a store outage of a day delays an erasure without ending it."""
 
 _AT_ONCE: Final = 2
 _GROUP: Final = 500
-"""Turns between two points at which an erasure that is cut off goes on."""
+"""Turns between two checkpoints from which an interrupted erasure resumes."""
 _COUNTED: Final = ("turns", "orchestrations", "pieces", "bytes")
 _LOGGER = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dic
     Guarantee: replay-safe.
 
     Args:
-        context: the SDK's; its input is that of the activity, see `Eraser.erase`.
+        context: the SDK's; its input is the activity's, see `Eraser.erase`.
 
     Returns:
         What the activity returned.
@@ -104,14 +104,14 @@ class Erasures:
         if_owner: Owner | None = None,
         keeps_history: bool = False,
     ) -> str:
-        """Start to erase a session. Guarantee: idempotent; an erasure that is under way goes on.
+        """Start to erase a session. Guarantee: idempotent; a running erasure continues.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            if_digest: erase only what has this `document_digest`; empty for whatever is there.
-            if_owner: erase only what is this one's; None for whosever it is.
-            keeps_history: leave with history providers of the app what they keep.
+            if_digest: erase only a session with this `document_digest`; empty for any.
+            if_owner: erase only a session of this owner; None for any.
+            keeps_history: leave the data of the app's history providers.
 
         Returns:
             The id of the erasure's orchestration, the same for the same session.
@@ -131,22 +131,21 @@ class Erasures:
     async def erase(
         self, agent: str, session_id: str, *, if_owner: Owner | None, keeps_history: bool, seconds: float
     ) -> Mapping[str, int] | None:
-        """Erase a session, and wait until that is done.
+        """Erase a session, and wait until it is done.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            if_owner: erase only what is this one's; None for whosever it is.
-            keeps_history: leave with history providers of the app what they keep.
-            seconds: the longest wait.
+            if_owner: erase only a session of this owner; None for any.
+            keeps_history: leave the data of the app's history providers.
+            seconds: maximum wait.
 
         Returns:
-            What was erased, by kind; nothing when another erasure has just done it; None when it is not done yet, and
-            goes on.
+            What was erased, by kind; nothing when another erasure has just done it; None when it still runs.
 
         Raises:
             TurnRejectedError: a turn runs or waits; nothing was erased.
-            TurnError: the erasure failed, and has to be asked for again.
+            TurnError: the erasure failed, and must be requested again.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -154,7 +153,7 @@ class Erasures:
             status = await self._end_of(started, deadline)
             if status is None:
                 return None
-            if status.runtime_status is None:  # somebody else waited for it too, and has deleted its record
+            if status.runtime_status is None:  # another waiter has deleted its record
                 return {}
             if status.runtime_status is not OrchestrationRuntimeStatus.Completed:
                 raise TurnError(f"session {session_id!r} was not erased: try again. {str(status.output)[:300]}")
@@ -162,10 +161,10 @@ class Erasures:
             ended = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
             if ended["status"] == "busy":
                 raise TurnRejectedError(ended["detail"], running_turn_id=ended["running_turn_id"])
-            if ended["status"] == "foreign":  # it was erased, and is another one's now
+            if ended["status"] == "foreign":  # it was erased, and is somebody else's now
                 return {}
             if ended["status"] == "erased":
-                return ended["erased"]  # else it was an expiry, which found that the session had been used
+                return ended["erased"]  # otherwise an expiry, which found the session used since
 
     async def _end_of(self, erasure_id: str, deadline: float) -> Any:
         """Wait for the end of an erasure and delete its record, which names the session; None when it takes longer."""
@@ -175,18 +174,18 @@ class Erasures:
                 return None
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
-        with suppress(Exception):  # the SDK has no type for what is gone already
+        with suppress(Exception):  # the SDK has no type for an instance that is already gone
             await self._client.purge_instance_history(erasure_id)
         return status
 
 
 class Eraser:
-    """Carries out erasures.
+    """Performs erasures.
 
     Args:
         open_log: returns the turn log of the process.
         keeper: has what sessions keep outside their entities.
-        elsewhere: what history providers of the app keep.
+        elsewhere: data kept by the app's history providers.
     """
 
     def __init__(self, open_log: Callable[[], TurnLog], keeper: Keeper, elsewhere: ExternalSessions) -> None:
@@ -195,19 +194,19 @@ class Eraser:
         self._elsewhere = elsewhere
 
     async def erase(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> dict[str, Any]:
-        """Erase a session, or what an attempt before has left of it.
+        """Erase a session, or what an earlier attempt has left of it.
 
         Guarantee: activity-only; at-least-once; idempotent.
 
         Args:
-            wire: ``agent``, ``session_id``; ``if_digest``: of the document that is to be erased, empty for any;
-                ``keeps_history``: leave with history providers what they keep.
+            wire: ``agent``, ``session_id``; ``if_digest``: of the document to erase, empty for any; ``keeps_history``:
+                leave the data of history providers.
             client: reads and writes the entity, deletes orchestrations.
 
         Returns:
             ``status`` ``erased`` with ``erased``: counts of what this attempt has erased; or ``busy``, with ``detail``
-            and ``running_turn_id``; or ``changed``, when the document is another one; or ``foreign``, when it is
-            somebody else's than ``if_owner``.
+            and ``running_turn_id``; or ``changed``, when the document is another one; or ``foreign``, when its owner is
+            not ``if_owner``.
 
         Raises:
             LogError: a store does not answer; the session stays marked.
@@ -234,7 +233,7 @@ class Eraser:
             return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
         reach("erasure.after_mark")
         if not wire.get("keeps_history"):
-            with suppress(HistoryElsewhereError):  # a session expires here also where it lasts elsewhere
+            with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
                 await self._elsewhere.clear(agent, session_id)
         store = self._keeper.open_store()
         grace = self._keeper.grace_seconds
@@ -271,7 +270,7 @@ class _Erasing:
         self.erased = dict.fromkeys(_COUNTED, 0)
 
     async def erase_turns(self, session: Session) -> None:
-        """Delete what turns have: orchestrations, logs, and requests and answers that were too large to travel."""
+        """Delete the data of turns: orchestrations, logs, and requests and answers too large to travel."""
         known: dict[str, None] = {}
         erased = 0
         async for some in turns_of(self._store, session, may_lack=True):
@@ -295,14 +294,14 @@ class _Erasing:
 
         homes = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
         await asyncio.gather(*map(erase, turns, homes))
-        await self._log.delete(*homes)  # rewrites files that have texts of them, so not for a few turns each
+        await self._log.delete(*homes)  # rewrites the files that contain them, so many turns at a time
         reach("erasure.between_turns")
 
     async def erase_homes(self, session: Session) -> None:
-        """Delete the pieces that this session alone refers to, and its uploads."""
+        """Delete the pieces that only this session refers to, and its uploads."""
         try:
             homes = await Record(lambda: self._store, session).homes()
-        except CorruptStateError:  # the list of them went with an attempt before this one, as the last of them
+        except CorruptStateError:  # an earlier attempt deleted the list of them, as its last piece
             homes = session.sealed.homes
         uploads = upload_homes(self._agent, self._session_id)
         if session.owner is not None:
@@ -332,7 +331,7 @@ async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id
             json.loads(given) if isinstance(given, str) else given, instance_id=turn_id, created_at=""
         )
     except (ValueError, RecursionError, RequestError):
-        return 0  # it is nobody's turn
+        return 0  # not a turn's orchestration
     if (request.agent.casefold(), request.session_id) != (agent.casefold(), session_id):
         return 0
     try:
@@ -344,7 +343,7 @@ async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id
 
 
 def _readable(state: Any) -> Session:
-    """Read a session; of one that cannot be read there is nothing to go by."""
+    """Read a session; an empty one if it is unreadable."""
     try:
         return decode_session(state)
     except StateError:

@@ -1,7 +1,7 @@
-"""Activities of hosted workflows: what an executor does that is no agent, with the bounds of a turn for its agents.
+"""Activities of hosted workflows: executors that are not agents, with a turn's limits for the agents inside.
 
-An executor that holds agents, as one that leads a group chat, asks them within its activity. What they are sent is
-counted for one execution of the activity, and a bound that is passed fails it.
+An executor that holds agents, such as the leader of a group chat, calls them within its activity. Their traffic is
+counted per execution of the activity, and exceeding a limit fails it.
 """
 
 from typing import Any
@@ -22,14 +22,14 @@ from durable_agent_host.model.turn_bounds import ModelBounds
 def register_executor_activity(
     app: df.DFApp, workflow: Workflow, executor_id: str, provider_for: ProviderFor, bounds: ModelBounds
 ) -> None:
-    """Bind the activity of an executor, under upstream's name.
+    """Register the activity of an executor, under upstream's name.
 
     Args:
         app: the Functions app.
-        workflow: whose executor it is; the executor gets bounded copies of its agents.
+        workflow: the executor's; the executor gets bounded copies of its agents.
         executor_id: in the workflow.
-        provider_for: finds the provider of a chat client.
-        bounds: of what models send in one execution.
+        provider_for: returns the provider of a chat client.
+        bounds: limits on what models send in one execution.
     """
     bind: Any = app
     executor = workflow.executors[executor_id]

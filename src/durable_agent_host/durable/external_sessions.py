@@ -19,7 +19,7 @@ from durable_agent_host.turn_log.crash_points import reach
 
 
 class ExternalSessions:
-    """What the history providers of the app's agents keep.
+    """The data kept by the history providers of the app's agents.
 
     Args:
         histories: of the agents, by name; a live view.
@@ -29,12 +29,12 @@ class ExternalSessions:
         self._histories = histories
 
     def has_owner(self, agent: str) -> bool:
-        """Tell whether providers give the model its history."""
+        """Return whether providers give the model its history."""
         history = self._histories.get(agent)
         return history is not None and bool(history.where.owners)
 
     def reader(self, name: SessionName, record: Record) -> ReadKept | None:
-        """Give what reads the messages of a session; None when the host keeps them."""
+        """Return a reader of the session's messages; None when the host keeps them."""
         history = self._histories.get(name.agent)
         if history is None or history.home is None:
             return None
@@ -45,17 +45,17 @@ class ExternalSessions:
         return read
 
     def to_store(self, name: SessionName, document: Any) -> Any:
-        """Give what the entity is to hold of a whole document: everything, or all but the messages.
+        """Return the part of a whole document that the entity holds: everything, or all but the messages.
 
         Guarantee: pure.
 
         Args:
-            name: of the session that is to have it.
-            document: whole.
+            name: of the target session.
+            document: complete.
 
         Returns:
-            The document itself when the host keeps the agent's conversations. Else the framework's session in it gets
-            the id by which providers will know the session.
+            The document itself when the host keeps the agent's conversations. Otherwise the framework's session in it
+            gets the id by which providers will know the session.
         """
         history = self._histories.get(name.agent)
         if history is None or history.home is None:
@@ -66,7 +66,7 @@ class ExternalSessions:
         return encode_session(replace(session, entries=entries, agent_session=agent_session))
 
     async def store(self, agent: str, session_id: str, document: Any) -> None:
-        """Give the messages of a whole document to the providers that own the agent's conversations.
+        """Store the messages of a whole document in the providers that own the agent's conversations.
 
         Guarantee: idempotent.
 
@@ -93,7 +93,7 @@ class ExternalSessions:
             is_before: the copy ends before that turn.
 
         Raises:
-            HistoryElsewhereError: the messages do not say where the turn ends; nothing was written.
+            HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
             TurnRejectedError: a provider has other messages under the new id; nothing was written there.
             HistoryError: a provider does not answer; a part may be stored.
         """
@@ -104,7 +104,7 @@ class ExternalSessions:
             reach("history.after_copy")
 
     async def clear(self, agent: str, session_id: str) -> None:
-        """Delete what the providers that own a conversation keep of it. Guarantee: idempotent.
+        """Delete a conversation from the providers that own it. Guarantee: idempotent.
 
         Args:
             agent: the agent's registered name.
@@ -131,5 +131,5 @@ async def _void_turns(record: Record) -> set[str]:
 
 
 async def _on_loop[T](doing: Coroutine[Any, Any, T]) -> T:
-    """Await something of the agents on their event loop, where the connections of their providers are."""
+    """Run a coroutine on the agents' event loop, where their providers' connections are."""
     return await asyncio.wrap_future(submit(doing))

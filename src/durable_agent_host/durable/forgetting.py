@@ -1,12 +1,12 @@
-"""Deletes what only a running turn needs, soon after its end, for apps that redact what is kept.
+"""Deletes what only a running turn needs, soon after its end, for apps that redact stored data.
 
-The journal, the request and persons' answers are as they were said, so that a turn that a crash cuts off goes on with
-the same bytes. When the turn has ended they are needed by nobody. Clients that read its events get a few seconds to
-read the last ones; who comes later gets the answer alone.
+The journal, the request and people's answers are kept unredacted, so that a turn cut off by a crash resumes with the
+same bytes. Nobody needs them once the turn has ended. Clients that read its events get a few seconds to read the last
+ones; later clients get only the answer.
 
-The turns that end in a process within a few seconds are noted in one log, a batch, and one orchestration deletes what
-all of them have left: erasing text from a file costs the same for one turn and for many. It is an orchestration, so
-that a process that dies meanwhile is no end of it.
+The turns that end in a process within a few seconds are recorded in one log, a batch, and one orchestration deletes
+everything they left: erasing text from a file costs the same for one turn as for many. An orchestration survives the
+death of the process.
 """
 
 import asyncio
@@ -32,19 +32,19 @@ from durable_agent_host.turn_log.protocol import TurnLog
 FORGET_ORCHESTRATION: Final = "forget_turn"
 FORGET_ACTIVITY: Final = "forget_agent_turn"
 READERS_SECONDS: Final = 10.0
-"""How long clients that follow a turn have for its last events, at least."""
+"""Minimum time for clients that follow a turn to read its last events."""
 BATCH_SECONDS: Final = 5.0
-"""How long a batch takes turns; what they have left is deleted `READERS_SECONDS` later."""
+"""How long a batch accepts turns; their data is deleted `READERS_SECONDS` later."""
 
 _PAUSES: Final = (BATCH_SECONDS + READERS_SECONDS, 10.0, 60.0, *(600.0,) * 144)
-"""Before each attempt: a store that is away for a day holds it up, and does not end it."""
+"""Pauses before each attempt: a store outage of a day delays it without ending it."""
 _ASKED_AT_ONCE: Final = 8
 _DELETED_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """A log of ended turns, and until when it takes more of them, by the monotonic clock."""
+    """A log of ended turns, and until when it accepts more, by the monotonic clock."""
 
     log_id: str
     attempt: int
@@ -52,7 +52,7 @@ class _Batch:
 
 
 class Forgetting:
-    """Notes the ended turns of this process.
+    """Records the ended turns of this process.
 
     Args:
         open_log: returns the turn log of the process.
@@ -64,7 +64,7 @@ class Forgetting:
         self._batch: _Batch | None = None
 
     async def note(self, client: DurableOrchestrationClient, turn: Mapping[str, str]) -> None:
-        """Have deleted what an ended turn has left.
+        """Schedule the deletion of an ended turn's data.
 
         Guarantee: at-least-once; durable when this returns.
 
@@ -80,7 +80,7 @@ class Forgetting:
         batch = await self._open(client)
         try:
             await log.append(batch.log_id, [entry], attempt=batch.attempt)
-        except FencedError:  # this process stood still, and the batch was carried out meanwhile
+        except FencedError:  # this process was suspended, and the batch was completed in the meantime
             self._batch = None
             batch = await self._open(client)
             await log.append(batch.log_id, [entry], attempt=batch.attempt)
@@ -96,15 +96,15 @@ class Forgetting:
 
 
 def run_forgetting(context: DurableOrchestrationContext) -> Generator[Any, Any, bool]:
-    """Delete what turns have left, as an orchestration.
+    """Delete the data of turns, as an orchestration.
 
     Guarantee: replay-safe.
 
     Args:
-        context: the SDK's; its input is that of the activity, see `forget_turns`.
+        context: the SDK's; its input is the activity's, see `forget_turns`.
 
     Returns:
-        Whether it is deleted; else it goes with the retention of turn logs.
+        Whether it is deleted; otherwise it goes with the retention of turn logs.
     """
     sdk: Any = context
     named = sdk.get_input()
@@ -126,14 +126,14 @@ async def forget_turns(
     Guarantee: activity-only; at-least-once; idempotent.
 
     Args:
-        wire: ``batch``, the log that names the turns; or one turn by ``agent``, ``session_id`` and ``turn_id``, as an
-            earlier version has it.
+        wire: ``batch``, the log that names the turns; or one turn by ``agent``, ``session_id`` and ``turn_id``, as
+            written by an earlier version.
         client: reads whether the turns have ended.
         log: of the process.
         keeper: has the pieces.
 
     Returns:
-        False when one of them runs, perhaps again; what the others have left is deleted.
+        False when one of them runs, perhaps again; the others' data is deleted.
 
     Raises:
         LogError: a store does not answer.
@@ -157,7 +157,7 @@ async def forget_turns(
 
 
 async def _turns_of(log: TurnLog, batch: str) -> list[Mapping[str, Any]]:
-    """Read the turns that a batch names; none when it was carried out before."""
+    """Read the turns that a batch names; none when it was completed before."""
     turns: dict[str, Mapping[str, Any]] = {}
     offset, has_more = 0, True
     while has_more:
@@ -170,7 +170,7 @@ async def _turns_of(log: TurnLog, batch: str) -> list[Mapping[str, Any]]:
 
 
 async def _delete_pieces(store: SegmentStore, homes: Sequence[str]) -> None:
-    """Delete all pieces of homes; side by side, because deletions at the same time share the cleaning of the file."""
+    """Delete all pieces of homes concurrently, so that the deletions share one cleaning of the file."""
     room = asyncio.Semaphore(_DELETED_AT_ONCE)
 
     async def delete(home: str) -> None:

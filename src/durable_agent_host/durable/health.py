@@ -12,17 +12,17 @@ from durable_agent_host.turn_log.health import LogProbe, Probe
 from durable_agent_host.turn_log.protocol import TurnLog
 
 CHECK_OPERATION: Final = "check"
-"""An operation of an agent's entity without any effect."""
+"""An operation of an agent's entity that does nothing."""
 
 CHECK_KEY: Final = "durable-agent-host.health"
-"""The entity that is signalled. It never has a state, so it never exists; a session of this id is not touched."""
+"""The entity that is signalled. It never has a state, so it never exists; a session with this id is not affected."""
 
 
 class StoreProbe(Probe):
-    """Checks the durable store with a signal to an entity, which is a write, and the status of a turn, which is a read.
+    """Checks the durable store with a signal to an entity (a write) and the status of a turn (a read).
 
     Args:
-        agents: the app's, by name; a live view. An app without any is asked for a turn alone.
+        agents: the app's, by name; a live view. An app without agents gets only the read.
     """
 
     def __init__(self, agents: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ class StoreProbe(Probe):
         self._agents = agents
 
     async def find_problem(self, client: DurableOrchestrationClient) -> Exception | None:
-        """Find out what is wrong with the store; see `Probe.problem`."""
+        """Return what is wrong with the store; see `Probe.problem`."""
 
         async def ask() -> None:
             await client.get_status("health")
@@ -44,8 +44,8 @@ class StoreProbes:
     """Checks the stores.
 
     Args:
-        open_log: gives the turn log of the process.
-        open_pieces: gives the piece store of the process.
+        open_log: returns the turn log of the process.
+        open_pieces: returns the piece store of the process.
         agents: the app's, by name; a live view.
     """
 
@@ -56,21 +56,21 @@ class StoreProbes:
         self._store = StoreProbe(agents)
 
     async def check_log(self) -> None:
-        """Check that the turn log can be written.
+        """Check that the turn log is writable.
 
         Raises:
-            LogUnavailableError: it cannot; says why.
+            LogUnavailableError: it is not; the message says why.
         """
         await self._log.check()
 
     async def find_problems(self, client: DurableOrchestrationClient) -> dict[str, Exception | None]:
-        """Find out what is wrong; cheap enough for frequent calls.
+        """Return what is wrong; cheap enough for frequent calls.
 
         Args:
-            client: of the request.
+            client: the request's.
 
         Returns:
-            By store (``session_store``, ``turn_log``, ``piece_store``) what is wrong with it, or None.
+            The problem by store (``session_store``, ``turn_log``, ``piece_store``), or None.
         """
         session_store, turn_log, piece_store = await asyncio.gather(
             self._store.find_problem(client),

@@ -1,4 +1,4 @@
-"""Reads who holds the homes of pieces: sessions, and orchestrations that took a long response."""
+"""Reads the holders of piece homes: sessions, and orchestrations that received a long response."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ ENDED: Final = frozenset(
         OrchestrationRuntimeStatus.Canceled,
     }
 )
-"""The statuses of an orchestration that runs no more."""
+"""The statuses of an orchestration that no longer runs."""
 
 
 class Holders:
@@ -38,7 +38,7 @@ class Holders:
             holder: as the piece store lists it.
 
         Returns:
-            The head of a session, or what else there is.
+            The head of a session, or another kind of holder.
         """
         if is_session(holder):
             name, _, key = holder.removeprefix("@").partition("@")
@@ -51,6 +51,6 @@ class Holders:
                 return Keeps.EVERYTHING
         instance_id = orchestration_of(holder)
         if instance_id is None:
-            return Keeps.EVERYTHING  # a later version knows
+            return Keeps.EVERYTHING  # of a later version
         status = (await self._client.get_status(instance_id)).runtime_status
         return Keeps.NOTHING if status is None or status in ENDED else Keeps.EVERYTHING

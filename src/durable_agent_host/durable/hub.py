@@ -1,6 +1,6 @@
-"""What the task hub keeps of turns and sessions: inputs, results, events, custom statuses, and states of entities.
+"""The task hub's data of turns and sessions: inputs, results, events, custom statuses, and states of entities.
 
-Whatever goes into the task hub, or comes out of it, passes here: as it is, or encrypted (`encrypted_hub`).
+All data passes here on its way into or out of the task hub: unchanged, or encrypted (`encrypted_hub`).
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -12,7 +12,7 @@ type Steps = Generator[Any, Any, Any]
 
 
 class Hub:
-    """Passes everything as it is."""
+    """Passes everything unchanged."""
 
     async def check(self) -> None:
         """Tell whether what is stored can be read and added to.
@@ -30,7 +30,7 @@ class Hub:
         return context
 
     def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
-        """Return the context of an orchestration of the app, for the calls that this host makes in it."""
+        """Return the context of an orchestration of the app, for this host's calls in it."""
         return context
 
     def end_of(self, instance_id: str, output: Any) -> Any:
@@ -55,12 +55,12 @@ class Hub:
         return run(context)
 
     async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Carry out an activity of this host.
+        """Run an activity of this host.
 
         Args:
             activity: its name.
             given: its input.
-            work: what it does with its input.
+            work: the activity's function of its input.
 
         Returns:
             Its result.

@@ -1,4 +1,4 @@
-"""Which hub an app has: the one place where it is chosen."""
+"""Selects an app's hub: the only place that does."""
 
 from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.plain_hub import PlainHub
@@ -7,7 +7,7 @@ from durable_agent_host.encryption.opening import Stores
 
 
 def hub_of(stores: Stores) -> Hub:
-    """Return what an app's task hub keeps of its turns and sessions: encrypted as its stores are."""
+    """Return the hub of an app: encrypting if its stores are encrypted."""
     if stores.encryption is None:
         return PlainHub(NoKeys(stores.open_pieces))
     from durable_agent_host.durable.encrypted_hub import EncryptedHub  # noqa: PLC0415 - needs a package of its own

@@ -1,7 +1,7 @@
-"""The secret of an app, drawn once: what makes ids that derive from a client's key impossible to compute.
+"""The secret of an app, drawn once: makes ids derived from a client's key impossible to compute.
 
-An entity keeps it, so that all processes of the app have the same one, and a restart does not change it. The first
-process that needs it draws one; of several at once the entity takes the first.
+An entity keeps it, so all processes of the app share it, and a restart does not change it. The first process that needs
+it draws one; when several do at once, the entity keeps the first.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ _SECONDS: Final = 10.0
 
 
 def handle_secret(context: DurableEntityContext) -> None:
-    """Keep the first secret that is offered; the only operation, whatever its name."""
+    """Keep the first secret offered; the only operation, whatever its name."""
     context.set_state(context.get_state(context.get_input))
 
 
 class IdSecret:
-    """Reads the app's secret, once in a process."""
+    """Reads the app's secret, once per process."""
 
     def __init__(self) -> None:
         self._known = ""
@@ -33,10 +33,10 @@ class IdSecret:
         """Return the secret.
 
         Args:
-            client: of the request.
+            client: the request's.
 
         Raises:
-            LogUnavailableError: the durable store has not kept one in 10 s.
+            LogUnavailableError: the durable store has not kept one within 10 s.
         """
         if self._known:
             return self._known

@@ -1,10 +1,10 @@
 """Lists of entities and orchestrations, a page at a time.
 
-What was verified: everything here runs on the embedded host. From the documentation of the Durable Functions HTTP API
-("List entities", "Get all instances status", extension 2.x): the host answers ``GET entities/{name}`` with ``top`` and
+Verified on the embedded host: everything here. From the documentation of the Durable Functions HTTP API ("List
+entities", "Get all instances status", extension 2.x): the host answers ``GET entities/{name}`` with ``top`` and
 ``lastOperationTimeTo``, and ``GET instances`` with ``top``, ``createdTimeFrom``, ``createdTimeTo`` and
 ``runtimeStatus``; pages of either with the header ``x-ms-continuation-token``, in no promised order. The SDK pages
-neither, so the addresses are those of its own calls.
+neither, so the URLs are those of its own calls.
 """
 
 import json
@@ -26,14 +26,14 @@ _ENTITIES_WITH_STATE: Final = 200
 _INSTANCES: Final = 200
 _TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
 _LAST_TOKENS: Final = ("", "bnVsbA==")
-"""The extension writes the last page's token as a null in base64."""
+"""The extension's token on the last page: null, encoded in base64."""
 
 
 class Listed(NamedTuple):
     """A session in a list.
 
     Attributes:
-        last_used_at: when its entity last did something; UTC, ISO-8601, whole seconds on some hosts.
+        last_used_at: when its entity last ran an operation; UTC, ISO-8601, whole seconds on some hosts.
         session_id: without the agent's name.
     """
 
@@ -47,7 +47,7 @@ class ListedInstance(NamedTuple):
     Attributes:
         instance_id: its id.
         name: of the orchestrator function.
-        updated_at: when it last did something, or None where the host does not say it.
+        updated_at: when it last changed, or None where the host does not report it.
     """
 
     instance_id: str
@@ -58,12 +58,12 @@ class ListedInstance(NamedTuple):
 async def entity_pages(
     client: DurableOrchestrationClient, name: str, *, used_before: datetime | None = None
 ) -> AsyncIterator[list[Listed]]:
-    """List the entities of a name.
+    """List the entities with a name.
 
     Args:
         client: the SDK's.
         name: of the entities.
-        used_before: list those alone that have done nothing since; a host that does not know this lists all.
+        used_before: list only those unused since; a host that does not support this lists all.
 
     Yields:
         Pages, in no promised order.
@@ -76,7 +76,7 @@ async def entity_pages(
 
 
 async def entity_state_pages(client: DurableOrchestrationClient, name: str) -> AsyncIterator[list[tuple[Listed, Any]]]:
-    """List the entities of a name with what they hold.
+    """List the entities with a name, with their states.
 
     Args:
         client: the SDK's.
@@ -95,11 +95,11 @@ def _listed(item: Mapping[str, Any]) -> Listed:
 
 
 def _state_of(item: Mapping[str, Any], client: Any) -> Any:
-    """Read what a listed entity holds: JSON, or the text of JSON; None for what cannot be read."""
+    """Read a listed entity's state: JSON, or the text of JSON; None if unreadable."""
     state: Any = item.get("state")
     try:
         state = json.loads(state) if isinstance(state, str) else state
-        decrypt = getattr(client, "decrypt_state", None)  # of a client that encrypts, see `encrypted_hub`
+        decrypt = getattr(client, "decrypt_state", None)  # on a client that encrypts, see `encrypted_hub`
         return state if decrypt is None else decrypt(item["entityId"]["name"], item["entityId"]["key"], state)
     except (ValueError, CorruptStateError):
         return None
@@ -112,9 +112,9 @@ async def ended_instance_pages(
 
     Args:
         client: the SDK's.
-        created_from: those created earlier are left out.
-        created_to: those created later are left out.
-        token: of the page before, to continue a list.
+        created_from: omit those created earlier.
+        created_to: omit those created later.
+        token: from the previous page, to continue a list.
 
     Yields:
         A page, and the token of the next one; an empty token at the end.
@@ -156,13 +156,13 @@ def _instance(item: Mapping[str, Any]) -> ListedInstance:
 
 
 def read_time(text: str) -> datetime | None:
-    """Read a time of the host. Guarantee: pure.
+    """Parse a time from the host. Guarantee: pure.
 
     Args:
         text: ISO-8601; without a zone it is UTC.
 
     Returns:
-        The time, or None when it is none.
+        The time, or None when it is not one.
     """
     try:
         time = datetime.fromisoformat(text)

@@ -1,8 +1,8 @@
-"""Deletes what has expired.
+"""Deletes expired data.
 
-That is sessions that nobody used, the orchestrations of turns that ended long ago, and pieces of conversations that no
-session refers to. A timer function of the app calls it. Everything is done in portions, so that one run ends in time
-however much there is, and everything is idempotent, so that two processes may do it at once.
+That is unused sessions, the orchestrations of turns that ended long ago, and pieces that no session refers to. A timer
+function of the app calls it. All work is done in portions, so that one run ends in time however much there is, and all
+of it is idempotent, so that two processes may do it at once.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from durable_agent_host.settings import Settings
 
 MAINTENANCE_FUNCTION: Final = "agent_maintenance"
 MOST_EXPIRED: Final = 500
-"""Sessions that one run begins to erase."""
+"""How many sessions one run starts to erase."""
 MOST_PAGES: Final = 50
-"""Pages of ended orchestrations that one run reads of those that are long past."""
+"""How many pages of old ended orchestrations one run reads."""
 RECENT: Final = timedelta(hours=1)
-"""What has just passed its retention, which every run reads whole: with a run every 15 minutes, nearly all there is."""
+"""The age past retention that every run reads in full: at one run every 15 minutes, nearly everything is in it."""
 
 SWEEP_SECONDS: Final = 60.0
-"""How long one run looks at homes of pieces; the next one goes on with those that are left."""
+"""Time limit for one run's check of piece homes; the next run continues with the rest."""
 MOST_HOMES: Final = 100_000
 """Homes that are listed at once."""
 
@@ -51,11 +51,11 @@ class TimesToLive(Mapping[str, float]):
     """How long sessions are kept after their last use: seconds by the agent's name, 0 for ever.
 
     Args:
-        of_app: what the app says, or None.
-        default: what the setting says.
+        of_app: the app's value, or None.
+        default: the setting's value.
 
     Raises:
-        RegistrationError: it is no time.
+        RegistrationError: a value is not a valid time.
     """
 
     def __init__(self, of_app: timedelta | float | None, default: float) -> None:
@@ -63,14 +63,14 @@ class TimesToLive(Mapping[str, float]):
         self._known: dict[str, float] = {}
 
     def note(self, agent: str, ttl: timedelta | float | None) -> None:
-        """Note what is said of an agent.
+        """Register an agent's value.
 
         Args:
             agent: its name.
-            ttl: None for what the app says.
+            ttl: None for the app's value.
 
         Raises:
-            RegistrationError: it is no time.
+            RegistrationError: it is not a valid time.
         """
         self._known[agent] = _seconds_of(ttl, self._default)
 
@@ -99,20 +99,20 @@ def _seconds_of(ttl: timedelta | float | None, default: float) -> float:
 
 
 def _unheld_seconds(settings: Settings) -> float:
-    """Tell how long what is stored for a turn alone is kept: its log's time, and once more that of a wait."""
+    """Return how long data stored for one turn is kept: the retention of its log, plus the longest wait."""
     of_log = settings.turn_log_retention_hours * 3600
     longest = of_log + min(settings.approval_timeout_seconds, of_log)
     return max(longest, settings.turn_retention_hours * 3600, settings.piece_grace_seconds)
 
 
 class Maintenance:
-    """Deletes what has expired.
+    """Deletes expired data.
 
     Args:
-        ttls: seconds that an agent's sessions are kept after their last use, by the agent's name, 0 for ever; a live
-            view.
+        ttls: how long an agent's sessions are kept after their last use, in seconds by the agent's name, 0 for ever; a
+            live view.
         keeper: has what sessions keep outside their entities.
-        settings: how long what is kept.
+        settings: retention times.
     """
 
     def __init__(self, ttls: Mapping[str, float], keeper: Keeper, settings: Settings) -> None:
@@ -125,7 +125,7 @@ class Maintenance:
         self._clean = CleanHomes()
 
     async def run(self, client: DurableOrchestrationClient) -> dict[str, int]:
-        """Do what is due. Raises nothing: what fails is logged, and the next run tries again.
+        """Do the work that is due. Raises nothing: failures are logged, and the next run tries again.
 
         Args:
             client: the SDK's.
@@ -148,7 +148,7 @@ class Maintenance:
         return counts
 
     async def _expire(self, client: DurableOrchestrationClient, now: datetime) -> int:
-        """Begin to erase sessions that have not been used for their time."""
+        """Start to erase sessions that have expired."""
         begun = 0
         for agent, ttl in self._ttls.items():
             if not ttl:
@@ -171,15 +171,15 @@ class Maintenance:
         except EncryptionKeyError:
             return False
         except TurnRejectedError:
-            return False  # a turn that runs, or waits for a person, is a use
+            return False  # a turn that runs or waits for a person counts as a use
         await Erasures(client).start(agent, session_id, if_digest=document_digest(state))
         return True
 
     async def _purge_ended(self, client: DurableOrchestrationClient, now: datetime) -> int:
-        """Delete orchestrations of turns that ended before the retention; the app's own are left alone.
+        """Delete orchestrations of turns that ended before the retention; leave the app's own alone.
 
-        The list has the app's own orchestrations too, which may be many and stay. So the run reads what is recent
-        whole, and of the rest a portion, which the next run of this process continues.
+        The list includes the app's own orchestrations, which may be many and stay. So the run reads the recent ones in
+        full, and of the rest a portion, which the next run of this process continues.
         """
         before, purged = now - self._turn_retention, 0
         async for page, _ in ended_instance_pages(client, created_from=before - RECENT, created_to=before):
@@ -197,7 +197,7 @@ class Maintenance:
         return purged
 
     async def _sweep(self, client: DurableOrchestrationClient, now: datetime) -> int:
-        """Delete pieces that nobody refers to."""
+        """Delete unreferenced pieces."""
         del now
         store, swept, began = self._keeper.open_store(), Swept(), time.monotonic()
         grace = self._keeper.grace_seconds

@@ -1,8 +1,8 @@
-"""The orchestration ``agent_turn``: carries out the steps of `durable_agent_host.turn.plan`.
+"""The orchestration ``agent_turn``: runs the steps of `durable_agent_host.turn.plan`.
 
-Events that it takes, by name: ``granted`` (the session is free), ``cancel``, and ``approval`` with the payload
-``{call_id, approved, reason?, arguments?}`` or a list of such objects, which any orchestration or client of the task
-hub may raise while the turn's custom status shows the call as pending.
+Events, by name: ``granted`` (the session is free), ``cancel``, and ``approval`` with the payload ``{call_id, approved,
+reason?, arguments?}`` or a list of such objects, which any orchestration or client of the task hub may raise while the
+turn's custom status shows the call as pending.
 """
 
 from collections.abc import Generator
@@ -51,23 +51,23 @@ def run_turn_orchestration(
 ) -> Generator[Any, Any, dict[str, Any]]:
     """Run one turn, as an orchestration whose instance id is the turn's id.
 
-    Guarantee: replay-safe; the hints are in-process and may be given more than once.
+    Guarantee: replay-safe; notifications are in-process and may be repeated.
 
     Args:
         context: the SDK's; its input is read by `read_turn_request`.
-        wakeups: told just before the outcome, or a wait for a person, is committed.
-        times: how long the turn waits for what.
-        tell_end: told of the turn's end, unless it had ended before.
+        wakeups: notified just before the outcome, or a wait for a person, is committed.
+        times: time limits of the turn's waits.
+        tell_end: notified of the turn's end, unless it had ended before.
 
     Returns:
         The outcome as JSON: the orchestration's output.
 
     Raises:
-        RequestError: the input is no request; the orchestration fails with the reason.
+        RequestError: the input is not a request; the orchestration fails with the reason.
     """
     try:
         wire: Any = context.get_input()
-    except (TypeError, ValueError):  # the SDK reads texts and lists a second time
+    except (TypeError, ValueError):  # the SDK parses texts and lists a second time
         wire = None
     turn = _TurnSteps(context, wire)
     plan = plan_turn(turn.request, times)
@@ -99,10 +99,10 @@ def _now(context: DurableOrchestrationContext) -> datetime:
 
 
 class _TurnSteps:
-    """Carries out the steps of one turn.
+    """Runs the steps of one turn.
 
-    The task of an event stays the same until the event came: with a second one for the same name the SDK gives the
-    event to one of them, and not to the one that is waited for. The timer of a round of approvals runs through it.
+    The task of an event stays the same until the event arrives: with a second one for the same name, the SDK may give
+    the event to the task that nobody waits for. The timer of a round of approvals runs throughout the round.
     """
 
     def __init__(self, context: DurableOrchestrationContext, wire: Any) -> None:
@@ -115,7 +115,7 @@ class _TurnSteps:
         self._round: tuple[WaitForAnswer, Any] | None = None
 
     def carry_out(self, step: Step) -> Generator[Any, Any, Any]:
-        """Do what a step says, and give its result."""
+        """Run a step, and return its result."""
         if not isinstance(step, WaitForAnswer | ShowWaiting):
             self._end_round()
         match step:
@@ -168,7 +168,7 @@ class _TurnSteps:
         for name, event in events.items():
             if event is first:
                 del self._events[name]
-                # An event that came when nobody waited stays in the SDK, and would answer every later wait again.
+                # An event that arrived when nobody waited stays in the SDK, and would answer every later wait again.
                 self._context.deferred_tasks.pop(name, None)
                 return Happened(cast("Any", _WHAT[name]), event.result)
         return Happened("timeout")
@@ -180,7 +180,7 @@ class _TurnSteps:
 
 
 def _cancel(timer: Any) -> None:
-    """Cancel a timer that runs; a long one consists of others, which the SDK (1.7) does not cancel with it."""
+    """Cancel a running timer; a long one consists of several, which the SDK (1.7) does not cancel with it."""
     for one in (timer, *getattr(timer, "children", ())):
         if not one.is_completed:
             one.cancel()

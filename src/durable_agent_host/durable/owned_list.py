@@ -1,4 +1,4 @@
-"""Lists the sessions of one owner, at the price of these sessions."""
+"""Lists the sessions of one owner, reading only these."""
 
 import asyncio
 from typing import Any, Final
@@ -23,9 +23,9 @@ async def list_owned(
 
     Args:
         client: the SDK's.
-        owned: has noted whose sessions are.
+        owned: the record of sessions' owners.
         agent: the agent's registered name.
-        owner: whose.
+        owner: the owner.
 
     Returns:
         All of them, in no promised order.

@@ -1,6 +1,6 @@
-"""The task hub of an app without keys: everything passes as it is, unless the app had keys before.
+"""The task hub of an app without keys: everything passes unchanged, unless the app had keys before.
 
-Without this, an app whose setting is lost would begin new sessions beside the encrypted ones, in plaintext.
+Without this check, an app that lost its setting would begin new plaintext sessions beside the encrypted ones.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,10 +17,10 @@ from durable_agent_host.encryption.keys_home import NoKeys
 
 
 class PlainHub(Hub):
-    """Passes everything as it is, once the store has said that it has no data keys.
+    """Passes everything unchanged, once the store has reported that it has no data keys.
 
     Args:
-        no_keys: asks the store.
+        no_keys: checks the store.
     """
 
     def __init__(self, no_keys: NoKeys) -> None:
@@ -31,7 +31,7 @@ class PlainHub(Hub):
         await self._no_keys.check()
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
-        """Return a client that asks first."""
+        """Return a client that checks first."""
         return cast("Any", _Client(client, self._no_keys))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
@@ -42,22 +42,22 @@ class PlainHub(Hub):
     def orchestrate(
         self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
     ) -> Steps:
-        """Run an orchestration; one that is encrypted is left to a process that has the keys."""
+        """Run an orchestration; leave an encrypted one to a process that has the keys."""
         given: Any = None
-        with suppress(TypeError, ValueError):  # what is no JSON is for the orchestration to tell
+        with suppress(TypeError, ValueError):  # the orchestration reports input that is not JSON
             given = context.get_input()
         if read_envelope(given) is not None:
             self._no_keys.wait(is_encrypted=True)
         return run(context)
 
     async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Carry out an activity, if the store has no data keys."""
+        """Run an activity, if the store has no data keys."""
         await self._no_keys.check()
         return await super().carry_out(activity, given, work)
 
 
 class _Client:
-    """The SDK's client, which asks before it does something."""
+    """The SDK's client; checks the store before it acts."""
 
     def __init__(self, client: DurableOrchestrationClient, no_keys: NoKeys) -> None:
         self._client: Any = client

@@ -1,4 +1,4 @@
-"""Binds the package's functions to a Functions app: triggers, names and durable clients."""
+"""Registers the package's functions with a Functions app: triggers, names and durable clients."""
 
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
@@ -49,18 +49,18 @@ def register_turn_functions(
     keeper: Keeper,
     hub: Hub,
 ) -> None:
-    """Bind the orchestration ``agent_turn`` and its activities.
+    """Register the orchestration ``agent_turn`` and its activities.
 
     Args:
         app: the Functions app.
         runners: agents by name, a live view: agents may be added later.
-        wakeups: told when a turn is about to end.
-        tell_end: told of every turn's end.
-        stopper: tells turns to stop.
-        forgetting: has deleted what turns have left that are redacted.
-        times: how long turns wait for what.
-        keeper: has what of turns does not travel through the orchestration.
-        hub: what the task hub keeps.
+        wakeups: notified when a turn is about to end.
+        tell_end: notified of every turn's end.
+        stopper: stops turns.
+        forgetting: deletes the data of redacted turns.
+        times: time limits of turns' waits.
+        keeper: has the data of turns that does not travel through the orchestration.
+        hub: plain or encrypting access to the task hub.
     """
     bind: Any = app
 
@@ -92,15 +92,15 @@ def register_turn_functions(
 def register_upkeep(
     app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float], hub: Hub
 ) -> None:
-    """Bind what erases a session, the timer function that deletes what has expired, and the app's secret for ids.
+    """Register the erasure of sessions, the timer function that deletes expired data, and the app's secret for ids.
 
     Args:
         app: the Functions app.
-        settings: how long what is kept.
+        settings: retention times.
         keeper: has what sessions keep outside their entities.
         eraser: erases sessions.
-        ttls: seconds that an agent's sessions are kept after their last use, by name; a live view.
-        hub: what the task hub keeps.
+        ttls: how long an agent's sessions are kept after their last use, in seconds by name; a live view.
+        hub: plain or encrypting access to the task hub.
     """
     _register_erasure(app, eraser, hub)
     _register_id_secret(app, hub)
@@ -127,13 +127,13 @@ def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
 
 
 def register_forgetting(app: df.DFApp, open_log: Callable[[], TurnLog], keeper: Keeper, hub: Hub) -> None:
-    """Bind the orchestration ``forget_turn`` and its activity.
+    """Register the orchestration ``forget_turn`` and its activity.
 
     Args:
         app: the Functions app.
         open_log: returns the turn log of the process.
         keeper: has what was said in turns.
-        hub: what the task hub keeps.
+        hub: plain or encrypting access to the task hub.
     """
     bind: Any = app
 
@@ -166,13 +166,13 @@ def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str
 
 
 def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, hub: Hub, *, has_owners: bool) -> None:
-    """Bind the entity that holds an agent's sessions.
+    """Register the entity that holds an agent's sessions.
 
     Args:
         app: the Functions app.
         name: the agent's registered name.
-        entity: carries out the operations.
-        hub: what the task hub keeps.
+        entity: runs the operations.
+        hub: plain or encrypting access to the task hub.
         has_owners: whether the app identifies its callers.
     """
     entity.has_owners = has_owners
@@ -187,7 +187,7 @@ def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, 
 
 
 def _register_id_secret(app: df.DFApp, hub: Hub) -> None:
-    """Bind the entity that keeps the app's secret for ids."""
+    """Register the entity that keeps the app's secret for ids."""
     bind: Any = app
 
     def handle(context: df.DurableEntityContext) -> None:
@@ -198,13 +198,13 @@ def _register_id_secret(app: df.DFApp, hub: Hub) -> None:
 
 
 def secret_reader(turns_of: TurnsOf) -> Callable[[str], Awaitable[str]]:
-    """Give what reads the app's secret for ids in functions that are not ours.
+    """Return what reads the app's secret for ids in functions that are not ours.
 
     Args:
-        turns_of: gives the turn client of a call.
+        turns_of: returns the turn client of a call.
 
     Returns:
-        A function of the value of a durable client's binding.
+        A function that takes the value of a durable client's binding.
     """
 
     async def read(binding: str) -> str:
@@ -223,16 +223,16 @@ def register_agent_tool(
     answer: Callable[[str, TurnClient], Awaitable[str]],
     turns_of: TurnsOf,
 ) -> None:
-    """Bind an agent as an MCP tool.
+    """Register an agent as an MCP tool.
 
     Args:
         app: the Functions app.
         function_name: of the function.
-        tool_name: by which clients call it.
+        tool_name: the name that clients call.
         description: for the clients' models.
         properties: the tool's arguments, as the trigger takes them.
-        answer: answers a call, in the trigger's form of a result.
-        turns_of: gives the turn client of a call.
+        answer: answers a call, in the format of the trigger's result.
+        turns_of: returns the turn client of a call.
     """
     bind: Any = app
 
@@ -262,7 +262,7 @@ def register_route(
     handler: HttpHandler,
     turns_of: TurnsOf,
 ) -> None:
-    """Bind one HTTP route.
+    """Register one HTTP route.
 
     Args:
         app: the Functions app.
@@ -270,8 +270,8 @@ def register_route(
         template: the route after the prefix.
         method: HTTP method.
         auth: who may call it.
-        handler: answers the request, with turns and sessions at hand.
-        turns_of: gives the turn client of a request.
+        handler: answers the request, with access to turns and sessions.
+        turns_of: returns the turn client of a request.
     """
     bind: Any = app
 
@@ -285,7 +285,7 @@ def register_route(
 
 
 def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[str, str]) -> None:
-    """Bind a page that is the same for everybody.
+    """Register a page that is the same for everybody.
 
     Args:
         app: the Functions app.
@@ -305,7 +305,7 @@ def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[s
 
 
 def refuse_same_names(names: Iterable[str]) -> None:
-    """Refuse names of functions that Durable Functions does not tell apart.
+    """Refuse function names that Durable Functions cannot distinguish.
 
     Guarantee: pure.
 
@@ -313,7 +313,7 @@ def refuse_same_names(names: Iterable[str]) -> None:
         names: of all functions of an app.
 
     Raises:
-        RegistrationError: two are one name, upper and lower case aside.
+        RegistrationError: two names differ only in case.
     """
     taken: dict[str, str] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Upstream's ``run`` requests, which can name a Python class as the format of the answer."""
+"""Upstream's ``run`` requests, which can name a Python class as the response format."""
 
 import sys
 from typing import Any, cast
@@ -14,7 +14,7 @@ from durable_agent_host.turn.requests import request_of_run
 def read_run_request(agent: str, session_id: str, payload: Any) -> TurnRequest:
     """Read the input of upstream's ``run`` operation.
 
-    Guarantee: pure, the clock aside; imports nothing that the input names.
+    Guarantee: pure except for the clock; imports nothing that the input names.
 
     Args:
         agent: the agent's registered name.
@@ -25,7 +25,7 @@ def read_run_request(agent: str, session_id: str, payload: Any) -> TurnRequest:
         The request; the correlation id is the turn's id.
 
     Raises:
-        RequestError: there is no message, or a response format that cannot be used.
+        RequestError: the message is missing, or the response format is not usable.
     """
     return request_of_run(agent, session_id, payload, now=utc_now(), schema_of=_response_schema)
 

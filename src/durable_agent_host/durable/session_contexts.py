@@ -1,4 +1,4 @@
-"""The contexts of sessions: read what the model would get, and forget what compaction has left out."""
+"""The contexts of sessions: read what the model would receive, and discard what compaction decided."""
 
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.codec.state import decode_session, encode_session
@@ -14,7 +14,7 @@ class SessionContexts:
 
     Args:
         documents: the stored sessions.
-        keeper: has the parts of conversations that are not in their sessions.
+        keeper: has the parts of conversations that are outside of their sessions.
     """
 
     def __init__(self, documents: SessionDocuments, keeper: Keeper) -> None:
@@ -22,12 +22,12 @@ class SessionContexts:
         self._keeper = keeper
 
     async def read(self, agent: str, session_id: str, *, made_by: str | None) -> StoredContext | None:
-        """Read what of a conversation is its context; what is not in it is not read.
+        """Read the context of a conversation, and nothing outside of it.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            made_by: which overlays hold for the agent; None when it compacts nothing.
+            made_by: which overlays apply to the agent; None when it compacts nothing.
 
         Returns:
             The context; None when there is no session.
@@ -46,18 +46,18 @@ class SessionContexts:
         return StoredContext(session, overlay, await entries_of_context(record, overlay))
 
     async def reset(self, agent: str, session_id: str) -> bool | None:
-        """Forget what compaction has decided about a conversation; the next turn decides anew.
+        """Discard what compaction has decided about a conversation; the next turn decides anew.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
 
         Returns:
-            Whether there was something to forget; None when there is no session.
+            Whether there was anything to discard; None when there is no session.
 
         Raises:
             StateError: the session cannot be read.
-            TurnRejectedError: a turn runs or waits, or the session changed meanwhile.
+            TurnRejectedError: a turn runs or waits, or the session has changed.
         """
         state = await self._documents.read(agent, session_id)
         if state is None:

@@ -1,4 +1,4 @@
-"""How a turn wakes, checks and cancels other turns of its session, and how anybody cancels a turn."""
+"""How a turn wakes, checks and cancels other turns of its session, and how any caller cancels a turn."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ class TurnStopper:
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            turn_id: which turn.
+            turn_id: the turn.
 
         Raises:
             LogError: the mark could not be written.
@@ -63,14 +63,14 @@ class TurnStopper:
         CANCELLATIONS.notify(turn_id)
 
     async def settle(self, agent: str, session_id: str, turn_id: str) -> Spent | None:
-        """Count what a turn has spent that no agent has ended, and end it in its log: it spends no more.
+        """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
 
-        Guarantee: idempotent; what the turn's activity still does is fenced, and ends as the log says.
+        Guarantee: idempotent; work still done by the turn's activity is fenced, and ends as the log says.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            turn_id: which turn.
+            turn_id: the turn.
 
         Returns:
             The figures; None for an agent whose turns are not counted.
@@ -92,7 +92,7 @@ class TurnStopper:
         return outcome.spent
 
     async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
-        """Ask a turn to stop, wherever it is: in the queue, in its agent, or waiting for a person.
+        """Ask a turn to stop, wherever it is: queued, in its agent, or waiting for a person.
 
         Guarantee: idempotent.
 
@@ -100,13 +100,13 @@ class TurnStopper:
             client: raises the event.
             agent: the agent's registered name.
             session_id: without the agent's name.
-            turn_id: which turn.
+            turn_id: the turn.
 
         Raises:
-            LogError: the mark could not be left.
+            LogError: the mark could not be written.
         """
         await self.mark(agent, session_id, turn_id)
-        with suppress(Exception):  # the SDK has no type for an orchestration that has ended meanwhile
+        with suppress(Exception):  # the SDK has no type for an orchestration that has ended
             await client.raise_event(turn_id, CANCEL_EVENT)
 
 
@@ -115,31 +115,31 @@ async def tend_agent_turn(
 ) -> bool | dict[str, Any]:
     """Wake, check or cancel another turn of the session, or finish this one.
 
-    Guarantee: activity-only; at-least-once: a turn that is woken twice asks twice and runs once.
+    Guarantee: activity-only; at-least-once: a turn woken twice asks twice and runs once.
 
     Args:
         wire: ``do`` (``wake``, ``check``, ``cancel``, ``forget``, ``settle``), ``agent``, ``session_id``, ``turn_id``,
             and ``request`` to start the turn if it has no orchestration.
         client: raises events, starts the turn.
         stopper: stops turns.
-        forgetting: has deleted what turns have left.
+        forgetting: deletes the data of ended turns.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
-        turn that was checked and whose agent has a budget, what it has ``spent`` instead. For a turn that was settled
-        what it has ``spent``, or an empty object.
+        checked turn whose agent has a budget, what it has ``spent`` instead. For a settled turn what it has ``spent``,
+        or an empty object.
     """
-    for pause in (0.1, 0.5, 2.0):  # a turn that nobody wakes would wait for its lease
+    for pause in (0.1, 0.5, 2.0):  # a turn that is not woken would wait for its lease
         try:
             return await _tend(wire, client, stopper, forgetting)
-        except Exception as error:  # noqa: BLE001 - the SDK has no types for what may pass
+        except Exception as error:  # noqa: BLE001 - the SDK has no types for transient errors
             _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
             await asyncio.sleep(pause)
     return await _tend(wire, client, stopper, forgetting)
 
 
 async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id: str) -> None:
-    """Write the mark, unless the turn log is away: then the turn's tools cannot start either, and others wait here."""
+    """Write the mark, unless the turn log is unavailable: then the turn's tools cannot start either."""
     try:
         async with asyncio.timeout(_MARK_SECONDS):
             await stopper.mark(agent, session_id, turn_id)
@@ -164,7 +164,7 @@ async def _tend(
         await client.start_new(TURN_ORCHESTRATION, turn_id, wire["request"])
         return True
     if state is None or state.name in _ENDED:
-        if wire["do"] != "wake":  # what its activity still does would run beside the next turn
+        if wire["do"] != "wake":  # work left in its activity would run beside the next turn
             await _mark_soon(stopper, agent, session_id, turn_id)
         spent = await stopper.settle(agent, session_id, turn_id) if wire["do"] == "check" else None
         return {"spent": encode_spent(spent)} if spent is not None else False

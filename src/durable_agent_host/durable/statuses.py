@@ -1,4 +1,4 @@
-"""Turns as their orchestrations tell of them: the status that the SDK returns, read."""
+"""Reads turns from the status of their orchestrations, as the SDK returns it."""
 
 import json
 from typing import Any
@@ -15,15 +15,15 @@ from durable_agent_host.turn.wire import decode_turn_outcome
 
 
 async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, show_input: bool = False) -> Any:
-    """Ask for the status of a turn's orchestration.
+    """Read the status of a turn's orchestration.
 
     Args:
         client: the SDK's.
-        turn_id: callers of the entity choose their own, and the SDK puts them into a URL as they are.
-        show_input: whether the input is wanted, too.
+        turn_id: chosen by callers of the entity; the SDK puts it into a URL unescaped.
+        show_input: whether to include the input.
 
     Returns:
-        The status, which is false when there is no such orchestration; None for an id that none can have.
+        The status, which is false when there is no such orchestration; None for an invalid id.
     """
     return await client.get_status(turn_id, show_input=show_input) if can_be_instance(turn_id) else None
 
@@ -33,10 +33,10 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
 
     Args:
         turn_id: the orchestration's instance id.
-        status: as ``get_status`` returns it, with the input.
+        status: from ``get_status``, with the input.
 
     Returns:
-        The turn, or None when the orchestration is no turn, or was not started as one.
+        The turn, or None when the orchestration is not a turn, or was not started as one.
     """
     request = _request(turn_id, status)
     if request is None:
@@ -47,7 +47,7 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
 
 
 def _request(turn_id: str, status: Any) -> TurnRequest | None:
-    """Read what an orchestration was asked; anybody can have started it, with anything."""
+    """Read an orchestration's request; anybody can have started it, with anything."""
     if (status.name or "").casefold() != TURN_ORCHESTRATION:
         return None
     try:

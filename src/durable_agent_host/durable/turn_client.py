@@ -1,4 +1,4 @@
-"""Turns and sessions for whoever serves clients: start, read, wait, answer, cancel."""
+"""Turns and sessions for the interfaces to clients: start, read, wait, answer, cancel."""
 
 import asyncio
 import re
@@ -53,10 +53,10 @@ class TurnClient:
         stopper: stops turns.
         probes: check the stores, before a turn starts and for health.
         keeper: stores long requests, reads long answers and what sessions have outside their entities.
-        elsewhere: what history providers of the app keep.
+        elsewhere: data kept by the app's history providers.
         id_secret: of the app.
         known: owners, of the process.
-        hub: what the task hub keeps.
+        hub: plain or encrypting access to the task hub.
 
     Attributes:
         documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
@@ -94,7 +94,7 @@ class TurnClient:
     def files(
         self, agent: str, session_id: str, session: Session | None = None, *, owner: Owner | None = None
     ) -> SessionFiles:
-        """Return the files of a session; without its head, its uploads alone, which are the owner's or the caller's."""
+        """Return the files of a session; if it has no head, only its uploads, which are the owner's or the caller's."""
         if owner is None and self.documents.access is not None:
             owner = self.documents.access.owner
         return SessionFiles(self.keeper, agent, session_id, session, owner=owner)
@@ -103,7 +103,7 @@ class TurnClient:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.
 
         Args:
-            request: what was asked.
+            request: the turn's request.
 
         Raises:
             LogUnavailableError: the turn could not run; nothing was started.
@@ -134,7 +134,7 @@ class TurnClient:
         Guarantee: idempotent by the turn's id, also after its orchestration has been purged.
 
         Args:
-            request: what was asked, with its hash.
+            request: the turn's request, with its hash.
             key: the client's, from which the turn's id derives.
 
         Returns:
@@ -149,7 +149,7 @@ class TurnClient:
             _was_sent_away(known) and is_same_request(known.request.request_hash, request.request_hash)
         ):
             await self.start(request)
-            known = await self.read(request.turn_id)  # of several at once one has started it, perhaps with another body
+            known = await self.read(request.turn_id)  # a concurrent request may have started it
         if known is not None and not is_same_request(known.request.request_hash, request.request_hash):
             raise IdempotencyKeyReusedError(
                 f"Idempotency-Key {key!r} was used for another request: send the same body again, or another key"
@@ -157,7 +157,7 @@ class TurnClient:
         return known if known is not None and known.outcome is not None else None
 
     async def read(self, turn_id: str) -> Turn | None:
-        """Read a turn as it is now; see `TurnReader.read`."""
+        """Read a turn's current state; see `TurnReader.read`."""
         return await self._reader.read(turn_id)
 
     async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
@@ -168,7 +168,7 @@ class TurnClient:
         """Notify the waiters of this process that a turn is about to end; its orchestration may run in another one.
 
         Args:
-            turn_id: which turn; a wrong hint costs some reads.
+            turn_id: the turn; a wrong notification costs some reads.
         """
         asyncio.get_running_loop().call_later(AFTER_RUN_SECONDS, self._wakeups.notify, turn_id)
 
@@ -184,8 +184,8 @@ class TurnClient:
         """Wait until a turn has ended: notified in this process just before the end is committed, else by polling.
 
         Args:
-            turn_id: which turn.
-            seconds: the longest wait.
+            turn_id: the turn.
+            seconds: maximum wait.
             or_people: return also when the turn waits for a person.
             first_look_seconds: the first polling interval; each further one is longer by half.
             slowest_look_seconds: the longest polling interval.
@@ -194,7 +194,7 @@ class TurnClient:
             The turn with its outcome, or with the calls that wait.
 
         Raises:
-            TurnTimedOutError: it is still running, and goes on.
+            TurnTimedOutError: it is still running, and continues.
         """
         turn = await self._look(
             turn_id,
@@ -214,7 +214,7 @@ class TurnClient:
 
         Args:
             request: of the turn.
-            seconds: the longest wait.
+            seconds: maximum wait.
 
         Returns:
             The outcome if the turn has ended; None when it runs, is queued, or is not known yet.
@@ -233,10 +233,10 @@ class TurnClient:
         return None
 
     async def cancel(self, turn: Turn) -> None:
-        """Ask a turn to stop. Guarantee: idempotent; a turn that ends meanwhile keeps its end.
+        """Ask a turn to stop. Guarantee: idempotent; a turn that ends first keeps its outcome.
 
         Args:
-            turn: as it was read.
+            turn: the turn as read.
 
         Raises:
             LogUnavailableError: the turn cannot be reached now.
@@ -248,17 +248,17 @@ class TurnClient:
         """Answer calls that wait for a person, and wait until the turn shows the answers.
 
         Args:
-            turn: as it was read; the calls wait.
+            turn: the turn as read; the calls wait.
             answers: by call id.
-            seconds: the longest wait.
+            seconds: maximum wait.
 
         Returns:
-            The turn afterwards; of several answers to a call, the first one holds.
+            The turn afterwards; of several answers to a call, the first one counts.
         """
         travels = await self.keeper.keep_answers(turn.request, answers)
         payload = [{"call_id": call_id} | dict(answer) for call_id, answer in travels.items()]
         turn_id = turn.request.turn_id
-        with suppress(Exception):  # the SDK has no type for an orchestration that has ended meanwhile
+        with suppress(Exception):  # the SDK has no type for an orchestration that has ended
             await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)
         noted = await self._look(
             turn_id, lambda turn: turn.outcome is not None or answers.keys() <= turn.answers.keys(), seconds=seconds
@@ -266,15 +266,15 @@ class TurnClient:
         return noted or turn
 
     async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
-        """Wait until a turn shows calls as pending or answered: events tell clients of them a moment earlier.
+        """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.
 
         Args:
-            turn_id: which turn.
+            turn_id: the turn.
             call_ids: of the calls.
-            seconds: the longest wait.
+            seconds: maximum wait.
 
         Returns:
-            The turn as it is then, or None when it does not exist.
+            The turn's state then, or None when it does not exist.
         """
         known = await self._look(
             turn_id,
@@ -313,17 +313,17 @@ class TurnClient:
         return await self.documents.session(agent, session_id)
 
     async def check_log(self) -> None:
-        """Check that the turn log can be written; raises `LogUnavailableError`."""
+        """Check that the turn log is writable; raises `LogUnavailableError`."""
         if self._probes is not None:
             await self._probes.check_log()
 
     async def find_problems(self) -> dict[str, Exception | None]:
-        """Check which stores can be written; see `StoreProbes.find_problems`."""
+        """Check which stores are writable; see `StoreProbes.find_problems`."""
         return await self._probes.find_problems(self._client) if self._probes else {}
 
 
 def is_store_trouble(error: BaseException) -> bool:
-    """Tell whether an error of the SDK's client means that the durable store is full, gone or does not answer.
+    """Return whether an error of the SDK's client means that the durable store is full, gone or does not answer.
 
     The SDK has no type for it, and puts the status or the answer into the text. Guarantee: pure.
     """
@@ -333,7 +333,7 @@ def is_store_trouble(error: BaseException) -> bool:
 
 
 def _was_sent_away(turn: Turn) -> bool:
-    """Tell whether a turn was rejected for a reason that passes, so that the same key can run it."""
+    """Return whether a turn was rejected for a transient reason, so that the same key can run it."""
     outcome = turn.outcome
     return outcome is not None and outcome.status == "rejected" and (outcome.error or {}).get("type") in _PASSING
 

@@ -1,4 +1,4 @@
-"""Reads turns: from their orchestrations, or from their sessions when those have been purged."""
+"""Reads turns: from their orchestrations, or from their sessions once those have been purged."""
 
 from azure.durable_functions import DurableOrchestrationClient
 
@@ -17,7 +17,7 @@ class TurnReader:
 
     Args:
         client: the SDK's.
-        documents: the stored sessions, as there are for the request.
+        documents: the stored sessions that exist for the request.
     """
 
     def __init__(self, client: DurableOrchestrationClient, documents: SessionDocuments) -> None:
@@ -26,13 +26,13 @@ class TurnReader:
         self._keeper = documents.keeper
 
     async def read(self, turn_id: str) -> Turn | None:
-        """Read a turn as it is now, whosever it is.
+        """Read a turn's current state, whoever its owner.
 
         Args:
-            turn_id: which turn.
+            turn_id: the turn.
 
         Returns:
-            The turn, or None when its orchestration does not exist, has been purged, or is no turn.
+            The turn, or None when its orchestration does not exist, has been purged, or is not a turn.
         """
         turn = await self._travelled(turn_id)
         return turn and await self._whole(turn)
@@ -43,10 +43,10 @@ class TurnReader:
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            turn_id: which turn.
+            turn_id: the turn.
 
         Returns:
-            The turn, or None when the session does not know it, or there is no such session for the request.
+            The turn, or None when the session does not know it, or no such session exists for the request.
         """
         turn = await self._travelled(turn_id)
         is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
@@ -55,13 +55,13 @@ class TurnReader:
         if turn is not None and self._documents.access is None:
             return None
         try:
-            session, _ = await self._documents.shown(agent, session_id)  # without receipts that have no shape
+            session, _ = await self._documents.shown(agent, session_id)  # without malformed receipts
         except StateError:
             return None
         return await self._kept(agent, session_id, turn_id, session) if session else None
 
     async def _travelled(self, turn_id: str) -> Turn | None:
-        """Read a turn as its orchestration has it."""
+        """Read a turn from its orchestration."""
         status = await status_of_turn(self._client, turn_id, show_input=True)
         return turn_of_status(turn_id, status) if status else None
 
@@ -70,8 +70,8 @@ class TurnReader:
         return await self._keeper.whole_turn(turn, lambda: self._documents.session(request.agent, request.session_id))
 
     async def _kept(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
-        """Read a turn that has no orchestration any more, or none yet."""
-        if waiting := session.requests.get(turn_id):  # it came as a signal
+        """Read a turn whose orchestration no longer exists, or does not exist yet."""
+        if waiting := session.requests.get(turn_id):  # it arrived as a signal
             return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
         ended = await self._keeper.record(session, SessionName(agent, session_id)).ended(turn_id)
         return kept_turn(agent, session_id, ended) if ended is not None else None

@@ -1,1 +1,1 @@
-"""Encryption at rest: around the stores and the task hub, which know nothing of it."""
+"""Encryption at rest: wraps the stores and the task hub, which do not know of it."""

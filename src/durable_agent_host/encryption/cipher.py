@@ -1,9 +1,9 @@
-"""AES-256-GCM with a place as associated data: what was encrypted at one place cannot be decrypted at another.
+"""AES-256-GCM with a place as associated data: a value encrypted at one place cannot be decrypted at another.
 
 Theory of operation. A data key encrypts nothing itself. The first two parts of a place are its scope (one home of
-pieces, one turn log, one agent's sessions), and each scope has keys of its own, derived with HMAC-SHA-512. The nonce is
-an HMAC of place and plaintext: the same text at the same place gives the same bytes, so a replayed orchestration and a
-repeated write give what they gave before, and a nonce never comes twice with two texts.
+pieces, one turn log, one agent's sessions), and each scope has its own keys, derived with HMAC-SHA-512. The nonce is an
+HMAC of place and plaintext: the same text at the same place gives the same bytes, so replayed orchestrations and
+repeated writes produce identical values, and no nonce is used for two texts.
 
 An encrypted value is the data key's id (4 bytes), the nonce (12), and the ciphertext with its tag (16).
 """
@@ -25,11 +25,11 @@ from durable_agent_host.encryption.wrapping import PLAINTEXT_SETTING
 from durable_agent_host.errors import CorruptStateError
 
 type Place = tuple[str, ...]
-"""Where a value is kept: what kind of place, which one, and where in it. At least two parts."""
+"""Where a value is kept: the kind of place, which one, and where in it. At least two parts."""
 
 KEY_BYTES: Final = 32
 OVERHEAD_BYTES: Final = 32
-"""How much longer a value is when it is encrypted."""
+"""How many bytes encryption adds to a value."""
 _ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12
 _SCOPES: Final = 4096
@@ -44,13 +44,13 @@ class _ScopeKeys(NamedTuple):
 
 
 class DataKey:
-    """A key that encrypts what is stored.
+    """A key that encrypts stored data.
 
     Args:
         secret: 32 random bytes.
 
     Attributes:
-        id: eight hexadecimal digits that follow from the secret and do not tell it.
+        id: eight hexadecimal digits, derived from the secret without revealing it.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -69,10 +69,10 @@ class DataKeys(Protocol):
     """The data keys of an app."""
 
     def all(self) -> Sequence[DataKey]:
-        """Return the keys, the one for what is encrypted now first.
+        """Return the keys, the current one first.
 
         Raises:
-            EncryptionKeyError: the app has not the key that protects them.
+            EncryptionKeyError: the app does not have the operator's key that protects them.
         """
         ...
 
@@ -86,7 +86,7 @@ class DataKeys(Protocol):
 
 
 class _Newest[K, V]:
-    """The values that were kept last, by what they were made of; usable from any thread."""
+    """The most recently used values, by what they were computed from; usable from any thread."""
 
     def __init__(self) -> None:
         self._held = OrderedDict[K, V]()
@@ -104,30 +104,30 @@ class Cipher:
 
     Args:
         keys: of the app.
-        refuses_plaintext: what is stored without encryption is an error, instead of being read as it is.
+        refuses_plaintext: unencrypted stored data is an error; without it, it is read as it is.
     """
 
     def __init__(self, keys: DataKeys, *, refuses_plaintext: bool = False) -> None:
         self._keys = keys
         self._refuses_plaintext = refuses_plaintext
-        # An orchestration is replayed with every step, and most of what goes into a task hub comes out here.
+        # An orchestration replays with every step and encrypts again most of what it puts into the task hub.
         self._texts = _Newest[tuple[DataKey, Place, bytes], str]()
         self._data = _Newest[tuple[Place, str], bytes]()
 
     def encrypt(self, place: Place, data: bytes) -> bytes:
-        """Encrypt what is going to be kept at a place. The same for the same data at the same place.
+        """Encrypt data for a place. The same data at the same place gives the same result.
 
         Raises:
-            EncryptionKeyError: the app has not the key.
+            EncryptionKeyError: the app does not have the key.
         """
         return _encrypted(self._keys.all()[0], place, data)
 
     def decrypt(self, place: Place, data: bytes) -> bytes:
-        """Decrypt what was found at a place.
+        """Decrypt data found at a place.
 
         Raises:
-            CorruptStateError: it was changed, or was encrypted for another place.
-            EncryptionKeyError: the app has not the key.
+            CorruptStateError: the data was changed, or was encrypted for another place.
+            EncryptionKeyError: the app does not have the key.
         """
         if len(data) < OVERHEAD_BYTES:
             raise _changed(place)
@@ -144,7 +144,7 @@ class Cipher:
 
     def _opened(self, place: Place, text: str) -> bytes:
         try:
-            data = a2b_base64(text)  # the tag finds what it passes over
+            data = a2b_base64(text)  # the tag detects what this decoder skips
         except ValueError as error:
             raise CorruptStateError(f"the encrypted value at {'/'.join(place)} is no base64") from error
         return self.decrypt(place, data)
@@ -161,7 +161,7 @@ class Cipher:
         return encode_envelope(text)
 
     def decrypt_json(self, place: Place, value: Any) -> Any:
-        """Decrypt JSON; what is not encrypted is returned as it is. See `decrypt`."""
+        """Decrypt JSON; return unencrypted JSON as it is. See `decrypt`."""
         text = read_envelope(value)
         return value if text is None else self._json(place, text)
 
@@ -174,11 +174,11 @@ class Cipher:
         return json_of_bytes(data, "what was encrypted")
 
     def read_json(self, place: Place, value: Any) -> Any:
-        """Decrypt JSON that only this host stores; `decrypt_json` is for what others may have written, too.
+        """Decrypt JSON that only this host stores; `decrypt_json` is for values that others may have written.
 
         Raises:
             CorruptStateError: see `decrypt`; or it is not encrypted, and plaintext is refused.
-            EncryptionKeyError: the app has not the key.
+            EncryptionKeyError: the app does not have the key.
         """
         text = read_envelope(value)
         if text is not None:
@@ -188,10 +188,10 @@ class Cipher:
         return value
 
     def check_plaintext(self, what: str) -> None:
-        """Refuse what is stored without encryption, unless it may be read.
+        """Refuse unencrypted stored data, unless plaintext may be read.
 
         Args:
-            what: is not encrypted.
+            what: names the unencrypted data in the message.
 
         Raises:
             CorruptStateError: plaintext is refused.
@@ -203,20 +203,20 @@ class Cipher:
             )
 
     def stored_names(self, home: str, name: str) -> list[str]:
-        """Give the names under which an encrypted piece may be stored; a new one has the first.
+        """Return the names under which an encrypted piece may be stored; new pieces get the first.
 
         Args:
             home: of the piece.
-            name: SHA-256 of its plaintext, which the stored name does not tell to who has no key.
+            name: SHA-256 of its plaintext; the stored name does not reveal it without the key.
         """
         return [key.id + key.names.encrypt(bytes.fromhex(name), [home.encode()]).hex() for key in self._keys.all()]
 
     def decrypt_name(self, home: str, stored: str) -> str:
-        """Give the name of a piece by the one under which it is stored.
+        """Return a piece's name from its stored name.
 
         Raises:
             CorruptStateError: it was not stored under this name in this home.
-            EncryptionKeyError: the app has not the key.
+            EncryptionKeyError: the app does not have the key.
         """
         try:
             key = self._keys.find(bytes.fromhex(stored[: 2 * _ID_BYTES]))
@@ -254,7 +254,7 @@ def _derived(secret: bytes, place: Place) -> bytes:
 
 @lru_cache(_REPEATED)
 def _written(place: Place) -> bytes:
-    """Write a place so that two places never give the same bytes."""
+    """Encode a place so that two places never give the same bytes."""
     if "".join(place).isascii():
         return f"{len(place)}{''.join([f':{len(part)}:{part}' for part in place])}".encode()
     parts = [part.encode("utf-8", "surrogatepass") for part in place]

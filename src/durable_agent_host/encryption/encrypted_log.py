@@ -1,11 +1,11 @@
-"""Encrypted turn logs, in any store of them.
+"""Encrypted turn logs, on top of any store of turn logs.
 
-An entry is encrypted for its log, its attempt and its offset, so none can be moved or repeated without being noticed,
-and one that is left out leaves a gap. That the newest entries were cut off, or a whole log is gone, nothing here says.
-The offset is known before the append, because an attempt has one writer, which alone writes the log until it is fenced:
-it begins behind the entry that opens it, which a later attempt reads. A second writer of the same attempt, in another
-object, is an error at its first append that meets the other's. Entries of before the encryption are read as they are,
-unless the operator refuses plaintext.
+An entry is encrypted for its log, attempt and offset, so moving or repeating one is detected, and removing one leaves a
+gap. Cutting off the newest entries or deleting a whole log is not detected here. The offset is known before the append
+because an attempt has one writer, which alone writes the log until it is fenced: it begins after the entry that opens
+the attempt, which a later attempt reads. A second writer of the same attempt, in another object, fails at its first
+append that collides with the other's. Entries stored before encryption was turned on are read as they are, unless the
+operator refuses plaintext.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from durable_agent_host.turn_log.order import check_order, missing_entries
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog
 
 _REMEMBERED: Final = 10_000
-"""Logs whose next offset is known; of another one it is read."""
+"""How many logs' next offsets are remembered; for others it is read."""
 
 
 class EncryptedTurnLog:
-    """The logs of another store, encrypted. Implements `durable_agent_host.turn_log.protocol.TurnLog`.
+    """Encrypts the logs of another store. Implements `durable_agent_host.turn_log.protocol.TurnLog`.
 
     Args:
-        log: keeps them.
+        log: the store that keeps them.
         cipher: of the app.
-        keyring: of the cipher.
+        keyring: the cipher's keys.
     """
 
     def __init__(self, log: TurnLog, cipher: Cipher, keyring: Keyring) -> None:
@@ -55,7 +55,7 @@ class EncryptedTurnLog:
         return attempt
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
-        """Append entries; see the protocol. A cancelled caller waits for the end, so that it is known."""
+        """Append entries; see the protocol. A cancelled caller waits until the append has ended."""
         await self._keyring.ready()
         lines = [encode_log_entry(entry).encode() for entry in entries]
         return await _Lasting(self._append(log_id, lines, attempt), loop=asyncio.get_running_loop(), eager_start=True)
@@ -79,7 +79,7 @@ class EncryptedTurnLog:
             self._leave(log_id)
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
-        """Read what is there now; see the protocol."""
+        """Read the entries that are there now; see the protocol."""
         await self._keyring.ready()
         return self._decrypted(log_id, await self._log.read(log_id, from_offset, max_bytes=max_bytes))
 
@@ -92,7 +92,7 @@ class EncryptedTurnLog:
         idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
-        """Read what is there and what will be; see the protocol."""
+        """Read present and future entries; see the protocol."""
         await self._keyring.ready()
         pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, idle_seconds=idle_seconds, until=until)
         try:
@@ -119,11 +119,11 @@ class EncryptedTurnLog:
         await self._log.request_cancel(log_id)
 
     async def is_cancel_requested(self, log_id: str) -> bool:
-        """Tell whether the turn is marked; see the protocol."""
+        """Return whether the turn is marked; see the protocol."""
         return await self._log.is_cancel_requested(log_id)
 
     async def check(self) -> None:
-        """Prove that the store is writable, and that the keys are there; see the protocol."""
+        """Check that the store is writable and the keys are there; see the protocol."""
         await self._log.check()
         await self._keyring.ready()
 
@@ -144,7 +144,7 @@ class EncryptedTurnLog:
         return offset
 
     async def _enter(self, log_id: str) -> None:
-        """Let one append to a log begin when the one before it has ended, whatever loops they run on."""
+        """Serialize the appends to a log, whatever loops they run on."""
         with self._lock:
             if log_id not in self._waiting:
                 self._waiting[log_id] = deque()
@@ -180,7 +180,7 @@ class EncryptedTurnLog:
         return replace(page, records=[self._record(log_id, record) for record in page.records])
 
     def _record(self, log_id: str, record: LogRecord) -> LogRecord:
-        if record.entry.kind == ATTEMPT:  # the store itself writes it
+        if record.entry.kind == ATTEMPT:  # written by the store itself
             return record
         if record.entry.kind != ENCRYPTED:
             self._cipher.check_plaintext(f"entry {record.offset} of the turn log {log_id}")
@@ -192,10 +192,10 @@ class EncryptedTurnLog:
 
 
 class _Lasting(asyncio.Task[int]):
-    """A task that goes on when whoever waits for it is cancelled, who waits on; a shield would take three wake-ups."""
+    """A task that continues when its waiter is cancelled, and the waiter waits on; a shield takes three wake-ups."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Do nothing: whoever waits is cancelled when this has ended."""
+        """Do nothing: the waiter is cancelled when this has ended."""
         del msg
         return False
 

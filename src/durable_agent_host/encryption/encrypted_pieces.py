@@ -1,10 +1,10 @@
-"""Encrypted pieces, in any store of pieces.
+"""Encrypted pieces, on top of any store of pieces.
 
-A piece is named by the hash of its plaintext where conversations refer to it, and by that hash, encrypted (AES-SIV with
-the home as associated data), where it is stored: a store tells nobody who has no key what a piece holds, or that two
-homes have the same. A fork reads pieces where they are, so what it shares stays bound to their home, and the head of
-the fork, which is encrypted itself, names home and hash. What was stored before the encryption has its hash as its
-name, and is read as before, unless the operator refuses plaintext.
+Conversations name a piece by the hash of its plaintext; the store names it by that hash encrypted (AES-SIV with the
+home as associated data). Without a key, the store does not reveal what a piece holds, or that two homes hold the same.
+A fork reads pieces where they are, so shared pieces stay bound to their home; the head of the fork, itself encrypted,
+names home and hash. Pieces stored before encryption was turned on are named by their hash and read as before, unless
+the operator refuses plaintext.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import HASH_CHARACTERS, SegmentStore, StoredPiece
 
 _LARGE_BYTES: Final = 256 * 1024
-"""From this size on, a piece is encrypted beside the event loop."""
+"""Pieces of at least this size are encrypted off the event loop."""
 _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 
 
 class EncryptedSegmentStore:
-    """The pieces of another store, encrypted. Implements `durable_agent_host.segments.protocol.SegmentStore`.
+    """Encrypts the pieces of another store. Implements `durable_agent_host.segments.protocol.SegmentStore`.
 
     Args:
-        store: keeps them.
+        store: the store that keeps them.
         cipher: of the app.
-        keyring: of the cipher.
+        keyring: the cipher's keys.
     """
 
     def __init__(self, store: SegmentStore, cipher: Cipher, keyring: Keyring) -> None:
@@ -53,12 +53,12 @@ class EncryptedSegmentStore:
         wanted = {self._cipher.stored_names(home, name)[0]: name for name in names}
         try:
             found = await self._store.get(home, list(wanted))
-        except CorruptStateError:  # some are not there under the current key's names, or are damaged
+        except CorruptStateError:  # some are missing under the current key's names, or damaged
             return {name: await self._one(home, name) for name in dict.fromkeys(names)}
         return {wanted[stored]: await self._decrypted(home, wanted[stored], data) for stored, data in found.items()}
 
     async def _one(self, home: str, name: str) -> bytes:
-        """Read a piece under any of its names; the last one is that of a piece that is not encrypted."""
+        """Read a piece under any of its names; the last is the name of an unencrypted piece."""
         tried: list[str] = []
         while left := [stored for stored in self._cipher.stored_names(home, name) if stored not in tried]:
             for stored in left:
@@ -68,7 +68,7 @@ class EncryptedSegmentStore:
                     continue
                 return await self._decrypted(home, name, found[stored])
             tried += left
-            await self._keyring.look_again()  # two processes that begin at once make a key each
+            await self._keyring.look_again()  # two processes that start at once make a key each
         found = await self._store.get(home, [name])
         self._cipher.check_plaintext(f"the piece {name} of {home}")
         return found[name]
@@ -90,7 +90,7 @@ class EncryptedSegmentStore:
                 yield replace(piece, name=name, size=piece.size - OVERHEAD_BYTES)
 
     async def homes(self) -> AsyncGenerator[str]:
-        """List the homes, without that of the keys; see the protocol."""
+        """List the homes, except that of the keys; see the protocol."""
         async for home in self._store.homes():
             if home != KEYS_HOME:
                 yield home
@@ -102,11 +102,11 @@ class EncryptedSegmentStore:
         return await self._store.delete(home, stored, older_than_seconds=older_than_seconds)
 
     async def hold(self, home: str, holder: str) -> None:
-        """Note a holder; see the protocol."""
+        """Record a holder; see the protocol."""
         await self._store.hold(home, holder)
 
     async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Take a holder's note back; see the protocol."""
+        """Remove a holder; see the protocol."""
         await self._store.release(home, holder, older_than_seconds=older_than_seconds)
 
     async def holders(self, home: str) -> dict[str, float]:
@@ -114,7 +114,7 @@ class EncryptedSegmentStore:
         return await self._store.holders(home)
 
     async def check(self) -> None:
-        """Prove that the store is writable, and that the keys are there; see the protocol."""
+        """Check that the store is writable and the keys are there; see the protocol."""
         await self._store.check()
         await self._keyring.ready()
 
@@ -130,7 +130,7 @@ async def _beside(work: Callable[[Place, bytes], bytes], place: Place, data: byt
 
 
 def _groups(pieces: Mapping[str, bytes]) -> Iterator[list[str]]:
-    """Divide pieces, so that not all of them are in memory twice."""
+    """Divide pieces into groups, so that not all of them are in memory twice."""
     group: list[str] = []
     size = 0
     for name, data in pieces.items():

@@ -1,4 +1,4 @@
-"""The operator's keys, as the setting has them."""
+"""The operator's keys, from the setting."""
 
 import re
 from base64 import b64decode
@@ -18,14 +18,14 @@ def read_keys(setting: str) -> list[WrappingKey]:
     """Read the operator's keys.
 
     Args:
-        setting: ``ID=KEY``, several with commas between them. A key is 32 bytes in base64, or the URL of a key of Azure
-            Key Vault.
+        setting: ``ID=KEY``, several separated by commas. A key is 32 bytes in base64, or the URL of a key of Azure Key
+            Vault.
 
     Returns:
         The keys, the current one first.
 
     Raises:
-        SettingError: it has another form; the message does not quote it.
+        SettingError: the setting is malformed; the message does not quote it.
     """
     keys: list[WrappingKey] = []
     for number, one in enumerate((one.strip() for one in setting.split(",") if one.strip()), 1):

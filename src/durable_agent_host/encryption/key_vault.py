@@ -1,8 +1,8 @@
 """Data keys protected by an RSA key of Azure Key Vault or a managed HSM, which never leaves it: RSA-OAEP-256.
 
-What is stored names the version of the key that wrapped, so a key that the vault rotates keeps opening what was wrapped
-before. Two requests, in a thread that may block, need no SDK. Source: REST API of Key Vault 7.4, "Wrap Key" and "Unwrap
-Key"; the scope of a token is that of the vault's domain, as its challenge names it.
+A stored data key names the version of the vault key that wrapped it, so after a rotation in the vault, earlier ones
+can still be unwrapped. The two requests run in a thread that may block and need no SDK. Source: REST API of Key Vault
+7.4, "Wrap Key" and "Unwrap Key"; the scope of a token is that of the vault's domain, as its challenge names it.
 """
 
 import json
@@ -32,9 +32,9 @@ class KeyVaultKey:
     """A key of a vault, by its URL. Implements `durable_agent_host.encryption.wrapping.WrappingKey`.
 
     Args:
-        key_id: as the setting names it.
+        key_id: its id in the setting.
         url: ``https://VAULT.vault.azure.net/keys/NAME``, with or without a version.
-        credential: of Azure; the default chain (managed identity, environment, command line) when left out.
+        credential: of Azure; by default the default chain (managed identity, environment, command line).
 
     Raises:
         SettingError: the URL names no key.
@@ -52,18 +52,18 @@ class KeyVaultKey:
             )
 
     def wrap(self, secret: bytes) -> bytes:
-        """Encrypt a data key, in the vault."""
+        """Encrypt a data key in the vault."""
         return json.dumps(self._ask(self._url, "wrapkey", _text(secret))).encode()
 
     def unwrap(self, wrapped: bytes) -> bytes | None:
-        """Decrypt a data key, in the vault."""
+        """Decrypt a data key in the vault."""
         try:
             said = json.loads(wrapped)
             version, value = str(said["kid"]), str(said["value"])
         except (ValueError, KeyError, TypeError):
             return None
         if urlsplit(version).netloc != self._host:
-            return None  # nothing that is stored chooses to whom the app shows its identity
+            return None  # stored data must not choose where the app's token goes
         return _bytes(self._ask(version, "unwrapkey", value)["value"])
 
     def _ask(self, key: str, what: str, value: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ class KeyVaultKey:
         try:
             headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
             url = f"{key.replace(urlsplit(key).scheme, urlsplit(self._url).scheme, 1)}/{what}?api-version={_VERSION}"
-            request = urllib.request.Request(url, body, headers)  # noqa: S310 - the setting takes https alone
+            request = urllib.request.Request(url, body, headers)  # noqa: S310 - the setting allows only https
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
                 said = json.load(answer)
                 return {"kid": str(said["kid"]), "value": str(said["value"])}

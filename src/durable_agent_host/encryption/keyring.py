@@ -1,13 +1,12 @@
 """The data keys of an app: kept in its piece store, each wrapped by a key of the operator.
 
-Theory of operation. The keys are pieces of a home that nothing else has: JSON that names the data key, the wrapping
-key, and the wrapped secret. The first process that needs a key makes one; when two do so at once, there are two, and
-every process uses the older one as soon as it has read both. A process that meets a key that it does not know reads the
-home again.
+Theory of operation. The keys are pieces in a home of their own: JSON with the data key's id, the wrapping key's id and
+the wrapped secret. The first process that needs a key makes one; when two do so at once, there are two, and every
+process uses the older one as soon as it has read both. A process that meets an unknown key reads the home again.
 
-Rotation is a new first key in the setting: whoever reads the home wraps the data keys with it and deletes the earlier
-wrapping. What the data keys have encrypted is not touched. A process that cannot unwrap any key makes no new one, so a
-lost key is an error, and not a second beginning.
+To rotate, the operator puts a new key first in the setting: the next process that reads the home wraps the data keys
+with it and deletes the earlier wrapping. Data that was encrypted with the data keys stays as it is. A process that
+cannot unwrap any key makes no new one, so a lost key is an error, not a fresh start.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.turn_log.crash_points import reach
 
 _HOLDER: Final = "data-keys"
-"""Holds the home for ever: a sweep leaves alone what it cannot look into."""
+"""Holds the home for ever: a sweep leaves alone what it cannot read."""
 _NO_KEY: Final = "none"
 _AGAIN_SECONDS: Final = 2.0
 _MISSED: Final = 1000
@@ -39,7 +38,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _Wrapped(NamedTuple):
-    """A data key as it is kept."""
+    """A data key in its stored form."""
 
     name: str
     key_id: str
@@ -51,11 +50,11 @@ class _Wrapped(NamedTuple):
 class Keyring:
     """The data keys of an app. Implements `durable_agent_host.encryption.cipher.DataKeys`.
 
-    Guarantee: callable from any thread and event loop. The first use reads the store and blocks meanwhile; `ready`
-    does so beside the event loop.
+    Guarantee: callable from any thread and event loop. The first use reads the store and blocks; `ready` does so off
+    the event loop.
 
     Args:
-        open_store: returns the store of the wrapped keys, without encryption.
+        open_store: returns the store of the wrapped keys, unencrypted.
         wrapping: the operator's keys, the current one first.
     """
 
@@ -70,7 +69,7 @@ class Keyring:
         self._lock = threading.Lock()
 
     def all(self) -> Sequence[DataKey]:
-        """Return the keys, the one for what is encrypted now first."""
+        """Return the keys, the current one first."""
         return self._keys or self._load("")
 
     def find(self, prefix: bytes) -> DataKey:
@@ -78,7 +77,7 @@ class Keyring:
         return self._found.get(prefix) or self._search(prefix.hex())
 
     def _search(self, key_id: str) -> DataKey:
-        """Read the home for a key."""
+        """Read the home, looking for a key."""
         self._load(key_id)
         found = self._known(key_id)
         if found is None:
@@ -89,20 +88,20 @@ class Keyring:
         return found
 
     def wait(self) -> None:
-        """Block until there are keys: for orchestrations and entities, whose steps count for ever, failed or not.
+        """Block until there are keys: for orchestrations and entities, where a failed step is recorded for good.
 
-        A step that waits is given up by the platform at its ``functionTimeout``, or with the process, and is taken
-        again: nothing of it is kept.
+        The platform gives up a waiting step at its ``functionTimeout``, or when the process ends, and runs it again:
+        nothing of it is kept.
         """
         wait_for(self.all)
 
     async def ready(self) -> None:
-        """Read the keys, unless that has been done."""
+        """Read the keys if they have not been read."""
         if not self._keys:
             await asyncio.to_thread(self.all)
 
     async def look_again(self) -> None:
-        """Read the keys that other processes have made meanwhile, unless that was done a moment ago."""
+        """Read keys that other processes have made, at most once every few moments."""
         with suppress(EncryptionKeyError):
             await asyncio.to_thread(self._search, _NO_KEY)
 
@@ -113,9 +112,9 @@ class Keyring:
         return None
 
     def _load(self, wanted: str) -> Sequence[DataKey]:
-        """Read the home, for a key or for any, and for the same key not too often.
+        """Read the home, for one key or for any; for the same key not too often.
 
-        In a thread of its own, because the caller's may have a running loop.
+        Runs in its own thread, because the caller's may have a running loop.
         """
         with self._lock:
             if (self._known(wanted) is not None) if wanted else self._keys:
@@ -157,7 +156,7 @@ class Keyring:
             if not any(other.key_id == key.id and other.by == self._current.id for other in opened):
                 await self._wrap_again(store, key, one, kept)
             elif left := [other.name for other in kept if other.by != self._current.id]:
-                await store.delete(KEYS_HOME, left)  # whoever wrapped it again was killed before it did this
+                await store.delete(KEYS_HOME, left)  # the process that wrapped it again was killed before it did this
         oldest = sorted(opened, key=lambda one: (one.made_at, one.key_id))
         return tuple({opened[one].id: opened[one] for one in oldest}.values())
 
@@ -174,7 +173,7 @@ class Keyring:
         _LOGGER.info("encryption: made the data key %s, wrapped by the key %r", key.id, self._current.id)
 
     async def _wrap_again(self, store: SegmentStore, key: DataKey, one: _Wrapped, before: Sequence[_Wrapped]) -> None:
-        """Wrap a key with the operator's current one; the earlier wrapping goes when the new one is there."""
+        """Wrap a key with the operator's current key; delete the earlier wrapping once the new one is stored."""
         name = await self._put(store, key, one.made_at)
         again = next(kept for kept in await _wrapped_in(store) if kept.name == name)
         opened = self._opened(again)

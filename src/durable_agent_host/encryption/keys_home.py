@@ -1,4 +1,4 @@
-"""Where the wrapped data keys of an app are kept, which tells that its conversations are encrypted."""
+"""Where the wrapped data keys of an app are kept; keys there show that its conversations are encrypted."""
 
 import asyncio
 import logging
@@ -19,10 +19,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def wait_for(look: Callable[[], object]) -> None:
-    """Block until the keys are there that something needs.
+    """Block until the needed keys are there.
 
     Args:
-        look: raises `EncryptionKeyError`, `LogError` or `OSError` as long as they are not.
+        look: raises `EncryptionKeyError`, `LogError` or `OSError` until they are.
     """
     is_told = False
     while True:
@@ -38,7 +38,7 @@ def wait_for(look: Callable[[], object]) -> None:
 
 
 class NoKeys:
-    """Refuses an app without keys to go on where one with keys was.
+    """Prevents an app without keys from continuing the data of one with keys.
 
     Args:
         open_store: returns the store of the wrapped keys.
@@ -49,12 +49,12 @@ class NoKeys:
         self._is_plain = False
 
     async def check(self) -> None:
-        """Look for data keys, until the store has answered that it has none.
+        """Look for data keys until the store has answered that it has none.
 
-        A store that does not answer says so where it is needed.
+        A store that does not answer fails where it is used.
 
         Raises:
-            EncryptionKeyError: there are some.
+            EncryptionKeyError: there are data keys.
         """
         if self._is_plain:
             return

@@ -1,4 +1,4 @@
-"""The stores of an app, encrypted when the settings have keys. The one place where that is decided."""
+"""The stores of an app, encrypted when the settings have keys. The only place that decides this."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,8 +26,8 @@ class Stores:
 
     Attributes:
         open_log: returns the turn log; the first call opens it.
-        open_pieces: the same of the pieces.
-        encryption: of what goes elsewhere, with its keys; None without encryption.
+        open_pieces: returns the piece store; the first call opens it.
+        encryption: for data kept elsewhere, with its keys; None without encryption.
     """
 
     open_log: Callable[[], TurnLog]
@@ -36,17 +36,17 @@ class Stores:
 
 
 def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> Stores:
-    """Say how the stores are opened that the settings name; opens none.
+    """Prepare to open the stores that the settings name; opens none.
 
     Args:
         settings: ``encryption_keys`` has the keys; empty for no encryption.
-        environment: of the stores.
+        environment: names the stores.
 
     Raises:
-        SettingError: the keys have another form, the package that encrypts is not installed, or there is no such store
-            of older messages.
+        SettingError: the keys are malformed, the package that encrypts is not installed, or the store of older messages
+            does not exist.
     """
-    segment_setting(settings, environment)  # what has no meaning is told at start
+    segment_setting(settings, environment)  # reports an invalid setting at start
     open_log = once(partial(open_turn_log, settings, environment))
     open_pieces = once(partial(open_segment_store, settings, environment))
     if not settings.encryption_keys:

@@ -1,4 +1,4 @@
-"""The keys that the operator has: they protect the data keys, and encrypt nothing else."""
+"""The operator's keys: they protect the data keys, and encrypt nothing else."""
 
 from typing import Final, Protocol
 
@@ -12,7 +12,7 @@ class WrappingKey(Protocol):
     """A key of the operator.
 
     Attributes:
-        id: as the setting names it.
+        id: its id in the setting.
     """
 
     id: str
@@ -35,7 +35,7 @@ class WrappingKey(Protocol):
 
 
 class LocalKey:
-    """A key that the setting has itself. Implements `WrappingKey` with AES key wrap. Source: RFC 3394."""
+    """A key given in the setting. Implements `WrappingKey` with AES key wrap. Source: RFC 3394."""
 
     def __init__(self, key_id: str, secret: bytes) -> None:
         self.id = key_id

@@ -1,1 +1,1 @@
-"""The HTTP contract: a table of routes, parsing, answers, problems."""
+"""The HTTP contract: route table, parsing, answers, problems."""

@@ -1,4 +1,4 @@
-"""Routes of the app as a whole: what is hosted, and whether it can work."""
+"""Routes of the app as a whole: the hosted agents, health and metrics."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -35,7 +35,7 @@ def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents``: what is hosted."""
+    """``GET /agents``: the hosted agents."""
     del client
     agents = [
         {
@@ -49,12 +49,12 @@ async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpRe
 
 
 async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /metrics``: what this process has counted since it began, in the text form of Prometheus.
+    """``GET /metrics``: what this process has counted since it started, in Prometheus text format.
 
-    It counts the turns of all owners, so where sessions have owners, the app has to let the caller in.
+    It covers the turns of all owners, so where sessions have owners, the app must let the caller in.
 
     Raises:
-        NotFoundError: it does not.
+        NotFoundError: the app does not let the caller in.
     """
     del call
     access = client.documents.access
@@ -64,7 +64,7 @@ async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpRespon
 
 
 async def health(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /health``: whether the stores can be written; names what is wrong in a word, without a secret."""
+    """``GET /health``: whether the stores are writable; names each problem in a word, without secrets."""
     del call
     found = await client.find_problems()
     agents = host.hosted()

@@ -28,7 +28,7 @@ def json_answer(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> fu
 
     Args:
         status: the HTTP status.
-        body: what JSON can hold.
+        body: a JSON value.
         headers: further headers.
     """
     return func.HttpResponse(
@@ -47,13 +47,13 @@ def turn_identity(request: TurnRequest) -> dict[str, Any]:
 
 
 def header_value(name: str) -> str:
-    """Write the id of a session or a turn as a header can carry it. Guarantee: pure.
+    """Write the id of a session or turn so that a header can carry it. Guarantee: pure.
 
     Args:
-        name: the id; none has a percent sign.
+        name: the id; ids contain no percent sign.
 
     Returns:
-        The same, percent-encoded as in URLs when it is not ASCII.
+        The id, percent-encoded as in URLs when it is not ASCII.
     """
     return name if name.isascii() else quote(name)
 
@@ -69,11 +69,11 @@ def turn_headers(request: TurnRequest) -> dict[str, str]:
 
 
 def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
-    """Say where a turn is found. Guarantee: pure.
+    """Return a turn's URLs. Guarantee: pure.
 
     Args:
-        base: URL of the app's routes, prefix included, without a slash at its end.
-        request: the turn's.
+        base: URL of the app's routes, prefix included, without a trailing slash.
+        request: the turn's request.
 
     Returns:
         ``session_url``, ``turn_url`` and ``events_url``.
@@ -84,33 +84,33 @@ def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
 
 
 def accepted_view(request: TurnRequest) -> dict[str, Any]:
-    """Give the body of a 202. Guarantee: pure."""
+    """Return the body of a 202. Guarantee: pure."""
     return {"status": "accepted", "message": request.message} | turn_identity(request)
 
 
 def waiting_view(turn: Turn) -> dict[str, Any]:
-    """Say which calls of a turn wait for a person. Guarantee: pure.
+    """Return a turn's calls that wait for a person. Guarantee: pure.
 
     Args:
         turn: with pending calls.
 
     Returns:
         ``status`` (``waiting_for_approval``), ``message`` and ``pending_approvals``: ``call_id``, ``name``,
-        ``arguments``, ``reason``, or ``truncated`` where they are too long; the turn's events have them whole.
+        ``arguments``, ``reason``, or ``truncated`` where they are too long; the turn's events have them in full.
     """
     waits = {"status": "waiting_for_approval", "pending_approvals": [dict(call) for call in turn.pending]}
     return turn_identity(turn.request) | {"message": turn.request.message} | waits
 
 
 def answer_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
-    """Give the JSON answer of ``run``. Guarantee: pure.
+    """Return the JSON answer of ``run``. Guarantee: pure.
 
     Args:
-        request: what was asked.
+        request: the turn's request.
         outcome: completed or cancelled.
 
     Returns:
-        The body; ``status`` is ``success`` or ``cancelled``. A structured answer is also there as ``value``.
+        The body; ``status`` is ``success`` or ``cancelled``. ``value`` repeats a structured answer.
     """
     view = {
         "response": outcome.text,
@@ -125,10 +125,10 @@ def answer_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
 
 
 def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
-    """Give the last event of a turn. Guarantee: pure.
+    """Return the last event of a turn. Guarantee: pure.
 
     Args:
-        request: what was asked.
+        request: the turn's request.
         outcome: how it ended.
 
     Returns:
@@ -142,14 +142,14 @@ def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dic
 
 
 def turn_view(turn: Turn) -> dict[str, Any]:
-    """Give a turn as it is now. Guarantee: pure.
+    """Return the turn's current state. Guarantee: pure.
 
     Args:
-        turn: that runs, waits or has ended.
+        turn: one that runs, waits or has ended.
 
     Returns:
-        The view; ``asked_by`` when the caller was known, ``approvals`` of persons who were, ``model`` and
-        ``service_tier`` when the turn has ended and the provider said them, ``options`` when it had some.
+        The view; ``asked_by`` when the caller was known, ``approvals`` given by known persons, ``model`` and
+        ``service_tier`` when the turn has ended and the provider reported them, ``options`` when it had some.
     """
     view = turn_identity(turn.request) | {
         "agent": turn.request.agent,
@@ -185,13 +185,13 @@ def turn_view(turn: Turn) -> dict[str, Any]:
 
 
 def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a person's answer to a call. Guarantee: pure.
+    """Return a person's answer to a call. Guarantee: pure.
 
     Args:
         answer: as it travelled with the turn.
 
     Returns:
-        The answer; ``truncated: true`` instead of reason and arguments that did not travel, because they were too large
+        The answer; ``truncated: true`` replaces a reason and arguments that did not travel because they were too large
         or are to be redacted.
     """
     shown = dict(answer)
@@ -201,12 +201,12 @@ def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spent_view(spent: Spent | None) -> dict[str, Any]:
-    """Say what a turn or a session has spent; empty when nothing counts it. Guarantee: pure."""
+    """Return what a turn or session has spent; empty when nothing counts it. Guarantee: pure."""
     return {} if spent is None else {"spent": encode_spent(spent)}
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Give the messages of an entry in full; one of a type that is not known can have none, or others."""
+    """Return the messages of an entry in full; an entry of an unknown type may have none, or others."""
     messages: Any = unpack_entry(entry).get("messages")
     if not isinstance(messages, list):
         return []
@@ -214,7 +214,7 @@ def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def session_view(agent: str, session_id: str, session: Session, page: Page) -> dict[str, Any]:
-    """Give a page of a conversation as it is stored. Guarantee: pure."""
+    """Return a page of a conversation as it is stored. Guarantee: pure."""
     messages = [
         {"createdAt": entry.get("createdAt")}
         | message

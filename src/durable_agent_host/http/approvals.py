@@ -1,4 +1,4 @@
-"""The route by which people approve or deny what a turn's tools are about to do."""
+"""The route by which people approve or deny a turn's pending tool calls."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,13 +18,13 @@ from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
 
 SHOWN_WITHIN_SECONDS: Final = 3.0
-"""How long a call may be known to a client by its event before the turn shows it as pending."""
+"""A client may know a call from its event this long before the turn shows it as pending."""
 
 NOTED_WITHIN_SECONDS: Final = 10.0
 
 
 async def answer_approvals(host: Host, call: Call, client: TurnClient) -> Answer:
-    """``POST …/turns/{turn}/approvals``: answer one call that waits for a person, or several."""
+    """``POST …/turns/{turn}/approvals``: answer one or more calls that wait for a person."""
     answers = parse_answers(call.body)
     turn = await named_turn(host, call, client)
     if turn.outcome is None and not _knows(turn, answers):
@@ -46,7 +46,7 @@ async def answer_approvals(host: Host, call: Call, client: TurnClient) -> Answer
     if (principal := call.caller.principal) is not None:
         said_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
         answers = {call_id: answer | said_by for call_id, answer in answers.items()}
-    await client.check_log()  # the turn could not go on, and what it had done would be given up
+    await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
     if new := {call_id: answer for call_id, answer in answers.items() if call_id not in turn.answers}:
         turn = await client.answer(turn, new, seconds=NOTED_WITHIN_SECONDS)
         if other := _answered_otherwise(turn, answers):
@@ -55,10 +55,10 @@ async def answer_approvals(host: Host, call: Call, client: TurnClient) -> Answer
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
-    """Refuse the answer of one who may not give it.
+    """Refuse an answer from someone who may not give it.
 
     Raises:
-        ForbiddenError: the tool's calls need the answer of somebody else.
+        ForbiddenError: calls of this tool need somebody else's answer.
     """
     demanded = pending.get("approved_by")
     if demanded is None:
@@ -80,7 +80,7 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
 
 
 def _noted(call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> func.HttpResponse:
-    """Say what the turn has taken note of; an answer that is on its way is a 202."""
+    """Report which answers the turn has received; 202 while one is on its way."""
     is_noted = answers.keys() <= turn.answers.keys()
     if not is_noted and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")

@@ -1,4 +1,4 @@
-"""Bodies of requests to what they hold: text, JSON, or the fields and files of a form. Pure."""
+"""Parse request bodies: text, JSON, or the fields and files of a form. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ RUN_FIELDS: Final = (
     *("message", "session_id", "thread_id", "role", "response_format", "options"),
     *("enable_tool_calls", "wait_for_response", "policy"),
 )
-"""What ``run`` takes. Source: upstream's route has the same names, without options and policy."""
+"""The fields of ``run``. Source: upstream's route has the same names, without options and policy."""
 
 _JSON_FIELDS: Final = frozenset({"response_format", "options"})
 _TEXT_CHARSETS: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 
 
 class BodyLimit(NamedTuple):
-    """How large the body of a request may be.
+    """The largest body of a request.
 
     Attributes:
-        max_bytes: of a body that is no form; 0 reads none.
-        max_form_bytes: of a form with files; 0 when it is a body as every other.
-        setting: that raises the first; the second is raised by ``DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES``.
+        max_bytes: of a body that is not a form; 0 reads none.
+        max_form_bytes: of a form with files; 0 treats a form like any other body.
+        setting: the setting that raises `max_bytes`; ``DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES`` raises the other.
     """
 
     max_bytes: int
@@ -36,7 +36,7 @@ class BodyLimit(NamedTuple):
     setting: str = MAX_REQUEST
 
     def of(self, media_type: str) -> tuple[int, str]:
-        """Give the limit for a media type, and the setting that raises it. Guarantee: pure."""
+        """Return the limit for a media type, and the setting that raises it. Guarantee: pure."""
         if self.max_form_bytes and media_type == FORM:
             return self.max_form_bytes, MAX_UPLOAD
         return self.max_bytes, self.setting
@@ -67,7 +67,7 @@ def media_type_of(headers: Mapping[str, str]) -> str:
 
 
 def is_json_type(media_type: str) -> bool:
-    """Tell whether a bare media type is JSON's. Guarantee: pure."""
+    """Return whether a bare media type is JSON's. Guarantee: pure."""
     return media_type == "application/json" or media_type.endswith("+json")
 
 
@@ -77,14 +77,14 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
     Guarantee: pure.
 
     Args:
-        body: as it came: text, JSON or a form, as the content type says.
+        body: raw: text, JSON or a form, according to the content type.
         content_type: in full.
 
     Returns:
-        The fields, unchecked but for their names; and the files of a form.
+        The fields, with only their names checked; and the files of a form.
 
     Raises:
-        RequestError: it cannot be read, or has a field that ``run`` does not have.
+        RequestError: the body cannot be read, or has a field that ``run`` does not have.
     """
     media_type = media_type_of({"content-type": content_type})
     if media_type == FORM:
@@ -97,14 +97,14 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
 
 
 def read_files(body: bytes, content_type: str) -> list[SentFile]:
-    """Read the files of a form that has nothing else. Guarantee: pure.
+    """Read the files of a form that has only files. Guarantee: pure.
 
     Args:
         body: of type ``multipart/form-data``.
         content_type: in full.
 
     Raises:
-        RequestError: it cannot be read, or has no file, or a field.
+        RequestError: the body cannot be read, has no file, or has another field.
     """
     parts = parse_form(body, content_type)
     if fields := sorted({part.name for part in parts if part.file_name is None}):
@@ -116,10 +116,10 @@ def read_files(body: bytes, content_type: str) -> list[SentFile]:
 
 
 def text_of(body: bytes) -> str:
-    """Read a text.
+    """Decode a text.
 
     Raises:
-        RequestError: it is not UTF-8.
+        RequestError: the text is not UTF-8.
     """
     try:
         return body.decode("utf-8")
@@ -128,18 +128,18 @@ def text_of(body: bytes) -> str:
 
 
 def parse_json(body: bytes) -> Any:
-    """Read the JSON of a body.
+    """Parse the JSON of a body.
 
     Guarantee: pure.
 
     Raises:
-        RequestError: it is none, or nothing that can be read; says which.
+        RequestError: the body is not JSON, or JSON that cannot be read; the message says which.
     """
     return _json_of(text_of(body), "the body")
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Read the JSON object of a body; raises as `parse_json` does. Guarantee: pure."""
+    """Parse the JSON object of a body; raises as `parse_json` does. Guarantee: pure."""
     value = parse_json(body)
     if not isinstance(value, dict):
         raise RequestError('the body is JSON, but not an object: send {"message": "…"}')
@@ -184,7 +184,7 @@ def _read_form(body: bytes, content_type: str) -> tuple[dict[str, Any], list[Sen
 
 
 def _is_no_choice(part: FormPart) -> bool:
-    """Tell whether a browser sent the part for a file input in which nothing was chosen."""
+    """Return whether the part is a browser's empty file input."""
     return part.file_name == "" and not part.data
 
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, read after the caller is known, and not further than they may be long."""
+"""Read request bodies once the caller is known, and no further than the limit."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -11,12 +11,12 @@ async def read_body(headers: Mapping[str, str], stream: AsyncIterator[bytes], li
 
     Args:
         headers: of the request.
-        stream: the body's pieces; not begun when the limit is 0.
+        stream: the body's pieces; not started when the limit is 0.
         limit: of the body.
 
     Raises:
-        RequestTooLargeError: the body is over the limit; not more than the limit was read.
-        ClientDisconnect: the caller left.
+        RequestTooLargeError: the body exceeds the limit; at most the limit was read.
+        ClientDisconnect: the client disconnected.
     """
     max_bytes, setting = limit.of(media_type_of(headers))
     if max_bytes == 0:

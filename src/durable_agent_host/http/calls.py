@@ -1,4 +1,4 @@
-"""What every handler of a route takes, and how a request reaches it: through the gate, and with its errors answered."""
+"""What every handler receives, and how a request reaches it: through the gate, with errors turned into answers."""
 
 import logging
 import time
@@ -51,18 +51,18 @@ class Host:
     """The app, as handlers see it.
 
     Attributes:
-        agents: descriptions of the agents that are reachable by HTTP, by name; a live view.
-        settings: bounds and waits.
-        open_log: returns the turn log of the process, and opens its store at the first call.
-        service_files_of: an agent's name → the files that the service of its chat client keeps.
+        agents: descriptions of the agents reachable by HTTP, by name; a live view.
+        settings: limits and timeouts.
+        open_log: returns the turn log of the process; the first call opens its store.
+        service_files_of: an agent's name → the files kept by its chat client's service.
         hosted: lists all agents with how they are reached, as upstream's health route does.
-        repair_rules_of: an agent's name → what the service of its chat client requires of a stored conversation.
-        made_by_of: an agent's name → which overlays hold for its sessions; None when it compacts nothing.
-        prices_of: an agent's name → what its models cost; empty when the app does not say it.
+        repair_rules_of: an agent's name → what its chat client's service requires of a stored conversation.
+        made_by_of: an agent's name → which overlays apply to its sessions; None when it compacts nothing.
+        prices_of: an agent's name → the prices of its models; empty when the app gives none.
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
-        allowed_options: what clients may set for an agent, by name; a live view.
-        metrics: writes the metrics of this process in the text form of Prometheus.
+        allowed_options: options that clients may set, by agent name; a live view.
+        metrics: renders this process's metrics in Prometheus text format.
     """
 
     agents: Mapping[str, str | None]
@@ -107,9 +107,9 @@ class Call:
         max_request_bytes: the largest body of ``run``.
 
     Attributes:
-        caller: on whose behalf, as the gate found it.
-        place: of the session on the path, once it is known who asks.
-        body: once `read_body` has read it.
+        caller: on whose behalf, as identified by the gate.
+        place: the session on the path, once the caller is known.
+        body: set by `read_body`.
     """
 
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
@@ -121,12 +121,12 @@ class Call:
 
     @property
     def owner(self) -> Owner | None:
-        """Whose the session on the path is or is going to be; None where nobody is identified."""
+        """The owner or future owner of the session on the path; None where nobody is identified."""
         return self.place and self.place.owner
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers; their names are found in any case."""
+        """The headers, case-insensitive."""
         return cast("Mapping[str, str]", self._request.headers)
 
     @property
@@ -150,21 +150,21 @@ class Call:
         self.body = await read_body(self.headers, self.stream(), limit)
 
     def stream(self) -> AsyncIterator[bytes]:
-        """Read the body piece by piece, for a route that streams it; once."""
+        """Read the body piece by piece, for a route that streams it; only once."""
         return cast("Any", self._request).stream()
 
     def path_part(self, name: str) -> str:
-        """Return a part of the path by its name in the route's template, decoded; empty when it has none."""
+        """Return a part of the path by its name in the route's template, decoded; empty when absent."""
         return str(self._request.route_params.get(name, ""))
 
     @property
     def base_url(self) -> str:
-        """The URL of the app's routes, prefix included, without a slash at its end; below ``/agents`` only."""
+        """The URL of the app's routes, prefix included, without a trailing slash; below ``/agents`` only."""
         return self._url.partition("/agents")[0]
 
     @property
     def line(self) -> str:
-        """Method and URL for the log, without the query, which can hold a key."""
+        """Method and URL for the log, without the query, which may contain a key."""
         return f"{self._request.method} {self._url}"
 
     @property
@@ -179,7 +179,7 @@ class Call:
 
 
 Answer = func.HttpResponse | Response
-"""Of the Functions SDK, or of the streaming extension where it streams."""
+"""A response of the Functions SDK, or of the streaming extension where it streams."""
 
 Handler = Callable[[Host, Call, TurnClient], Awaitable[Answer]]
 
@@ -188,11 +188,11 @@ def named_session(host: Host, call: Call) -> tuple[str, str]:
     """Read agent and session from the path.
 
     Returns:
-        The agent's registered name, and the session's id, which is the one that the caller means by the path's.
+        The agent's registered name, and the stored id of the session that the caller means.
 
     Raises:
         NotFoundError: no such agent is reachable by HTTP.
-        RequestError: the session's id cannot be used.
+        RequestError: the session id is not usable.
     """
     agent, name = host.agent(call.path_part("agent")), check_session_id(call.path_part("session"))
     return agent, name if call.place is None else call.place.session_id
@@ -212,14 +212,14 @@ async def serve(
     """Answer a request: through the gate, by its handler. Raises nothing.
 
     Args:
-        action: what the handler does.
-        handler: of the route.
+        action: what the handler does, for the gate.
+        handler: the route's handler.
         host: the app.
         req: the request.
-        client: with the durable client of the request.
-        limit: of the body, which is read when the caller is known.
+        client: holds the request's durable client.
+        limit: of the body, which is read once the caller is known.
         is_open: everybody is let in, and nobody is identified.
-        may_begin: the handler may begin the session that the path names: it must not be somebody else's.
+        may_begin: the handler may begin the session on the path, which must not be somebody else's.
 
     Returns:
         The handler's answer, or a problem; unexpected errors are logged and not shown.
@@ -255,7 +255,7 @@ async def _served(
         await call.read_body(limit)
         return await handler(host, call, client)
     except RequestTooLargeError as error:
-        # Without it the server reads the rest of the body, to use the connection again.
+        # Otherwise the server reads the rest of the body in order to reuse the connection.
         return problem_of_error(error, headers={"connection": "close"})
     except ClientDisconnect:
         return Response(status_code=CALLER_LEFT)
@@ -274,7 +274,7 @@ async def _served(
 
 
 def _in_trace(caller: Caller, span: tuple[int, int] | None) -> Caller:
-    """Put what a caller asks into the trace of the request's own span, when it has one."""
+    """Put the caller's request into the trace of its HTTP span, if it has one."""
     if span is None:
         return caller
     return replace(caller, traceparent=traceparent_in(caller.traceparent, *span))

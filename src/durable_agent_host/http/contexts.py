@@ -1,4 +1,4 @@
-"""The context of a session as JSON for clients: what the model would get now. Pure."""
+"""The context of a session as JSON for clients: what the model would receive now. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
@@ -20,18 +20,18 @@ def context_view(
     made_by: str | None,
     between: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """Give the context of a conversation. Guarantee: pure.
+    """Return the context of a conversation. Guarantee: pure.
 
     Args:
         agent: the agent's registered name.
         session_id: without the agent's name.
-        context: as it was read.
-        made_by: the strategies of the agent; None when it compacts nothing.
-        between: called before each message, to let others work.
+        context: the context that was read.
+        made_by: the agent's compaction strategies; None when it compacts nothing.
+        between: called before each message, so that other work can run.
 
     Returns:
-        The view. A message of the record has its ``turn_id``, one that stands for others ``stands_for``: the first and
-        the last turn, and the number of messages.
+        The view. A message of the record has its ``turn_id``; a message that replaces others has ``stands_for``: the
+        first and last turn, and the number of messages.
 
     Raises:
         CorruptStateError: an entry cannot be read.

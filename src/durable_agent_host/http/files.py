@@ -1,4 +1,4 @@
-"""Routes of files: upload some, list those of a session, read one."""
+"""Routes of files: upload files, list those of a session, read one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,11 +28,11 @@ _SAFE: Final = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "private, no-cache",
 }
-"""What keeps a browser from running a file, or from guessing what it is."""
+"""Keeps a browser from executing a file or guessing its type."""
 
 
 async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``POST /agents/{agent}/sessions/{session}/files``: store files, for messages that name them."""
+    """``POST /agents/{agent}/sessions/{session}/files``: store files that messages can refer to."""
     agent, session_id = named_session(host, call)
     media_type = media_type_of(call.headers)
     is_form = media_type == FORM
@@ -44,7 +44,7 @@ async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpR
 
 
 async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions/{session}/files``: what callers sent and agents made, newest first."""
+    """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
     session = await client.session(agent, session_id)
     stored = client.files(agent, session_id, session)
@@ -88,11 +88,11 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
 
 
 def with_sent_files(said: Said, files: Sequence[SentFile]) -> Said:
-    """Name the files of a form in the message that came with them. Guarantee: pure.
+    """Refer to the files of a form in the message that came with them. Guarantee: pure.
 
     Args:
         said: the message.
-        files: which are stored as uploads before the turn begins.
+        files: stored as uploads before the turn begins.
     """
     named = [
         file_reference(sha256(data).hexdigest(), name, media_type or media_type_of_name(name))
@@ -109,7 +109,7 @@ async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Seque
 
 
 def _bytes_of(file: SentFile) -> FileBytes:
-    """Copy a file out of the request's body; a body that is the file is not copied."""
+    """Copy a file out of the request's body; do not copy when the body is the file."""
     whole: Any = file.data.obj
     data = whole if isinstance(whole, bytes) and len(whole) == len(file.data) else bytes(file.data)
     return FileBytes(file.name, file.media_type or media_type_of_name(file.name), data)
@@ -140,7 +140,7 @@ def _view(call: Call, agent: str, session_id: str, file: ConversationFile) -> Ma
 def _headers_of(file: ConversationFile) -> dict[str, str]:
     try:
         media_type = check_media_type(file.media_type or media_type_of_name(file.name) or OCTETS, "a file")
-    except RequestError:  # a tool or a service can say anything
+    except RequestError:  # a tool or a service may report any media type
         media_type = OCTETS
     media_type = OCTETS if "*" in media_type else media_type
     name = file.name or file.file_id[:16]

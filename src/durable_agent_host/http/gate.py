@@ -1,9 +1,9 @@
-"""Who asks, and which sessions there are for whom: the one place that every way in passes before anything is done.
+"""Who is calling, and which sessions exist for them: the one check that every entry point passes first.
 
-The routes, upstream's workflow routes and MCP tools call `Gate.identify` before they read a body, and go on with the
+The routes, upstream's workflow routes and MCP tools call `Gate.identify` before they read a body, and continue with the
 caller that it returns. What the caller may not see does not exist for the request: `Gate.access` gives the rule, and
-the durable client's reads of sessions apply it (`durable_agent_host.durable.documents`), so a session of somebody else
-and one that there never was take the same path to the same answer. An app that identifies nobody has no rule.
+the durable client's reads of sessions apply it (`durable_agent_host.durable.documents`), so somebody else's session and
+a session that never existed take the same path to the same answer. An app that identifies nobody has no rule.
 """
 
 import asyncio
@@ -45,20 +45,20 @@ Action = Literal[
     "workflow.read",
     "workflow.respond",
 ]
-"""What can be done; which route does what is in `durable_agent_host.http.routes`."""
+"""What a request does; `durable_agent_host.http.routes` maps routes to actions."""
 
 EVEN_SECONDS: Final = 0.05
-"""What does not exist for a caller is answered at multiples of this time, whether it exists for others or not."""
+"""Not-found answers are sent at multiples of this time, whether or not the thing exists for others."""
 
 
 @dataclass(frozen=True)
 class IncomingRequest:
-    """A request, as `identify` sees it: before its body is read.
+    """A request as `identify` sees it: before its body is read.
 
     Attributes:
-        headers: names in lower case; those that come more than once are joined by commas.
+        headers: names in lower case; repeated headers are joined by commas.
         query: parameters.
-        method: of HTTP.
+        method: HTTP method.
         path: of the URL, with the host's prefix; empty for a call of an MCP tool.
     """
 
@@ -84,21 +84,21 @@ class AskedSession(NamedTuple):
 
 
 Identify = Callable[[IncomingRequest], Principal | Awaitable[Principal | None] | None]
-"""Finds out who asks; None, or `ForbiddenError`, for a caller who is not let in. A plain function runs in a thread."""
+"""Identifies the caller; None or `ForbiddenError` refuses the caller. A plain function runs in a thread."""
 
 Authorize = Callable[[Principal, Action, AskedSession], bool | Awaitable[bool]]
-"""Tells whether a principal may do something in a session that is not the principal's own: True or False, nothing else.
+"""Decides whether a principal may act in a session of somebody else: returns True or False, nothing else.
 
 A plain function runs in a thread."""
 
 
 class Access:
-    """Which sessions there are for one request.
+    """Which sessions exist for one request.
 
     Args:
         gate: has the app's rule.
-        principal: who asks.
-        action: what is about to be done.
+        principal: the caller.
+        action: what the request does.
     """
 
     def __init__(self, gate: "Gate", principal: Principal, action: Action) -> None:
@@ -108,29 +108,28 @@ class Access:
 
     @property
     def owner(self) -> Owner:
-        """To whom what the request begins belongs."""
+        """The owner of what the request begins."""
         return self._principal.owner
 
     @property
     def has_own_names(self) -> bool:
-        """Whether a name that somebody else has chosen is free for the request; see `name_mark`."""
+        """Whether the request may use a name that somebody else has chosen; see `name_mark`."""
         return self._gate.has_own_names
 
     async def sees(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
     ) -> bool:
-        """Tell whether there is a session for the request.
+        """Return whether the session exists for the request.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            owner: to whom it belongs, or None.
-            exists: whether there is one; the app is asked about one that there is not as well, so that the time tells
-                nothing.
-            to_read: whether there is one to read, whatever the request does.
+            owner: its owner, or None.
+            exists: whether it exists; the app is also asked about sessions that do not, so that timing reveals nothing.
+            to_read: whether it can be read, whatever the request does.
 
         Returns:
-            True for the owner, for who may adopt what belongs to nobody, and for whom the app lets in.
+            True for the owner, for those who may adopt a session without an owner, and for whomever the app lets in.
         """
         if exists and owner == self._principal.owner:
             return True
@@ -144,14 +143,14 @@ class Gate:
     """Decides who may do what.
 
     Args:
-        identify: finds out who asks; None identifies nobody, and everybody may do everything.
-        authorize: lets others in than a session's owner; None lets nobody in.
+        identify: identifies the caller; None identifies nobody, and everybody may do everything.
+        authorize: lets callers other than the owner into a session; None lets nobody in.
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
-        names: whether a name that a client chooses for a session is ``shared`` by all, or its ``own``.
-        requests_per_second: how often one principal may ask, on every way in; 0 for any number.
+        names: whether session names chosen by clients are ``shared`` by all, or each caller's ``own``.
+        requests_per_second: limit per principal, over all entry points; 0 for no limit.
 
     Raises:
-        RegistrationError: a function cannot be called, or something is demanded of owners, and nobody is identified.
+        RegistrationError: an argument is not callable, or an option needs owners and nobody is identified.
     """
 
     def __init__(
@@ -181,11 +180,11 @@ class Gate:
 
     @property
     def identifies(self) -> bool:
-        """Whether callers are told apart, so that sessions have owners."""
+        """Whether callers are identified, so that sessions have owners."""
         return self._identify is not None
 
     async def identify(self, request: IncomingRequest) -> Caller:
-        """Find out on whose behalf something is asked, and in which trace; counts the request.
+        """Identify the caller and the trace of the request; count the request.
 
         Raises:
             ForbiddenError: the app does not let the caller in, or gives the caller the name of `ANONYMOUS`.
@@ -211,23 +210,23 @@ class Gate:
         return found
 
     def access(self, caller: Caller, action: Action) -> Access | None:
-        """Give the rule of which sessions there are for a request; None when there are all.
+        """Return the rule for which sessions exist for a request; None when all do.
 
         Args:
-            caller: as `identify` found it.
-            action: what is about to be done.
+            caller: as returned by `identify`.
+            action: what the request does.
         """
         return None if caller.principal is None else Access(self, caller.principal, action)
 
     def may_adopt(self, principal: Principal) -> bool:
-        """Tell whether a principal may take over sessions without an owner. Guarantee: pure."""
+        """Return whether a principal may take over sessions without an owner. Guarantee: pure."""
         return self._adopters == ANYBODY or principal.is_one_of(self._adopters)
 
     async def authorized(self, principal: Principal, action: Action, session: AskedSession) -> bool:
-        """Ask the app whether a principal may do something in a session of somebody else.
+        """Ask the app whether a principal may act in somebody else's session.
 
         Raises:
-            ForbiddenError: the app says so; the caller learns that it is not allowed, and nothing of the session.
+            ForbiddenError: the app raised it; the caller learns that it is not allowed, and nothing about the session.
         """
         if self._authorize is None:
             return False
@@ -238,7 +237,7 @@ class Gate:
 
 
 async def _called(function: Callable[..., Any], *given: Any) -> Any:
-    """Call a function of the app; a plain one in a thread."""
+    """Call a function of the app; a plain one runs in a thread."""
     if iscoroutinefunction(function):
         return await function(*given)
     found = await asyncio.to_thread(function, *given)
@@ -246,10 +245,10 @@ async def _called(function: Callable[..., Any], *given: Any) -> Any:
 
 
 async def wait_for_even_time(began: float) -> None:
-    """Wait until a multiple of `EVEN_SECONDS` is over.
+    """Wait for the next multiple of `EVEN_SECONDS`.
 
     Args:
-        began: when the request came, by the monotonic clock.
+        began: when the request arrived, by the monotonic clock.
     """
     elapsed = time.monotonic() - began
     await asyncio.sleep(EVEN_SECONDS - elapsed % EVEN_SECONDS)

@@ -1,4 +1,4 @@
-"""Answers about many things: written beside the event loop and part by part, so that other requests go on meanwhile."""
+"""Large answers: encoded off the event loop and in parts, so that other requests proceed."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,19 +17,19 @@ async def large_answer(
     """Answer 200 with JSON.
 
     Args:
-        count: of the things that it is about; few are written at once.
-        view: gives the body; touches nothing that the loop changes meanwhile.
+        count: number of things in it; an answer about few is encoded on the loop.
+        view: builds the body; touches nothing that the loop changes at the same time.
         headers: further headers.
 
     Raises:
-        Exception: what the view raises.
+        Exception: whatever the view raises.
     """
     text = await aside(count, lambda: _written(view()))
     return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
 
 
 def _written(value: Any) -> str:
-    """Write JSON as `json.dumps` does, and give way between the parts of its lists."""
+    """Encode JSON as `json.dumps` does, pausing between the parts of its lists."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return f"{{{', '.join([f'{json.dumps(name)}: {_written(one)}' for name, one in members.items()])}}}"

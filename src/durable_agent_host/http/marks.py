@@ -1,7 +1,7 @@
-"""Answers without the mark that stands before names in ids; see `durable_agent_host.session.ownership`.
+"""Removes from answers the mark that prefixes names in ids; see `durable_agent_host.session.ownership`.
 
-A caller who has chosen a name that is taken is to see what he would see if it were free. The mark is a hash that nobody
-is shown, so where it stands in an answer of the caller, it is the mark.
+A caller who chooses a taken name must see what a free name would show. The mark is a hash that nobody is shown, so
+wherever it occurs in the caller's answer, it is the mark.
 """
 
 from collections.abc import AsyncGenerator
@@ -15,14 +15,14 @@ from durable_agent_host.http.stream import DocumentStream, EventStream
 
 
 def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
-    """Take the caller's mark out of the ids in an answer.
+    """Remove the caller's mark from the ids in an answer.
 
     Args:
         answer: of a handler. Of files the headers alone are looked at: what they hold is what was said.
         mark: the caller's; empty when no id of the request can have it.
 
     Returns:
-        The answer; the same one where there is no mark in it.
+        The answer; the same object when it contains no mark.
     """
     if not mark:
         return answer
@@ -51,7 +51,7 @@ def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark:
 
 async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
     async with aclosing(events):
-        async for told in events:  # whole events
+        async for told in events:  # each is one whole event
             yield told.replace(mark, b"")
 
 

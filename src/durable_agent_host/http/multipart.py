@@ -1,7 +1,7 @@
 """Bodies of type ``multipart/form-data``, read strictly. Pure.
 
-A whole body is taken apart without copying it: parts are views of it. What browsers, curl and the usual libraries send
-is read; everything else is refused with the rule that it breaks. Source: RFC 7578, and RFC 2046, section 5.1.
+The body is split without copying: parts are views of it. Accepts what browsers, curl and the usual libraries send;
+refuses everything else, naming the rule that it breaks. Source: RFC 7578, and RFC 2046, section 5.1.
 """
 
 import re
@@ -18,7 +18,7 @@ _BOUNDARY: Final = re.compile(r'(?:^|;)\s*boundary=(?:"([^"\\]{1,70})"|([^\s;"]{
 _BOUNDARY_CHARACTERS: Final = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]*[0-9A-Za-z'()+_,\-./:=?]")
 _END: Final = r"(?=\s*(?:;|$))"
 _PARAMETER: Final = re.compile(rf';\s*([A-Za-z0-9*_-]+)=(?:"((?:[^"\\]|\\.)*)"{_END}|"([^"]*)"{_END}|([^\s;"]*))\s*')
-"""Quoted text with escapes, as curl writes it; or, where that is none, with a backslash that ends it: browsers."""
+"""Quoted text with escapes, as curl writes it; otherwise text ending in a backslash, as browsers write it."""
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PLAIN_ENCODINGS: Final = frozenset({"", "7bit", "8bit", "binary"})
 
@@ -28,8 +28,8 @@ class FormPart(NamedTuple):
 
     Attributes:
         name: of the field.
-        file_name: as the sender has it, unchecked; None when the part is no file.
-        content_type: as the part says, in full; empty when it does not.
+        file_name: as sent, unchecked; None when the part is not a file.
+        content_type: of the part, in full; empty when it has none.
         data: the bytes, a view of the body.
     """
 
@@ -40,19 +40,19 @@ class FormPart(NamedTuple):
 
 
 def parse_form(body: bytes, content_type: str) -> list[FormPart]:
-    """Take a form apart.
+    """Split a form into its parts.
 
     Guarantee: pure; the parts are views of the body.
 
     Args:
-        body: all of it.
+        body: the whole body.
         content_type: the request's, with its boundary.
 
     Returns:
         The parts in order.
 
     Raises:
-        RequestError: it is no form, or one with too many parts or too long headers; says why.
+        RequestError: it is not a form, or has too many parts or too long headers; the message says why.
     """
     delimiter = b"--" + _boundary_of(content_type)
     parts: list[FormPart] = []
@@ -77,7 +77,7 @@ def _boundary_of(content_type: str) -> bytes:
 
 
 def _slices(body: bytes, delimiter: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """Find the parts between the delimiters; each is the bytes of its headers, and its data."""
+    """Find the parts between the delimiters; yields each part's header bytes and data."""
     view = memoryview(body)
     place = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
     if place == 1 or not body.startswith(delimiter, place):
@@ -132,7 +132,7 @@ def _headers_of(head: bytes) -> dict[str, str]:
 
 
 def _parameters_of(disposition: str) -> dict[str, str]:
-    """Read the parameters of a header; ``filename*`` is left alone, as RFC 7578 forbids it."""
+    """Read the parameters of a header; ``filename*`` is ignored, as RFC 7578 forbids it."""
     rest = disposition[disposition.index(";") :] if ";" in disposition else ""
     parameters: dict[str, str] = {}
     place = 0

@@ -1,4 +1,4 @@
-"""Requests to values. Pure."""
+"""Parse requests into values. Pure."""
 
 import base64
 import binascii
@@ -31,22 +31,22 @@ _FORK_FIELDS: Final = "at_turn, before, session_id or none of them"
 
 @dataclass(frozen=True)
 class RunCall:
-    """A call of ``run`` that makes sense.
+    """A valid call of ``run``.
 
     Attributes:
         said: the message, without the files of a form.
         files: of a form, which are part of the message.
         session_id: the client's, or None to begin a new session.
         response_format: a JSON schema, or None.
-        enable_tool_calls: False offers no tools.
-        options: for the agent, unchecked; None when there are none.
+        enable_tool_calls: False offers the model no tools.
+        options: for the agent, unchecked; None when absent.
         wait: whether the client waits for the answer.
         policy: what to do when the session is busy.
         wants_json: whether the answer is JSON, or the bare text.
         wants_events: whether the answer is a stream of events.
-        last_event_id: the last event of the turn that the client has, or None to begin with the first.
+        last_event_id: the last event of the turn that the client has, or None to start with the first.
         idempotency_key: the client's, or None.
-        request_hash: SHA-256 of what is asked; equal for a retry.
+        request_hash: SHA-256 of the request's content; equal for a retry.
     """
 
     said: Said
@@ -70,17 +70,17 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     Guarantee: pure.
 
     Args:
-        body: as it came: text, JSON or a form, as the content type says.
+        body: raw: text, JSON or a form, according to the content type.
         headers: of the request, names in any case.
         params: of the query.
-        max_bytes: largest body that is no form.
+        max_bytes: largest body that is not a form.
 
     Returns:
         The call.
 
     Raises:
-        RequestError: it cannot be carried out; the message names the rule that it breaks.
-        RequestTooLargeError: the body is over the limit.
+        RequestError: the call is invalid; the message names the rule that it breaks.
+        RequestTooLargeError: the body exceeds the limit.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     media_type = media_type_of(lowered)
@@ -232,7 +232,7 @@ def _json_name(value: Any) -> str:
 
 
 class ForkCall(NamedTuple):
-    """What a fork is asked to be.
+    """A request to fork a session.
 
     Attributes:
         session_id: of the new session, or None.
@@ -251,10 +251,10 @@ def parse_fork(body: bytes) -> ForkCall:
     Guarantee: pure.
 
     Args:
-        body: empty, or a JSON object with ``at_turn``, ``before``, ``session_id`` or several of them.
+        body: empty, or a JSON object with any of ``at_turn``, ``before``, ``session_id``.
 
     Raises:
-        RequestError: it is something else.
+        RequestError: the body is something else.
     """
     given: Any = parse_json(body) if body.strip() else {}
     if not isinstance(given, dict):
@@ -286,7 +286,7 @@ def parse_answers(body: bytes) -> dict[str, dict[str, Any]]:
         Answers by call id, each with ``approved``, ``reason``, ``arguments``.
 
     Raises:
-        RequestError: it is something else, or answers a call twice; the message says what is expected.
+        RequestError: the body is something else, or answers a call twice; the message says what is expected.
     """
     value = parse_json(body)
     _check_nesting(value, "the body")
@@ -324,10 +324,10 @@ def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def parse_place(text: str | None) -> int | None:
-    """Read the query parameter ``cursor`` of a conversation: where the page after begins. Guarantee: pure.
+    """Parse the query parameter ``cursor`` of a conversation: where the newer page begins. Guarantee: pure.
 
     Raises:
-        RequestError: it is none that a page gave out.
+        RequestError: no page returned this cursor.
     """
     if not text:
         return None
@@ -339,10 +339,10 @@ def parse_place(text: str | None) -> int | None:
 
 
 def parse_limit(text: str | None, *, default: int = DEFAULT_LIMIT) -> int:
-    """Read the query parameter ``limit``. Guarantee: pure.
+    """Parse the query parameter ``limit``. Guarantee: pure.
 
     Raises:
-        RequestError: it is no number from 1 to 1000.
+        RequestError: it is not a number from 1 to 1000.
     """
     if text is None:
         return default
@@ -352,10 +352,10 @@ def parse_limit(text: str | None, *, default: int = DEFAULT_LIMIT) -> int:
 
 
 def parse_cursor(text: str | None) -> tuple[str, str] | None:
-    """Read the query parameter ``cursor``: where the page before ended. Guarantee: pure.
+    """Parse the query parameter ``cursor``: where the previous page ended. Guarantee: pure.
 
     Raises:
-        RequestError: it is none that a list gave out.
+        RequestError: no list returned this cursor.
     """
     if not text:
         return None
@@ -384,7 +384,7 @@ def page_of(
         told: what a cursor says of one; the list is in its order.
 
     Returns:
-        The page, and the cursor for the next one, or None when this is the last.
+        The page, and the cursor of the next page; None when this is the last.
     """
     rest = [one for one in listed if cursor is None or tuple(told(one)) < cursor]
     page = rest[:limit]

@@ -1,4 +1,4 @@
-"""Ready-made functions for `DurableAgentApp(identify=…)`: who asks, by what the platform says of a request."""
+"""Ready-made functions for `DurableAgentApp(identify=…)`: identify callers by what the platform reports."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from durable_agent_host.http.gate import Identify, IncomingRequest
 from durable_agent_host.model.principal import Principal
 
 AUTH_ENABLED: Final = "WEBSITE_AUTH_ENABLED"
-"""What App Service sets where its authentication is on: there, and nowhere else, it replaces the headers below.
+"""Set by App Service where its authentication is on; only there does it replace the headers below.
 
 Source: "Environment variables and app settings in Azure App Service", and "Work with user identities".
 """
@@ -29,18 +29,18 @@ _ROLES: Final = frozenset({"roles", "role", "http://schemas.microsoft.com/ws/200
 async def app_service_principal(request: IncomingRequest) -> Principal | None:
     """Identify callers by the authentication of App Service ("Easy Auth").
 
-    The header is believed only where the platform says that its authentication is on: then it removes what callers
-    send under this name. On another host, everybody could send it.
+    The header is trusted only where the platform reports that its authentication is on: then it removes this header
+    from callers' requests. On another host, anybody could send it.
 
     Args:
-        request: as it came.
+        request: the caller's request.
 
     Returns:
         The principal: the user's object id, or another provider's id of the user; the tenant is that of Entra ID, or
         the provider's name. None for a caller who has not signed in.
 
     Raises:
-        ForbiddenError: the platform does not say that its authentication is on, or its header cannot be read.
+        ForbiddenError: the platform does not report that its authentication is on, or its header cannot be read.
     """
     if os.environ.get(AUTH_ENABLED, "").casefold() != "true":
         raise ForbiddenError(f"App Service authentication is not enabled: {AUTH_ENABLED} is not true")
@@ -56,7 +56,7 @@ def _principal_of(header: str) -> Principal:
         provider, role_type = str(fields["auth_typ"]), str(fields.get("role_typ") or "")
     except (ValueError, TypeError, KeyError, binascii.Error):
         raise ForbiddenError(f"the header {_HEADER} is not what App Service writes") from None
-    known = dict(reversed(claims))  # of several of a type the first
+    known = dict(reversed(claims))  # the first of several of one type wins
     user = next((known[name] for name in _IDS if known.get(name)), None)
     if user is None:
         raise ForbiddenError(f"the header {_HEADER} has no claim that names the caller")
@@ -66,24 +66,24 @@ def _principal_of(header: str) -> Principal:
 
 
 def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
-    """Make what identifies callers by the function key that they send: who has the key is the principal.
+    """Make a function that identifies callers by their function key: whoever has the key is the principal.
 
-    The Functions host checks the key (``http_auth_level`` FUNCTION), and does not tell the app its name. So a key that
-    is not named here is a principal of its own, whose id is a hash of it, and a new key is another principal. Name the
-    keys of one client the same, and it keeps its sessions when its key is renewed. Calls of MCP tools carry no key.
-    Several keys at once name nobody: the host checks one of them, and the others would be principals for the asking.
+    The Functions host checks the key (``http_auth_level`` FUNCTION) and does not tell the app its name. So a key not
+    listed here is a principal of its own, whose id is a hash of the key; renewing it makes a new principal. Give all
+    keys of one client the same name, and it keeps its sessions when a key is renewed. Calls of MCP tools carry no key.
+    Several keys in one request identify nobody: the host checks only one of them, so the others could be forged.
 
     Args:
         names: key → the principal's id.
 
     Returns:
-        A function for ``identify``; it identifies nobody without a key.
+        A function for ``identify``; without a key it identifies nobody.
     """
     known = {_hash(key): name for key, name in (names or {}).items()}
 
     async def identify(request: IncomingRequest) -> Principal | None:
         key = request.headers.get("x-functions-key") or request.query.get("code")
-        if not key or "," in key:  # what came more than once is joined
+        if not key or "," in key:  # repeated headers are joined
             return None
         return Principal(known.get(_hash(key)) or f"key-{_hash(key)[:32]}")
 

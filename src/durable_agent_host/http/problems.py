@@ -1,4 +1,4 @@
-"""Errors as answers: the only place that knows status codes of errors."""
+"""Errors as answers: the only place that knows the status codes of errors."""
 
 import json
 import math
@@ -55,7 +55,7 @@ def problem(
 
     Args:
         status: the HTTP status.
-        detail: what is wrong and what to do.
+        detail: what is wrong and how to fix it.
         headers: further headers.
         members: further members of the problem.
 
@@ -73,7 +73,7 @@ def problem(
 def problem_of_error(
     error: Exception, *, headers: Mapping[str, str] | None = None, **members: Any
 ) -> func.HttpResponse:
-    """Answer with what an error of ours says; any other is a 500 without its text.
+    """Answer with the message of one of our errors; any other is a 500 without its text.
 
     Guarantee: pure.
 
@@ -103,7 +103,7 @@ def problem_of_error(
 def problem_of_outcome(
     failure: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, **members: Any
 ) -> func.HttpResponse:
-    """Answer with why a turn has no answer.
+    """Explain why a turn has no answer.
 
     Guarantee: pure.
 
@@ -127,7 +127,7 @@ def problem_of_outcome(
 
 
 def problem_body(failure: Mapping[str, Any], **members: Any) -> dict[str, Any]:
-    """Give the problem of a turn that has no answer, as a stream tells it.
+    """Return the problem of a turn that has no answer, for a stream.
 
     Guarantee: pure.
 

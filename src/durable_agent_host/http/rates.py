@@ -1,4 +1,4 @@
-"""How much one caller may ask of a process: requests per second, and clients that follow one turn."""
+"""Limits on one caller in one process: requests per second, and clients that follow one turn."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -9,18 +9,18 @@ from typing import Final
 from durable_agent_host.errors import TooManyRequestsError
 
 BURST_SECONDS: Final = 10
-"""A principal that was quiet may ask at once for what it may ask in so many seconds."""
+"""After a pause, a principal may send this many seconds' worth of requests at once."""
 
 MOST_PRINCIPALS: Final = 10_000
 READERS_RETRY_SECONDS: Final = 5
 
 
 class RequestRates:
-    """A token bucket for each principal, in this process: several instances allow several times as much.
+    """A token bucket per principal, in this process: several instances allow several times as much.
 
     Args:
-        per_second: requests of one principal; 0 for any number.
-        now: seconds of a clock that never goes back.
+        per_second: requests per principal; 0 for no limit.
+        now: returns seconds of a monotonic clock.
     """
 
     def __init__(self, per_second: float = 0.0, now: Callable[[], float] = monotonic) -> None:
@@ -33,17 +33,17 @@ class RequestRates:
         """Count one request.
 
         Args:
-            principal: whose it is.
+            principal: who made it.
 
         Raises:
-            TooManyRequestsError: there were too many; says when to come back.
+            TooManyRequestsError: there were too many; the error says when to retry.
         """
         if self._per_second <= 0:
             return
         now = self._now()
         left, at = self._buckets.pop(principal, (self._most, now))
         left = min(self._most, left + (now - at) * self._per_second)
-        self._buckets[principal] = (left - 1 if left >= 1 else left, now)  # the newest is the last
+        self._buckets[principal] = (left - 1 if left >= 1 else left, now)  # the newest is last
         if len(self._buckets) > MOST_PRINCIPALS:
             self._forget(now)
         if left < 1:
@@ -53,10 +53,8 @@ class RequestRates:
             )
 
     def _forget(self, now: float) -> None:
-        """Forget whom nobody has seen for so long that nothing is held against them, and the longest unseen."""
-        by_age = takewhile(
-            lambda one: now - one[1][1] >= BURST_SECONDS, self._buckets.items()
-        )  # the oldest is the first
+        """Forget principals whose buckets are full again; without any, the one unseen for longest."""
+        by_age = takewhile(lambda one: now - one[1][1] >= BURST_SECONDS, self._buckets.items())  # the oldest is first
         full = [name for name, _ in by_age]
         for name in full or [next(iter(self._buckets))]:
             del self._buckets[name]
@@ -66,7 +64,7 @@ class StreamReaders:
     """Counts the clients that follow a turn, in this process.
 
     Args:
-        most: of one turn.
+        most: the maximum per turn.
     """
 
     def __init__(self, most: int) -> None:
@@ -74,13 +72,13 @@ class StreamReaders:
         self._readers: Counter[str] = Counter()
 
     def enter(self, turn_id: str) -> Callable[[], None]:
-        """Count one more client that follows a turn, from now on.
+        """Count one more client that follows a turn.
 
         Returns:
-            What to call once when the client has left.
+            A function to call once, when the client has left.
 
         Raises:
-            TooManyRequestsError: there are as many as may be.
+            TooManyRequestsError: the maximum is reached.
         """
         if self._readers[turn_id] >= self._most:
             raise TooManyRequestsError(

@@ -1,4 +1,4 @@
-"""The routes as a table: name, method, path, what the gate is asked, and who answers. The host adds its prefix."""
+"""The routes as a table: name, method, path, action for the gate, and handler. The host adds its prefix."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -18,13 +18,13 @@ class Route(NamedTuple):
     Attributes:
         name: of the function that serves it.
         method: HTTP method.
-        template: after the prefix.
-        action: what the gate is asked.
-        handler: answers what the gate lets in.
+        template: path after the prefix.
+        action: what the gate checks.
+        handler: answers requests that pass the gate.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
-        streams_body: the handler reads the body, piece by piece.
-        takes: ``form`` when a form with files may be larger than other requests, ``file`` when every body may.
-        may_begin: the session that the path names may begin with the request, which reads its body after that is known.
+        streams_body: the handler reads the body piece by piece.
+        takes: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
+        may_begin: the request may begin the session on the path, and reads its body after checking that.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Route(NamedTuple):
     may_begin: bool = False
 
     def body_limit(self, settings: Settings) -> BodyLimit:
-        """Return the largest body that is read; a larger one is answered with 413.
+        """Return the largest body that is read; larger ones are answered with 413.
 
         Args:
             settings: of the app.

@@ -1,10 +1,10 @@
 """Functions written for `azure.functions.HttpRequest`, in an app that streams.
 
 Theory of operation: importing ``azurefunctions.extensions.http.fastapi`` switches the whole app to HTTP streaming. The
-worker then gives every HTTP function a FastAPI request, takes a FastAPI response, and refuses to load functions that
-are annotated otherwise. `adapt_http_function` puts such a function into one that the worker loads. Functions that are
-annotated with the extension's request are left alone. Source: ``http_v2.py`` and ``bindings/meta.py`` of
-azure-functions-runtime 1.3; the classic worker does the same.
+worker then passes every HTTP function a FastAPI request, expects a FastAPI response, and refuses to load functions with
+other annotations. `adapt_http_function` wraps such a function in one that the worker loads. Functions annotated with
+the extension's request are left alone. Source: ``http_v2.py`` and ``bindings/meta.py`` of azure-functions-runtime 1.3;
+the classic worker does the same.
 """
 
 import asyncio
@@ -27,27 +27,27 @@ from durable_agent_host.http.upstream_routes import Entrance, workflow_entrance
 
 UserFunction = Callable[..., Any]
 SecretOf = Callable[[str], Awaitable[str]]
-"""Reads the app's secret for ids with a durable client, of which it gets the binding's value."""
+"""Reads the app's secret for ids; takes the value of the durable client's binding."""
 
 _UPSTREAM: Final = "agent_framework_azurefunctions"
 _OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
 _CLIENT: Final = "durableClient"
 _NOT_FOR_CACHES: Final = "private, no-store"
-"""Caches do not know who asks, and keep a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
+"""Shared caches do not know the caller, and store a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
 _FOREIGN_PAGE_HEADER = "x-functions-host-foreign-page"
 _FOREIGN_PAGE = (
     "pages of other origins may not call this ({}): list the page's origin under Host.CORS in local.settings.json"
 )
-"""The embedded host lets such pages call anonymous functions, as `func start` does; ours are not for them."""
+"""The embedded host lets such pages call anonymous functions, as `func start` does; our routes are not for them."""
 
 
 def adapt_http_functions(functions: Iterable[Any], *, gate: Gate, secret_of: SecretOf) -> None:
-    """Let the HTTP functions of an app be called with FastAPI requests; upstream's ask the gate before.
+    """Let FastAPI requests call an app's HTTP functions; upstream's functions pass the gate first.
 
     Args:
-        functions: the app's, as the SDK has built them; they are changed.
-        gate: decides. Ours ask it themselves, and an app's own functions are its own matter.
-        secret_of: reads what the ids of runs depend on.
+        functions: the app's, as built by the SDK; changed in place.
+        gate: checks upstream's. Our own call it themselves; the app's own functions are not checked.
+        secret_of: reads the secret on which the ids of runs depend.
     """
     for function in functions:
         trigger = function.get_trigger()
@@ -70,17 +70,17 @@ def adapt_http_function(
     entrance: Entrance | None = None,
     read_secret: Callable[[Mapping[str, Any]], Awaitable[str]],
 ) -> UserFunction:
-    """Let a function that takes `azure.functions.HttpRequest` be called with a FastAPI request.
+    """Let a FastAPI request call a function that takes `azure.functions.HttpRequest`.
 
     Args:
         function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread. Ours read the body
             themselves, once they know the caller.
-        parameter: the trigger's.
-        entrance: asked before the body is read, and may change what the request names; what it raises is the answer.
-        read_secret: reads what the entrance needs, by the function's arguments.
+        parameter: name of the trigger's parameter.
+        entrance: called before the body is read; may change what the request names; what it raises becomes the answer.
+        read_secret: reads what the entrance needs, from the function's arguments.
 
     Returns:
-        A function with the same parameters, or the same one when its request is annotated as FastAPI's, or when its
+        A function with the same parameters; the given one when its request is annotated as FastAPI's, or when its
         annotations cannot be read, which the worker reports.
     """
     if not _takes_functions_request(function, parameter):
@@ -117,7 +117,7 @@ def adapt_http_function(
 def _in_place_of(
     function: UserFunction, parameter: str, answer: Callable[..., Awaitable[Response]], *, is_ours: bool
 ) -> UserFunction:
-    """Give an answering function the name and the parameters of another, as the worker reads them."""
+    """Give the answering function the name and parameters of another, as the worker reads them."""
 
     @wraps(function)
     async def adapted(**arguments: Any) -> Response:
@@ -134,7 +134,7 @@ def _in_place_of(
 
 
 def _secret_reader(function: Any, secret_of: SecretOf) -> Callable[[Mapping[str, Any]], Awaitable[str]]:
-    """Give what reads the app's secret with the arguments of a function, which has a durable client among them."""
+    """Return what reads the app's secret from a function's arguments, which include a durable client."""
     client = next((one.name for one in function.get_bindings() if one.get_binding_name() == _CLIENT), "")
     return lambda arguments: secret_of(arguments[client])
 
@@ -148,14 +148,14 @@ def _takes_functions_request(function: UserFunction, parameter: str) -> bool:
 
 
 class StreamedRequest(func.HttpRequest):
-    """A request whose body can be read piece by piece, if it was not read.
+    """A request whose body can be read piece by piece if it was not read before.
 
     Args:
-        method: of HTTP.
-        url: as it was sent.
-        stream: gives the body's pieces, once.
+        method: HTTP method.
+        url: as sent.
+        stream: the body's pieces, once.
         span: trace id and flags of the request's own span, or None.
-        more: as the SDK has it.
+        more: arguments of the SDK's class.
     """
 
     def __init__(
@@ -175,19 +175,19 @@ class StreamedRequest(func.HttpRequest):
 async def read_request(
     request: Request, query: Mapping[str, str], path_parts: Mapping[str, str], *, has_body: bool = True
 ) -> func.HttpRequest:
-    """Read a FastAPI request as the Functions host gives it to functions.
+    """Read a FastAPI request into the form in which the Functions host passes it to functions.
 
     Args:
-        request: as it came.
+        request: the original one.
         query: its parameters.
         path_parts: the values of the route, by name.
-        has_body: whether the body is read; else it is left in the request's stream.
+        has_body: whether to read the body; otherwise it stays in the request's stream.
 
     Returns:
         The request.
 
     Raises:
-        ClientDisconnect: the caller left.
+        ClientDisconnect: the client disconnected.
     """
     return StreamedRequest(
         request.method,
@@ -202,7 +202,7 @@ async def read_request(
 
 
 def _headers_of(request: Request) -> dict[str, str]:
-    """Join headers that come more than once by commas."""
+    """Join repeated headers by commas."""
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
         headers[name] = f"{headers[name]},{value}" if name in headers else value
@@ -210,7 +210,7 @@ def _headers_of(request: Request) -> dict[str, str]:
 
 
 def _span_of(request: Request) -> tuple[int, int] | None:
-    """Find the trace of the span that FastAPI (0.165) makes of a request when the app has configured a tracer."""
+    """Return the trace of the span that FastAPI (0.165) makes for a request when the app has configured a tracer."""
     span: Any = getattr(request.scope.get("fastapi.telemetry"), "span", None)
     if span is None or not (context := span.get_span_context()).is_valid:
         return None
@@ -218,7 +218,7 @@ def _span_of(request: Request) -> tuple[int, int] | None:
 
 
 def _query_of(request: Request) -> dict[str, str]:
-    """Join query parameters that come more than once by commas; empty ones are left out."""
+    """Join repeated query parameters by commas; leave out empty ones."""
     query: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if value:
@@ -227,24 +227,24 @@ def _query_of(request: Request) -> dict[str, str]:
 
 
 def incoming(request: Request, query: Mapping[str, str]) -> IncomingRequest:
-    """Give a request as the gate sees it. Guarantee: pure.
+    """Return a request as the gate sees it. Guarantee: pure.
 
     Args:
-        request: as it came.
+        request: the original one.
         query: its parameters.
     """
     return IncomingRequest(_headers_of(request), query, request.method.upper(), request.url.path)
 
 
 def _url(request: Request) -> str:
-    """Write the URL as it was sent, escapes included."""
+    """Return the URL as sent, escapes included."""
     path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
     query = request.scope.get("query_string", b"").decode("latin-1")
     return f"{request.url.scheme}://{request.url.netloc}{path}{'?' if query else ''}{query}"
 
 
 def write_response(returned: Any) -> Response:
-    """Give what a function returned as a FastAPI response.
+    """Convert what a function returned to a FastAPI response.
 
     Guarantee: pure.
 
@@ -252,7 +252,7 @@ def write_response(returned: Any) -> Response:
         returned: a response of either kind, a text, or None.
 
     Returns:
-        The response; a text is ``text/plain``, None has no content.
+        The response; a text is ``text/plain``, None is an empty response.
 
     Raises:
         TypeError: it is something else.
@@ -278,12 +278,12 @@ def write_response(returned: Any) -> Response:
 
 
 def check_auth_level(level: Any) -> func.AuthLevel:
-    """Give who may call an app's routes, where the app may have said it by its name.
+    """Return the auth level of an app's routes, given as a level or by name.
 
     Guarantee: pure.
 
     Args:
-        level: what the app gave: a level, or its name in any case.
+        level: a level, or its name in any case.
 
     Raises:
         RegistrationError: there is no such level.

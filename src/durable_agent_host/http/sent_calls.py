@@ -1,4 +1,4 @@
-"""The routes by which people see what was sent to the model in a turn, and what came back."""
+"""The routes that show what a turn sent to the model, and what came back."""
 
 import json
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from durable_agent_host.turn.recorded_test import text_of_test, why_no_test
 from durable_agent_host.turn.redactor import Redactor
 
 INLINE_CHARACTERS: Final = 512 * 1024
-"""Of a body that is part of the JSON answer; a larger one is there to download."""
+"""Largest body, in characters, in the JSON answer; a larger one must be downloaded."""
 
 _MOST_LOGS: Final = 1000
-"""Logs of earlier turns that are read for one body."""
+"""Maximum logs of earlier turns read for one body."""
 
 _CALLS: Final = 100
 
@@ -60,7 +60,7 @@ async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResp
 
 
 async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
-    """``GET …/turns/{turn}/calls/{call}/{body}``: ``request`` or ``answer`` to download; what is not kept is named."""
+    """``GET …/turns/{turn}/calls/{call}/{body}``: ``request`` or ``answer`` as a download; names what is not kept."""
     turn = await named_turn(host, call, client)
     redactor, bodies = client.keeper.redactor_of(turn.request.agent), _Bodies(host, turn)
     _, name = await _named_call(call, bodies, turn)
@@ -79,7 +79,7 @@ async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
 
 
 async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET …/turns/{turn}/test``: the turn as a test of pytest, with the model's answers as a recording."""
+    """``GET …/turns/{turn}/test``: the turn as a pytest test, with the model's answers as a recording."""
     turn = await named_turn(host, call, client)
     redactor, bodies = client.keeper.redactor_of(turn.request.agent), _Bodies(host, turn)
     if (reason := why_no_test(turn)) is not None:
@@ -121,7 +121,7 @@ class _Bodies:
 
     Args:
         host: opens the log.
-        turn: whose calls are asked for.
+        turn: the turn whose calls are read.
     """
 
     def __init__(self, host: Host, turn: Turn) -> None:
@@ -130,7 +130,7 @@ class _Bodies:
         self._readers: dict[str, CallReader] = {}
 
     async def reader(self, turn_id: str = "") -> CallReader:
-        """Read the log of a turn, once."""
+        """Return the reader of a turn's log; read it once."""
         request = self._turn.request
         turn_id = turn_id or request.turn_id
         if (known := self._readers.get(turn_id)) is not None:
@@ -146,7 +146,7 @@ class _Bodies:
         return reader
 
     async def pieces(self, name: str, side: Side) -> tuple[list[Piece], str | None] | None:
-        """Put a body together; None when nothing was kept of it. With the SHA-256 of the whole."""
+        """Assemble a body, with the SHA-256 of the whole; None when nothing of it was kept."""
         chain: dict[BodyPlace, Mapping[str, Any]] = {}
         place: BodyPlace | None = BodyPlace(self._turn.request.turn_id, name, side)
         while place is not None and place not in chain and len(self._readers) <= _MOST_LOGS:
@@ -172,7 +172,7 @@ def _shown(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]
 
 
 def _body_view(pieces: list[Piece], digest: str | None, redactor: Redactor | None) -> dict[str, Any]:
-    """Show a body: as JSON when it is known as a whole, else what is known of it."""
+    """Return a body: as JSON when it is complete, otherwise the known parts."""
     text = whole_text(pieces)
     is_complete = text is not None and sha256(text.encode("utf-8", "replace")).hexdigest() == digest
     missing = sum(piece for piece in pieces if isinstance(piece, int))
@@ -186,7 +186,7 @@ def _body_view(pieces: list[Piece], digest: str | None, redactor: Redactor | Non
 
 
 def _text(pieces: list[Piece], redactor: Redactor | None) -> tuple[str, bool]:
-    """Write a body as people may see it, and tell whether it is JSON as a whole."""
+    """Return a body's redacted text, and whether it is a complete JSON document."""
     text = whole_text(pieces)
     if text is not None:
         try:

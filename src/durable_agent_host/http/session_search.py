@@ -1,7 +1,7 @@
-"""Which of an agent's sessions a list has: by id, time and status, and what it says of each.
+"""Which of an agent's sessions a list contains: by id, time and status, with details of each.
 
-Names and times are in the list that the durable store gives. Statuses are in the sessions' heads, so these are read for
-the sessions of one page, or, when a status is looked for, for as many as `_MOST_HEADS`, a few at a time.
+Names and times are in the list from the durable store. Statuses are in the sessions' heads: those of one page are
+read, or, to search for a status, up to `_MOST_HEADS`, a few at a time.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ STATUSES: Final = (
     "empty",
     "unreadable",
 )
-"""What a session can be found by: how its last turn ended, or what the present one does."""
+"""The statuses to search for: how the last turn ended, or what the current one does."""
 
 _MOST_HEADS: Final = 500
 _AT_ONCE: Final = 16
 
 
 class SessionSearch(NamedTuple):
-    """Which sessions are wanted.
+    """The search criteria.
 
     Attributes:
-        text: part of the id, in any case.
-        used_from: last used then or later; UTC, or None.
+        text: part of the id, case-insensitive.
+        used_from: last used at or after; UTC, or None.
         used_to: last used before; UTC, or None.
         statuses: one of these; empty for any.
-        details: whether the list says of each session how it is.
+        details: whether the list includes each session's details.
     """
 
     text: str = ""
@@ -70,13 +70,13 @@ class SessionSearch(NamedTuple):
 
 
 def parse_search(params: Mapping[str, str]) -> SessionSearch:
-    """Read the query of a list of sessions. Guarantee: pure.
+    """Parse the query of a list of sessions. Guarantee: pure.
 
     Args:
         params: the query's: ``search``, ``used_from``, ``used_to``, ``status``, ``details``.
 
     Raises:
-        RequestError: one of them has no meaning.
+        RequestError: a parameter is invalid.
     """
     statuses = frozenset(filter(None, params.get("status", "").split(",")))
     if unknown := sorted(statuses - set(STATUSES)):
@@ -108,15 +108,15 @@ async def find_sessions(
     Args:
         client: reads heads.
         agent: the agent's registered name.
-        search: which sessions are wanted.
+        search: the criteria.
         listed: last use and id, newest first.
         limit: length of a page.
         cursor: the last of the page before, or None for the first page.
         mark: which the caller's ids can have, and neither search nor cursor tell of.
 
     Returns:
-        The page, with what is said of each session, and the cursor of the next one, or None. When a status is looked
-        for, a page can be short, or empty, and still have a cursor: so far had been looked.
+        The page with each session's details, and the cursor of the next page, or None. A search for a status can
+        return a short or empty page with a cursor: the search continues there.
     """
     rest, told = search.named(listed, mark), _told_by(mark)
     if mark:
@@ -160,7 +160,7 @@ async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str
 
 
 async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, Any]:
-    """Say how a session is."""
+    """Return the details of a session."""
     try:
         session = await client.session(agent, session_id)
     except StateError:
@@ -193,7 +193,7 @@ def _utc(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     try:
         return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-    except OverflowError:  # in UTC it is before the year 1 or after 9999
+    except OverflowError:  # in UTC, the time is before the year 1 or after 9999
         raise ValueError(text) from None
 
 
@@ -202,6 +202,6 @@ def _parse_time(params: Mapping[str, str], name: str) -> datetime | None:
     if not text:
         return None
     try:
-        return _utc(text.replace(" ", "+"))  # a plus in a query is a blank
+        return _utc(text.replace(" ", "+"))  # a plus in a query is decoded as a space
     except ValueError:
         raise RequestError(f"{name!r} is {text!r}: write a time as ISO-8601, such as 2026-01-31T12:00:00Z") from None

@@ -37,7 +37,7 @@ _VIEWS: Final = frozenset({None, "record", "context"})
 
 
 async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions``: those that are asked for, newest first, ``limit`` at a time from ``cursor``."""
+    """``GET /agents/{agent}/sessions``: the matching sessions, newest first, ``limit`` at a time from ``cursor``."""
     agent = host.agent(call.path_part("agent"))
     params = call.query
     limit, cursor, search = parse_limit(params.get("limit")), parse_cursor(params.get("cursor")), parse_search(params)
@@ -55,7 +55,7 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
 async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
 
-    With ``view=context``, what the model gets of it.
+    With ``view=context``, what the model receives.
     """
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in _VIEWS:
@@ -85,7 +85,7 @@ async def _read_context(host: Host, agent: str, session_id: str, client: TurnCli
 
 
 async def reset_context(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``POST /agents/{agent}/sessions/{session}/context/reset``: forget what compaction left out."""
+    """``POST /agents/{agent}/sessions/{session}/context/reset``: discard what compaction decided."""
     agent, session_id = named_session(host, call)
     had_overlay = await client.contexts.reset(agent, session_id)
     if had_overlay is None:
@@ -95,7 +95,7 @@ async def reset_context(host: Host, call: Call, client: TurnClient) -> func.Http
 
 
 async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
-    """``GET /agents/{agent}/sessions/{session}/export``: the whole session as one document, which is streamed."""
+    """``GET /agents/{agent}/sessions/{session}/export``: the whole session, streamed as one document."""
     agent, session_id = named_session(host, call)
     document = await client.copies.export(agent, session_id)
     if document is None:
@@ -111,7 +111,7 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
         imported = await client.copies.import_document(agent, session_id, body, max_bytes=most, owner=call.owner)
     except DurableAgentHostError as error:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not listen
+            async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not read the answer
                 async for _ in body:
                     pass
         return problem_of_error(error, headers={"connection": "close"})
@@ -125,7 +125,7 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
 
 
 async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would not accept, and what mends it."""
+    """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would reject, and how to repair it."""
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in {None, "diff"}:
         raise RequestError(f"'view' is {chosen!r}: leave it out, or use view=diff for what repair would change")
@@ -206,7 +206,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
 
 
 async def delete_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, its turns and their logs; says what."""
+    """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what."""
     agent, session_id = named_session(host, call)
     history, kept = _history(host, agent), call.query.get("history")
     if kept not in (None, "kept"):
@@ -234,10 +234,10 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
 
 
 def kept_name(session_id: str, digest: str) -> str:
-    """Name the session that keeps another one's document. Guarantee: pure.
+    """Return the id of the session that keeps the original document of a repaired one. Guarantee: pure.
 
     Args:
-        session_id: of the session that is repaired.
+        session_id: of the repaired session.
         digest: of its document.
 
     Returns:

@@ -17,26 +17,26 @@ STREAM_HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-cache, no-transform",
     "x-accel-buffering": "no",
 }
-"""What keeps proxies and browsers from holding a stream back."""
+"""Keeps proxies and browsers from buffering a stream."""
 
 OPENING: Final = f"retry: {RETRY_MILLISECONDS}\n: the events of a turn\n".encode()
-"""The first bytes, so that proxies pass the answer on, and how soon a client that was cut off comes back.
+"""The first bytes, so that proxies forward the answer; they set how soon a disconnected client reconnects.
 
-No empty line ends them, nor a heartbeat: some clients, httpx-sse and those of its kin, make an empty event of it.
+No empty line follows them, nor a heartbeat: some clients, httpx-sse and its relatives, read that as an empty event.
 """
 
 HEARTBEAT: Final = b": still here\n"
 
 
 def encode_event(name: str, data: Mapping[str, Any], offset: int) -> bytes:
-    """Write one event.
+    """Encode one event.
 
     Guarantee: pure.
 
     Args:
         name: of the event.
-        data: what JSON can hold; written as ASCII, so that it has no line break and a lone surrogate survives.
-        offset: the client gives it back as ``Last-Event-ID``.
+        data: a JSON value; written as ASCII, so that it has no line break and a lone surrogate survives.
+        offset: the client sends it back as ``Last-Event-ID``.
 
     Returns:
         The event with the empty line that ends it.
@@ -45,13 +45,13 @@ def encode_event(name: str, data: Mapping[str, Any], offset: int) -> bytes:
 
 
 def accepts_events(accept: str) -> bool:
-    """Tell whether a client wants a stream. Guarantee: pure.
+    """Return whether the client asks for a stream. Guarantee: pure.
 
     Args:
-        accept: the header, or nothing.
+        accept: the header's value, or empty.
 
     Returns:
-        Whether it names ``text/event-stream`` with a weight above zero; ``*/*`` is no wish for a stream.
+        Whether it names ``text/event-stream`` with a weight above zero; ``*/*`` does not count.
     """
     for part in accept.lower().split(","):
         kind, *parameters = (piece.strip() for piece in part.split(";"))
@@ -64,19 +64,19 @@ _REFUSALS: Final = frozenset({"q=0", "q=0.0", "q=0.00", "q=0.000"})
 
 
 def parse_resume(last_event_id: str | None, after: str | None) -> int | None:
-    """Read where a client goes on.
+    """Parse the position from which a client resumes.
 
     Guarantee: pure.
 
     Args:
-        last_event_id: the header ``Last-Event-ID``, which browsers send when they come back.
-        after: the query parameter, for clients that cannot set the header; the header goes before it.
+        last_event_id: the header ``Last-Event-ID``, which browsers send when they reconnect.
+        after: the query parameter, for clients that cannot set the header; the header takes precedence.
 
     Returns:
-        The offset of the last event that the client has, or None to begin with the first.
+        The offset of the last event that the client has, or None to start with the first.
 
     Raises:
-        RequestError: it is no offset.
+        RequestError: it is not an offset.
     """
     for name, text in (("Last-Event-ID", last_event_id), ("after", after)):
         if text is None or not text.strip():

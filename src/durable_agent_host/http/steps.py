@@ -1,4 +1,4 @@
-"""The route by which people see what a turn has done, step by step."""
+"""The route that shows what a turn has done, step by step."""
 
 from typing import Final
 
@@ -39,12 +39,12 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
 
 
 def parse_place(text: str | None) -> int:
-    """Read a cursor of this route, or of another one that counts.
+    """Parse a cursor that counts, of this route or another.
 
     Guarantee: pure.
 
     Raises:
-        RequestError: it is none.
+        RequestError: it is not a cursor.
     """
     if text is None:
         return 0

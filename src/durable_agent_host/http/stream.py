@@ -1,9 +1,9 @@
 """A turn as a stream: its log, followed, and how it ended.
 
-Theory of operation: what the log holds is told as it comes; the end is not in the log, it is the outcome of the turn's
-orchestration. So a stream follows the log and waits for the orchestration at the same time. Once the outcome is there,
-nothing is appended any more: the rest of the log is told, then the one terminal event, whose id is the offset after the
-last entry. Pages are taken from the log when the client has taken the one before, so a slow client costs one page.
+Theory of operation: entries are sent as the log receives them; the end is not in the log, it is the outcome of the
+turn's orchestration. So a stream follows the log and waits for the orchestration at the same time. Once the outcome is
+there, nothing more is appended: the stream sends the rest of the log, then one terminal event, whose id is the offset
+after the last entry. The next page is read when the client has taken the previous one, so a slow client costs one page.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ _LOGGER = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 64 * 1024
 FIRST_SIGN_SECONDS: Final = 1.0
-"""How long the status of an answer waits for a sign of the turn: a refusal is a status, and not an event."""
+"""The answer's status waits this long for a sign of the turn, so that a refusal is a status and not an event."""
 
 _LONG_WAIT_SECONDS: Final = 60.0
 _FIRST_LOOK_SECONDS: Final = 2.0
 _SLOWEST_LOOK_SECONDS: Final = 10.0
-"""The orchestration and the log tell of nearly every end; only an operator's has to be looked for."""
+"""Slowest poll. The orchestration and the log announce nearly every end; only one made by an operator needs polling."""
 _AWAY_SECONDS: Final = 1.0
 _REST_SECONDS: Final = 5.0
 _KEPT_CHARACTERS: Final = 64 * 1024
 
 
 class _Stream(StreamingResponse):
-    """An answer that streams, and that gives back what it holds when the client leaves.
+    """A streamed answer that releases its resources when the client leaves.
 
     Args:
         parts: of the body.
@@ -72,17 +72,17 @@ class EventStream(_Stream):
     Args:
         events: as bytes.
         headers: further headers.
-        ended: called once, when it was sent or never will be.
+        ended: called once, when the stream was sent or never will be.
     """
 
     live: ClassVar[int] = 0
-    """How many are being sent by this process."""
+    """How many this process is sending."""
 
     def __init__(
         self, events: AsyncGenerator[bytes], headers: Mapping[str, str], ended: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(events, {**STREAM_HEADERS, **headers})
-        self._ended = weakref.finalize(self, ended)  # calls it once, whether or not the server ever asks for the events
+        self._ended = weakref.finalize(self, ended)  # called once, whether or not the server ever reads the events
         self._ended.atexit = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +96,7 @@ class EventStream(_Stream):
 
 
 class DocumentStream(_Stream):
-    """A JSON document of any size; one that cannot be finished breaks off, and the client sees that.
+    """A JSON document of any size; if it cannot be completed, the response breaks off and the client sees that.
 
     Args:
         document: its JSON.
@@ -108,15 +108,15 @@ class DocumentStream(_Stream):
 
 
 async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
-    """Wait for the first sign of a turn: that it runs, or that it was not let in.
+    """Wait for the first sign of a turn: it runs, or was refused.
 
     Args:
         log: of the process.
-        client: waits for the end.
-        request: of a turn that was started.
+        client: waits for the end of the turn.
+        request: of a started turn.
 
     Returns:
-        How the turn ended when it never ran, or None: it runs, has run, or waits.
+        The outcome when the turn never ran; None when it runs, has run, or waits.
 
     Raises:
         LogError: the log's store does not answer.
@@ -149,22 +149,22 @@ async def follow_turn(
     heartbeat_seconds: float,
     has_ended: bool = False,
 ) -> AsyncGenerator[bytes]:
-    """Tell what a turn has told and will tell, and how it ends.
+    """Stream a turn's past and future events, and how it ends.
 
     Args:
         log: of the process.
         client: waits for the end, and reads it.
-        request: the turn's.
-        first_offset: of the log, from 0.
-        heartbeat_seconds: the longest silence.
-        has_ended: when it is known already that the turn has.
+        request: the turn's request.
+        first_offset: where in the log to start, from 0.
+        heartbeat_seconds: maximum silence.
+        has_ended: whether the turn is known to have ended.
 
     Yields:
-        Bytes of the stream; the terminal event comes last and once. When the log is closed under it, because the
-        process ends, the stream ends without one, and the client comes back.
+        Bytes of the stream; the terminal event comes last and once. When the log is closed because the process ends,
+        the stream ends without a terminal event, and the client reconnects.
 
     Raises:
-        LogError: what is left of the log of a turn that has an answer cannot be read; the client comes back.
+        LogError: the turn has an answer, but the rest of its log cannot be read; the client reconnects.
     """
     log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
     offset, has_run = first_offset, False
@@ -195,7 +195,7 @@ async def follow_turn(
             if told := _encode_page(page):
                 yield told
         if offset == first_offset > 0 and not (await _read_rest(log, log_id, offset - 1, turn)).records:
-            offset -= 1  # the client has the terminal event, or more than there is
+            offset -= 1  # the client has the terminal event, or claims more than there is
         yield encode_event(*await _terminal_event(client, request, turn), offset)
     finally:
         await _cancel(end)
@@ -204,7 +204,7 @@ async def follow_turn(
 async def _follow(
     log: TurnLog, log_id: str, offset: int, heartbeat_seconds: float, end: "asyncio.Task[Turn | None]"
 ) -> AsyncGenerator[LogPage]:
-    """Follow a log until the turn has ended, also while its store does not answer: the turn is told of that, too."""
+    """Follow a log until the turn ends, also while its store does not answer: the stream reports that, too."""
     while not end.done():
         try:
             async with _closing(
@@ -221,7 +221,7 @@ async def _follow(
 
 
 async def _read_rest(log: TurnLog, log_id: str, offset: int, turn: Turn | None) -> LogPage:
-    """Read what is left of an ended turn's log; nothing when the turn has no answer and the log cannot be read."""
+    """Read the rest of an ended turn's log; nothing when the turn has no answer and the log cannot be read."""
     try:
         async with asyncio.timeout(_REST_SECONDS):
             return await log.read(log_id, offset, max_bytes=PAGE_BYTES)
@@ -232,9 +232,9 @@ async def _read_rest(log: TurnLog, log_id: str, offset: int, turn: Turn | None) 
 
 
 async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
-    """Wait until the turn has ended or is not there any more; gives a turn whose answer is short.
+    """Wait until the turn has ended or no longer exists; return it if its answer is short.
 
-    A reader that is slow keeps no long answer in memory: that is read when its time comes.
+    A slow reader keeps no long answer in memory: it is read when it is sent.
     """
     while not has_ended:
         with suppress(TurnTimedOutError):

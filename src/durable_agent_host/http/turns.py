@@ -34,10 +34,10 @@ from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.requests import request_of_client
 
 _PARSED_AT_ONCE: Final = 16 * 1024
-"""Bytes of a body; a longer one is read beside the event loop: a schema of some kilobytes takes a second."""
+"""Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
 
 ADMISSION_SECONDS: Final = 2.0
-"""How long a 202 waits to know that the turn is let in; after that the turn's status says it."""
+"""A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
 
 
 async def run(host: Host, call: Call, client: TurnClient) -> Answer:
@@ -46,12 +46,12 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     if len(call.body) > _PARSED_AT_ONCE:
         await asyncio.to_thread(lambda: call.run)
     asked = call.run
-    if not asked.session_id or client.documents.access is None:  # one that the host names is nobody else's
+    if not asked.session_id or client.documents.access is None:  # a session named by the host is nobody else's
         return await _run_in(host, call, client, Place(asked.session_id or "", None))
     place = await client.claims.place_of(agent, asked.session_id, of_turn=True)
     try:
         return await _run_in(host, call, client, place)
-    except NotFoundError:  # somebody else has begun a session of this name meanwhile
+    except NotFoundError:  # somebody else began a session of this name in between
         if (other := await client.claims.place_of(agent, asked.session_id)) == place:
             raise
         return await _run_in(host, call, client, other)
@@ -61,7 +61,7 @@ async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> A
     """Run a turn in a session.
 
     Raises:
-        NotFoundError: somebody else was first to begin it.
+        NotFoundError: somebody else began it first.
     """
     agent, asked = host.agent(call.path_part("agent")), replace(call.run, session_id=place.session_id or None)
     key = asked.idempotency_key
@@ -96,7 +96,7 @@ async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> A
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | said
         return problem_of_outcome(outcome.error, headers=headers, **names)
     if not asked.wants_json:
-        said = outcome.text.encode(errors="replace")  # a model can cut a text within a character
+        said = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
         return func.HttpResponse(said, status_code=200, mimetype="text/plain", headers=headers)
     return json_answer(HTTPStatus.OK, answer_view(shown, outcome), headers)
 
@@ -108,7 +108,7 @@ async def read_turn(host: Host, call: Call, client: TurnClient) -> Answer:
 
 
 async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
-    """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: what a turn has told and will tell."""
+    """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: its past and future events."""
     last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
     turn = await named_turn(host, call, client)
     await client.check_log()
@@ -132,8 +132,8 @@ def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
     """Answer 409 with a turn's status. Guarantee: pure.
 
     Args:
-        turn: as it was read.
-        detail: why it cannot be done.
+        turn: the turn as read.
+        detail: why the request cannot be carried out.
     """
     status = turn.outcome.status if turn.outcome else "running"
     return problem(
@@ -146,7 +146,7 @@ def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
 
 
 async def named_turn(host: Host, call: Call, client: TurnClient) -> Turn:
-    """Read the turn that a request names by its path.
+    """Read the turn named by the path.
 
     Args:
         host: knows the agents.
@@ -170,10 +170,10 @@ async def named_turn(host: Host, call: Call, client: TurnClient) -> Turn:
 async def _admission(
     host: Host, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
 ) -> TurnOutcome | None:
-    """Wait until a turn is let in or not; where sessions have owners, until it is known that this one is the caller's.
+    """Wait until a turn is admitted or refused; where sessions have owners, until it is known to be the caller's.
 
     Raises:
-        NotFoundError: somebody else was first to begin the session.
+        NotFoundError: somebody else began the session first.
     """
     if client.documents.access is not None:
         seconds = host.settings.wait_seconds
@@ -185,7 +185,7 @@ async def _admission(
 async def _streamed_run(
     host: Host, client: TurnClient, request: TurnRequest, asked: RunCall, ended: Turn | None
 ) -> Answer:
-    """Stream a turn that was asked for; what is refused before it runs has its status, and no stream."""
+    """Stream a turn; what is refused before it runs gets a status and no stream."""
     if ended is None and client.documents.access is not None:
         await _admission(host, client, request)
     if ended is None:

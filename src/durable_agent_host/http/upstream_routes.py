@@ -1,12 +1,12 @@
 """Upstream's own routes, those of workflows: they pass the gate, too.
 
-A run of a workflow has no document that could name its owner, so its id does: the id that the caller gives or is given,
-and behind it a mark that follows from the caller and a secret of the app. Whoever names a run gets the mark of himself:
-a run of somebody else does not exist for him, and the answer is upstream's own, after the same reads. Nobody can
-compute the id of a run of somebody else: the workflow's agents have sessions of that id.
+A workflow run has no document to name its owner, so its id does: the id that the caller gives or receives is followed
+by a mark derived from the caller and a secret of the app. Whoever names a run gets their own mark: for them, somebody
+else's run does not exist, and the answer is upstream's own, after the same reads. Nobody can compute the id of somebody
+else's run, and the workflow's agents have sessions of that id.
 
-The durable client writes ids into URLs as they are, so an id is looked at before: behind a ``?`` or a ``#`` the mark
-would be no part of the path, and an escape would be read as what it stands for.
+The durable client writes ids into URLs unescaped, so ids are checked first: after a ``?`` or ``#`` the mark would not
+be part of the path, and an escape would be decoded.
 """
 
 import uuid
@@ -31,26 +31,26 @@ _RUN_ID: Final = "runId"
 _INSTANCE_ID: Final = "instanceId"
 _REQUEST_ID: Final = "requestId"
 _NOT_IN_IDS: Final = frozenset("/\\#?")
-"""What upstream refuses in the id of a run, and the Durable extension in that of an instance."""
+"""Characters that upstream refuses in a run id, and the Durable extension in an instance id."""
 _MARK_CHARACTERS: Final = 24
 _MOST_CHARACTERS: Final = 100
-"""Of the id of an instance. Source: ``TaskHubClient`` of the Durable extension; upstream checks it, too."""
+"""Maximum length of an instance id. Source: ``TaskHubClient`` of the Durable extension; upstream checks it, too."""
 
 Named = tuple[Mapping[str, str], Mapping[str, str]]
-"""What a request names: parameters of the query, and values of the route."""
+"""What a request names: query parameters, and route values."""
 
 ReadSecret = Callable[[], Awaitable[str]]
-"""Reads what makes marks impossible to compute; see `durable_agent_host.durable.id_secret`."""
+"""Reads the secret that makes marks unforgeable; see `durable_agent_host.durable.id_secret`."""
 
 Entrance = Callable[[IncomingRequest, Mapping[str, str], Mapping[str, str], ReadSecret], Awaitable[Named]]
 
 
 def run_of(owner: Owner, run_id: str, secret: str) -> str:
-    """Name a workflow's run as its owner's. Guarantee: pure; a name that it gave stays as it is.
+    """Name a workflow's run as its owner's. Guarantee: pure; a name that it returned stays as it is.
 
     Args:
-        owner: to whom the run belongs.
-        run_id: as the caller names it.
+        owner: of the run.
+        run_id: the caller's name for it.
         secret: of the app.
     """
     bare, _, mark = run_id.rpartition(".")
@@ -64,22 +64,22 @@ def _mark(owner: Owner, run_id: str, *secret: str) -> str:
 
 
 def _is_of_before(owner: Owner, run_id: str) -> bool:
-    """Tell whether a run was named as its owner's by a version whose marks had no secret in them."""
+    """Return whether an earlier version, whose marks had no secret, named the run as its owner's."""
     bare, _, mark = run_id.rpartition(".")
     return bool(bare) and mark == _mark(owner, bare)
 
 
 def _can_be_named(given: Mapping[str, str], *names: str) -> bool:
-    """Tell whether ids stay what they are in a URL."""
+    """Return whether ids stay unchanged in a URL."""
     named = [given[name] for name in names if name in given]
     return all(_NOT_IN_IDS.isdisjoint(one) and one.strip(". ") and unquote(one) == one for one in named)
 
 
 def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
-    """Name a run that a caller begins.
+    """Name a run that a caller starts.
 
     Raises:
-        RequestError: the id that the caller gives is too long for the mark.
+        RequestError: the caller's id is too long to add the mark.
     """
     asked = query.get(_RUN_ID) or uuid.uuid4().hex
     if len(own := run_of(owner, asked, secret)) > _MOST_CHARACTERS:
@@ -89,17 +89,17 @@ def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
 
 
 def workflow_entrance(template: str, gate: Gate) -> Entrance:
-    """Make what a route of upstream's asks before it does anything.
+    """Make the check that a route of upstream's passes first.
 
     Args:
         template: the route's, after the host's prefix.
-        gate: decides.
+        gate: checks the caller.
 
     Returns:
-        A function that gives what the request names for its caller, and raises what the gate raises.
+        A function that returns what the request names for its caller, and raises what the gate raises.
 
     Raises:
-        RegistrationError: this version does not know the route, so nobody has said what it does.
+        RegistrationError: this version does not know the route or what it does.
     """
     name, _, rest = template.removeprefix(_PREFIX).partition("/")
     action = _ACTIONS.get(rest.partition("/")[0])

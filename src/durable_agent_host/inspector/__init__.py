@@ -1,1 +1,1 @@
-"""The inspector: one page that shows agents, sessions and turns, made of nothing but the public routes."""
+"""The inspector: one page that shows agents, sessions and turns, using only the public routes."""

@@ -1,7 +1,7 @@
-"""Serves the inspector's page: one file, the same for everybody, that loads nothing and is given no data.
+"""Serves the inspector's page: one file, the same for everybody, that loads nothing and contains no data.
 
-What it shows, it fetches from the public routes with the key that its user gives, so the page itself needs none. The
-policy names its one script and its one style sheet by their hashes: whatever else came into the page would not run.
+It fetches what it shows from the public routes with the key that its user enters, so the page itself needs none. The
+policy names its one script and its one style sheet by their hashes: anything else injected into the page would not run.
 """
 
 import base64
@@ -41,4 +41,4 @@ PAGE_HEADERS: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""What a browser is told about the page."""
+"""Headers that tell a browser about the page."""

@@ -1,19 +1,19 @@
-"""Long computations beside an event loop, which goes on meanwhile, with its share of the interpreter."""
+"""Long computations off an event loop, which continues, with its share of the interpreter."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 MANY: Final = 200
-"""Messages or entries from which reading them takes longer than crossing threads twice."""
+"""From this many messages or entries, reading them takes longer than crossing threads twice."""
 
 
 async def aside[T](count: int, do: Callable[[], T]) -> T:
-    """Compute something in a thread when it is about many things, else at once.
+    """Compute in a thread when there are many items, otherwise at once.
 
     Args:
-        count: how many.
-        do: touches nothing that the loop changes meanwhile.
+        count: number of items.
+        do: touches nothing that the loop changes at the same time.
 
     Returns:
         What it returns; raises what it raises.
@@ -22,11 +22,12 @@ async def aside[T](count: int, do: Callable[[], T]) -> T:
 
 
 async def aside_at_once[T](count: int, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in a thread when it is about many things, and awaits nothing; else here.
+    """Run a coroutine in a thread when there are many items and it awaits nothing; otherwise here.
 
     Args:
-        count: how many.
-        begin: makes the coroutine, twice when it turns out to wait for something; what it has done until then is lost.
+        count: number of items.
+        begin: makes the coroutine; called again if the coroutine turns out to await something, which discards its work
+            so far.
 
     Returns:
         What it returns; raises what it raises.

@@ -1,9 +1,9 @@
-"""Long computations give way to others of the process, which share one interpreter with them.
+"""Long computations pause for other work of the process, which shares one interpreter with them.
 
-A thread that computes gives the interpreter up when another one has waited for the switch interval, 5 ms by default. A
-turn gives it up at each of its some hundred system calls and then waits so long to go on, which makes a turn of 50 ms
-one of a second. A shorter interval helps, and more so a rest now and then, in which others find the interpreter free.
-A rest that met nobody makes the next one later, so what runs alone takes about as long as without.
+A computing thread releases the interpreter when another one has waited for the switch interval, 5 ms by default. A turn
+releases it at each of its some hundred system calls and then waits that long to continue, which turns 50 ms into a
+second. A shorter interval helps, and more so a regular pause in which others find the interpreter free. After a pause
+that nobody used, the next one comes later, so a computation that runs alone takes about as long as without pauses.
 """
 
 import asyncio
@@ -15,28 +15,28 @@ from typing import Final
 _SWITCH_SECONDS: Final = 0.0005
 _REST_SECONDS: Final = 0.0005
 _LATE_SECONDS: Final = 0.0002
-"""A rest that is longer by this has met somebody: to wait for a timer takes less."""
+"""A pause longer than planned by this was used by others: a timer alone wakes sooner."""
 _MOST_RESTS: Final = 8
-"""So often one rest follows another that met somebody: what is short ends, and what is long goes on, slowly."""
+"""Maximum pauses in a row while others use them: short work of others finishes, and long work continues slowly."""
 _WORK_SECONDS: Final = 0.001
 _MOST_SECONDS: Final = 0.016
 _STRETCH_SECONDS: Final = 0.001
 
 
 def switch_often() -> None:
-    """Let threads of this process take turns after half a millisecond. Guarantee: idempotent; never lengthens."""
+    """Let threads switch after half a millisecond. Guarantee: idempotent; never lengthens the interval."""
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
 
 
 class Pace:
-    """How long is worked between two rests; all long computations of a process share one."""
+    """The working time between two pauses; all long computations of a process share one."""
 
     def __init__(self) -> None:
         self._work_seconds = _WORK_SECONDS
         self._rests_at = 0.0
 
     def give_way(self) -> None:
-        """Rest when it is time to; called often. Does nothing in the thread of an event loop, which must not wait."""
+        """Pause when it is time to; called often. Does nothing in an event loop's thread, which must not wait."""
         if time.perf_counter() >= self._rests_at and not _has_loop():
             for _ in range(_MOST_RESTS):
                 began = time.perf_counter()
@@ -45,7 +45,7 @@ class Pace:
                     break
 
     async def let_others(self) -> None:
-        """Rest when it is time to, on a loop; called between the parts of what takes long."""
+        """Pause when it is time to, on a loop; called between the parts of long work."""
         began = time.perf_counter()
         if began >= self._rests_at:
             await asyncio.sleep(_REST_SECONDS)
@@ -60,17 +60,17 @@ class Pace:
 
 
 class Stretch:
-    """The work of one task between two moments at which other tasks of its loop go on.
+    """The work of one task between two points at which other tasks of its loop run.
 
-    What has come already is taken without waiting: a stream that comes faster than it is worked off holds its loop for
-    as many updates as one read has brought.
+    Data that has already arrived is taken without waiting: a stream that arrives faster than it is processed holds its
+    loop for as many updates as one read has brought.
     """
 
     def __init__(self) -> None:
         self._ends_at = time.perf_counter() + _STRETCH_SECONDS
 
     async def pause(self) -> None:
-        """Let others go on when it is time to; called after each piece of work."""
+        """Let others run when it is time to; called after each piece of work."""
         if time.perf_counter() >= self._ends_at:
             await asyncio.sleep(0)
             self._ends_at = time.perf_counter() + _STRETCH_SECONDS
@@ -86,13 +86,13 @@ def _has_loop() -> bool:
 
 _PACE: Final = Pace()
 give_way: Final = _PACE.give_way
-"""Rest in a thread when it is time to; see `Pace.give_way`."""
+"""Pause in a thread when it is time to; see `Pace.give_way`."""
 let_others: Final = _PACE.let_others
-"""Rest on a loop when it is time to; see `Pace.let_others`."""
+"""Pause on a loop when it is time to; see `Pace.let_others`."""
 
 
 def resting[T](items: Iterable[T]) -> Iterator[T]:
-    """Give items one after the other, and rest between them when it is time to; see `Pace.give_way`."""
+    """Yield items one after the other, and pause between them when it is time to; see `Pace.give_way`."""
     for item in items:
         give_way()
         yield item

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for clients that belong to one loop and are called from many.
+"""An event loop in its own thread, for clients that belong to one loop and are called from many.
 
 Calls posted while the loop is busy cross with one wake-up, and so do the answers to each loop that waits; see
 `waiters` for why.
@@ -45,7 +45,7 @@ class StepBatches[T]:
 
 
 class LoopThread:
-    """Runs what callers of any thread and any loop ask for in one loop. The thread starts at the first call.
+    """Runs calls from any thread and any loop in one loop. The thread starts at the first call.
 
     Args:
         name: of the thread.

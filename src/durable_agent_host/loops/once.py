@@ -1,4 +1,4 @@
-"""Things of which a process has one."""
+"""Objects that exist once per process."""
 
 import threading
 from collections.abc import Callable

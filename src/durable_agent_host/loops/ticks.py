@@ -28,7 +28,7 @@ class Ticks:
         """Return when to write.
 
         Args:
-            earliest: when the writer wants to; by the loop's clock.
+            earliest: when the writer wants to write; by the loop's clock.
 
         Returns:
             That time if no other write is close before it, else the next tick.
@@ -41,13 +41,13 @@ class Ticks:
         return tick
 
     def passed(self, due: float, now: float) -> None:
-        """Note that a tick's writes start, and adapt the length of ticks.
+        """Record that a tick's writes start, and adapt the length of ticks.
 
         Args:
             due: as returned by `due`.
             now: by the loop's clock.
         """
-        if due <= self._anchor:  # noted already, or of an earlier anchor
+        if due <= self._anchor:  # recorded already, or of an earlier anchor
             return
         self._anchor = due
         if now - due > max(_LATE_SECONDS, self._length / 2):

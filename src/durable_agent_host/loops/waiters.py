@@ -1,7 +1,7 @@
 """Waking what waits in event loops, from any thread.
 
 Theory of operation. Waking a loop takes a system call and usually a thread switch, which costs more than most of what
-the loop then does. So whoever has news for many waiters wakes each of their loops once, with `wake_all`. Everything
+the loop then does. So code with news for many waiters wakes each of their loops once, with `wake_all`. Everything
 here that waits for another thread is a `Waiter`: a `Promise`, a waiter of `Wakeups`, a follower of a turn log.
 """
 
@@ -71,7 +71,7 @@ class Promise(Waiter):
         self._result, self._error = result, error
 
     def wake(self) -> None:
-        """Hand the result to the caller; does nothing when the caller was cancelled."""
+        """Deliver the result to the caller; does nothing when the caller was cancelled."""
         if self.future.done():
             return
         if self._error is None:

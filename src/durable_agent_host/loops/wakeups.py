@@ -1,4 +1,4 @@
-"""In-process hints by key: a waiter looks at once instead of at its next poll."""
+"""In-process notifications by key: a waiter checks at once instead of at its next poll."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from durable_agent_host.loops.waiters import Waiter, wake_all
 
 
 class Wakeups:
-    """Waiters by key. A hint may come early or twice; from another process it never comes, so waiters also poll.
+    """Waiters by key. A notification may be early or repeated; none come from other processes, so waiters also poll.
 
     Every method may be called from any thread.
     """
@@ -20,7 +20,7 @@ class Wakeups:
 
     @contextmanager
     def waiter(self, key: str) -> Generator[asyncio.Event]:
-        """Register for hints until the context ends.
+        """Register for notifications until the context ends.
 
         Args:
             key: such as a turn's id.

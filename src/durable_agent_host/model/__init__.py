@@ -1,1 +1,1 @@
-"""Values: what a session, a turn and its end are."""
+"""Values: a session, a turn and its end."""

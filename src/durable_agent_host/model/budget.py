@@ -1,4 +1,4 @@
-"""What a turn or a session may spend, what that costs, and what it has spent."""
+"""Spending limits of a turn or session, prices, and what has been spent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ KINDS: Final[tuple[Kind, ...]] = ("tokens", "cost", "model_calls", "tool_calls",
 
 @dataclass(frozen=True)
 class Price:
-    """What a model's tokens cost, in a currency of the app's choice.
+    """Prices of a model's tokens, in a currency of the app's choice.
 
     Attributes:
         input: per million tokens that the model reads.
-        output: per million tokens that the model writes, its reasoning among them.
-        cached_input: per million tokens that the service read from its cache; the price of ``input`` when left out.
+        output: per million tokens that the model writes, including its reasoning.
+        cached_input: per million tokens that the service reads from its cache; defaults to the price of ``input``.
     """
 
     input: float
@@ -27,15 +27,15 @@ class Price:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one turn, or all turns of one session together, may spend; None is no limit.
+    """The spending limits of one turn, or of all turns of a session together; None is no limit.
 
     Attributes:
         tokens: input and output tokens of all model calls.
         cost: by the app's prices, in their currency.
-        model_calls: requests to the model's service that were answered, or whose answer is not known.
-        tool_calls: calls of the app's tools that were started, repetitions after a crash included.
-        seconds: time in which the agent works; waits for a person and in the queue do not count.
-        exceeded: ``fail`` ends the turn; ``ask`` suspends it until a person approves as much again.
+        model_calls: requests to the model's service that were answered, or whose answer is unknown.
+        tool_calls: started calls of the app's tools, including repetitions after a crash.
+        seconds: working time of the agent; waits for a person and in the queue do not count.
+        exceeded: ``fail`` ends the turn; ``ask`` suspends it until a person allows the same amount again.
     """
 
     tokens: int | None = None
@@ -51,13 +51,13 @@ _NO_LIMIT: Final = Budget()
 
 @dataclass(frozen=True)
 class Budgets:
-    """What an agent may spend, and what its models cost.
+    """The spending limits of an agent, and the prices of its models.
 
     Attributes:
         turn: each turn of the agent.
         session: all turns of a session together.
-        prices: by the name of a model, or by the beginning of the names of its versions; ``*`` for all others. A model
-            without a price counts as the dearest.
+        prices: by the name of a model, or the prefix of the names of its versions; ``*`` for all others. A model
+            without a price counts as the most expensive.
     """
 
     turn: Budget = _NO_LIMIT
@@ -71,13 +71,13 @@ class Budgets:
 
     @property
     def counts(self) -> bool:
-        """Whether what turns spend is kept with their session."""
+        """Whether the spending of turns is stored with their session."""
         return self.has_limits or bool(self.prices)
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What has been spent, in the units of `Budget`; the cost is None where the app gave no prices."""
+    """Spending, in the units of `Budget`; the cost is None where the app gave no prices."""
 
     tokens: int = 0
     cost: float | None = None
@@ -86,7 +86,7 @@ class Spent:
     seconds: float = 0.0
 
     def plus(self, other: Self) -> "Spent":
-        """Add up. Guarantee: pure."""
+        """Add two values. Guarantee: pure."""
         cost = self.cost if other.cost is None else other.cost if self.cost is None else self.cost + other.cost
         return Spent(
             self.tokens + other.tokens,
@@ -102,7 +102,7 @@ NOTHING_SPENT = Spent()
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a model call may spend that has begun and is not finished.
+    """The possible spending of a model call that has begun and not finished.
 
     Attributes:
         tokens: estimated before the call.

@@ -1,4 +1,4 @@
-"""Files of a conversation: what callers sent and agents made, and where the bytes are."""
+"""Files of a conversation: sent by callers and made by agents, with the location of their bytes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from agent_framework import Content
 
 @dataclass(frozen=True)
 class ServiceFile:
-    """A file that the model's service keeps.
+    """A file kept by the model's service.
 
     Attributes:
         file_id: the service's.
-        name: as the service or the caller says, or None.
-        media_type: the same.
-        place: where the service has it, in the words of its provider, which alone reads them.
+        name: from the service or the caller, or None.
+        media_type: likewise.
+        place: where the service has it, in a form that only its provider reads.
     """
 
     file_id: str
@@ -26,12 +26,12 @@ class ServiceFile:
 
 @dataclass(frozen=True)
 class ServedFile:
-    """A file as the model's service gave it.
+    """A file downloaded from the model's service.
 
     Attributes:
         data: its bytes.
-        name: as the service says, or None.
-        media_type: the same.
+        name: from the service, or None.
+        media_type: likewise.
     """
 
     data: bytes
@@ -40,7 +40,7 @@ class ServedFile:
 
 
 class ServiceFileReader(Protocol):
-    """Finds and reads the files that the service of an agent's chat client keeps."""
+    """Lists and reads the files kept by the service of an agent's chat client."""
 
     def of(self, content: Content) -> Iterable[ServiceFile]:
         """List the files of the service to which a stored content refers."""
@@ -50,7 +50,7 @@ class ServiceFileReader(Protocol):
         """Download a file.
 
         Raises:
-            NotFoundError: the service does not have it, or does not give it out.
+            NotFoundError: the service does not have it, or does not release it.
             ProviderError: the service failed.
         """
         ...
@@ -61,15 +61,15 @@ class ConversationFile:
     """A file of a conversation.
 
     Attributes:
-        file_id: of bytes that are stored here, their SHA-256; else the service's id.
-        name: checked by nobody, or None.
-        media_type: checked by nobody, or None.
+        file_id: for bytes stored here, their SHA-256; otherwise the service's id.
+        name: unchecked, or None.
+        media_type: unchecked, or None.
         size: bytes, or None when only the service knows.
-        role: who brought it: ``user``, ``assistant`` or ``tool``.
-        turn_id: the turn that brought it; None for an upload that no message has used.
+        role: of its source: ``user``, ``assistant`` or ``tool``.
+        turn_id: of its turn; None for an upload that no message has used.
         piece: home and name of the piece with its bytes, or None.
-        is_text: the piece is a data URL as text, and not the bytes.
-        data: the bytes, when they are small and stand in the conversation itself; or None.
+        is_text: the piece is a data URL as text, not the bytes.
+        data: the bytes of a small file that is in the conversation itself; or None.
         service: the file of the model's service, or None.
     """
 

@@ -34,10 +34,10 @@ class Histories:
     """Where an agent's conversations are kept beside the host's own record.
 
     Attributes:
-        owners: names of the providers that give the model its history.
+        owners: names of the providers that supply the model's history.
         copies: names of the providers that only keep a copy.
         in_session: whether the history is in the framework's session state, which the host keeps with the session.
-        lasting: those of the owners that cannot delete a conversation.
+        lasting: owners that cannot delete a conversation.
     """
 
     owners: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Histories:
     lasting: tuple[str, ...] = ()
 
     def refuse(self, agent: str, what: str) -> None:
-        """Refuse an operation that a provider cannot do, before anything is done.
+        """Refuse an operation that a provider does not support, before anything is done.
 
         Args:
             agent: its name.

@@ -1,4 +1,4 @@
-"""Names of sessions and turns, and the rules that they follow."""
+"""Names of sessions and turns, and their rules."""
 
 import hashlib
 import re
@@ -7,11 +7,11 @@ from typing import Final
 from durable_agent_host.errors import RequestError
 
 ENTITY_PREFIX = "dafx-"
-"""What an agent's entity name begins with. Source: upstream's `AgentSessionId`."""
+"""Prefix of an agent's entity name. Source: upstream's `AgentSessionId`."""
 
 MAX_SESSION_ID_CHARACTERS = 128
 MAX_WHOLE_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
-"""Of an id with the mark that stands before a name that was taken; see `durable_agent_host.session.ownership`."""
+"""Maximum length of an id with the mark that precedes a taken name; see `durable_agent_host.session.ownership`."""
 
 _MARK: Final = re.compile("[0-9a-f]{16}~")
 
@@ -19,11 +19,11 @@ FORBIDDEN_IN_SESSION_IDS = "/\\#?@%"
 _FORBIDDEN: Final = re.compile(f"[{re.escape(FORBIDDEN_IN_SESSION_IDS)}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_IN_URLS: Final = re.compile("[/\\\\#?%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MOST_INSTANCE_CHARACTERS: Final = 1024
-"""Of an id. Source: Azure Table storage, the size of a partition key."""
+"""Maximum length of an id. Source: Azure Table storage, the size of a partition key."""
 
 
 def entity_name(agent_name: str) -> str:
-    """Name the entity that holds an agent's sessions. Guarantee: pure.
+    """Return the name of the entity that holds an agent's sessions. Guarantee: pure.
 
     Args:
         agent_name: as registered.
@@ -40,8 +40,8 @@ def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) 
     Guarantee: pure.
 
     Args:
-        session_id: the client's id, as it came.
-        most: how many characters it may have.
+        session_id: the client's id, raw.
+        most: maximum length.
 
     Returns:
         The same id.
@@ -76,13 +76,13 @@ def without_any_mark(session_id: str) -> str:
 
 
 def can_be_instance(instance_id: str) -> bool:
-    """Tell whether an orchestration can have an id, and a URL of the management API can carry it. Guarantee: pure."""
+    """Return whether an id is valid for an orchestration and a URL of the management API. Guarantee: pure."""
     has_room = bool(instance_id.strip(" .")) and len(instance_id) <= _MOST_INSTANCE_CHARACTERS
     return has_room and _NOT_IN_URLS.search(instance_id) is None
 
 
 def derived_id(*parts: str) -> str:
-    """Give the same 32 hexadecimal digits for the same parts, so that a retry finds the first attempt's turn.
+    """Return the same 32 hexadecimal digits for the same parts, so that a retry finds the first attempt's turn.
 
     Guarantee: pure.
 
@@ -101,12 +101,12 @@ def derived_id(*parts: str) -> str:
 
 
 def turn_log_id(agent: str, session_id: str, turn_id: str) -> str:
-    """Name the log of a turn. Guarantee: pure.
+    """Return the name of a turn's log. Guarantee: pure.
 
     Args:
         agent: the agent's registered name.
         session_id: without the agent's name.
-        turn_id: which turn; callers of the entity choose their own, so that it is unique in its session alone.
+        turn_id: the turn; callers of the entity choose their own, so it is unique only in its session.
 
     Returns:
         32 hexadecimal digits, which every store can use as a name.

@@ -11,8 +11,8 @@ class ToolKey(NamedTuple):
     """Identifies a tool call of a turn.
 
     Attributes:
-        position: of the model call that asked for it, from 0.
-        call_id: as the model returned it.
+        position: of the model call that made it, from 0.
+        call_id: from the model.
         occurrence: 0, or more when that model call returned the same id again.
     """
 
@@ -27,7 +27,7 @@ class ModelBegun:
 
     Attributes:
         position: of the model call in the turn, from 0.
-        continuation: fetches the response later; None when there is nothing to fetch any more.
+        continuation: fetches the response later; None when there is nothing left to fetch.
     """
 
     position: int
@@ -36,7 +36,7 @@ class ModelBegun:
 
 @dataclass(frozen=True)
 class ModelFinished:
-    """A model call has its whole response.
+    """A model call has its complete response.
 
     Attributes:
         position: of the model call in the turn, from 0.
@@ -56,7 +56,7 @@ class ToolStarted:
     Attributes:
         key: of the call.
         name: of the tool.
-        arguments: that the tool gets.
+        arguments: for the tool.
     """
 
     key: ToolKey
@@ -71,7 +71,7 @@ class ToolFinished:
     Attributes:
         key: of the call.
         outcome: such as ``success``, ``error`` or ``denied``.
-        result: what the model gets of it.
+        result: for the model.
         state: changes of the session's state up to here, or None.
     """
 
@@ -97,16 +97,16 @@ class SideCallFinished:
 
 
 INNER: Final = -1
-"""The position under which calls of agents within the agent are reserved, by a number of their own."""
+"""The position under which calls of inner agents are reserved, with their own numbers."""
 
 
 @dataclass(frozen=True)
 class InnerCallFinished:
-    """A model call of an agent within the agent was answered. It is counted, and not replayed.
+    """A model call of an inner agent was answered. It is counted, and not replayed.
 
     Attributes:
         number: among these calls of one run, from 0.
-        usage: token counts by the framework's names, or None when the service said nothing.
+        usage: token counts by the framework's names, or None when the service reported none.
         model: that served it.
     """
 
@@ -121,8 +121,8 @@ class CallReserved:
 
     Attributes:
         position: of the model call, or of the one before which a strategy makes this one, or `INNER`.
-        number: of the strategy's call, or of the call of an agent within the agent; or None.
-        reservation: what it may spend.
+        number: of the strategy's call, or of the inner agent's; or None.
+        reservation: its possible spending.
         seconds: how long the agent had worked on the turn.
     """
 

@@ -1,8 +1,8 @@
-"""The overlay of a conversation: which part of the record is the context, and what stands in it for the rest.
+"""The overlay of a conversation: which part of the record is the context, and what replaces the rest in it.
 
-The record keeps every message. The context is what the model gets: pieces, oldest first, and the tail, which is
-everything from a message on. So the size of an overlay is that of the context at most, and a conversation of which only
-the end is sent has an overlay of one place.
+The record keeps every message. The context is what the model receives: pieces, oldest first, and the tail, which is
+everything from a message on. So an overlay is at most as large as the context, and a conversation of which only the end
+is sent has an overlay of one place.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
-    """Where in the record a message stands.
+    """The position of a message in the record.
 
     Attributes:
         entry: number of the entry in the conversation, from 0.
@@ -24,11 +24,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Span:
-    """Messages of the record that follow each other.
+    """Consecutive messages of the record.
 
     Attributes:
         first: the first.
-        last: the last, which belongs to it.
+        last: the last, inclusive.
     """
 
     first: Place
@@ -37,14 +37,14 @@ class Span:
 
 @dataclass(frozen=True)
 class StandIn:
-    """A message that is not in the record: it stands for some that are.
+    """A message that is not in the record and replaces some that are.
 
     Attributes:
         name: unique in the session.
-        message: as messages are stored.
-        first: of the messages for which it stands.
-        last: of them.
-        count: how many they are.
+        message: in stored form.
+        first: the first replaced message.
+        last: the last replaced message.
+        count: how many messages it replaces.
         first_turn_id: the turn of the first.
         last_turn_id: the turn of the last.
     """
@@ -63,10 +63,10 @@ class Overlay:
     """The context of a conversation.
 
     Attributes:
-        pieces: what is in it before the tail, oldest first.
-        tail: from here on, all of the record is in it, what later turns add as well.
-        made_by: the strategies and the provider that made it; for others it does not hold.
-        entries: how many entries the record had.
+        pieces: the context before the tail, oldest first.
+        tail: from here on, the whole record is in the context, including what later turns add.
+        made_by: the strategies and the provider that made it; invalid for others.
+        entries: the number of entries in the record when it was made.
         turn_id: the turn that the last of those entries belongs to; empty for none.
     """
 
@@ -77,16 +77,16 @@ class Overlay:
     turn_id: str = ""
 
     def has_any(self, first: int, end: int) -> bool:
-        """Tell whether something of the entries from one number up to, not including, another is in the context."""
+        """Return whether any of the entries from one number up to, not including, another is in the context."""
         return end > self.tail.entry or any(
             isinstance(piece, Span) and piece.first.entry < end and first <= piece.last.entry for piece in self.pieces
         )
 
     @property
     def is_whole(self) -> bool:
-        """Whether the context is all of the record."""
+        """Whether the context is the whole record."""
         return not self.pieces and self.tail == Place(0, 0)
 
     def holds_for(self, made_by: str, entries: int) -> bool:
-        """Tell whether the overlay is of these strategies, and of a record as long as this one."""
+        """Return whether these strategies made the overlay, for a record at most this long."""
         return self.made_by == made_by and self.entries <= entries

@@ -1,25 +1,24 @@
-"""Who asks, and to whom a session belongs."""
+"""Who the caller is, and who owns a session."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 ROLE: Final = "role:"
-"""What stands before the name of a role, where a role is one of several things that can be said."""
+"""Prefix of a role's name where a role is one of several possible values."""
 
 ANOTHER: Final = "another"
-"""Who may answer for a tool's call: anybody but the principal who asked for the turn."""
+"""Who may approve a tool's call: any principal except the one who requested the turn."""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """A caller who has been identified.
+    """An identified caller.
 
     Attributes:
-        id: names the caller within the tenant; not empty.
-        tenant: to which the caller belongs; empty when there is one tenant alone. The same id in another tenant is
-            another principal.
-        roles: what the caller is allowed to be, for the app's own ``authorize`` and for approvals. They are looked at
-            in each request, and not stored with a session.
+        id: identifies the caller within the tenant; not empty.
+        tenant: the caller's; empty when there is only one tenant. The same id in another tenant is another principal.
+        roles: the caller's roles, for the app's own ``authorize`` and for approvals. They are read in each request, and
+            not stored with a session.
     """
 
     id: str
@@ -27,19 +26,19 @@ class Principal:
     roles: frozenset[str] = field(default_factory=frozenset[str])
 
     def __post_init__(self) -> None:
-        said: Any = (self.id, self.tenant, self.roles)  # by the app, whose types may be others
+        said: Any = (self.id, self.tenant, self.roles)  # from the app, whose types may differ
         if not isinstance(said[0], str) or not said[0]:
             raise ValueError(f"a principal's id is {said[0]!r}: give a text that is not empty")
         if not isinstance(said[1], str):
-            raise ValueError(f"a principal's tenant is {said[1]!r}: give a text")  # noqa: TRY004 - as of the others
+            raise ValueError(f"a principal's tenant is {said[1]!r}: give a text")  # noqa: TRY004 - as for the others
         if isinstance(said[2], str) or not all(
             isinstance(role, str) for role in said[2]
-        ):  # a text has its letters in it
+        ):  # a text would iterate over its letters
             raise ValueError(f"a principal's roles are {said[2]!r}: give a set of texts")
         object.__setattr__(self, "roles", frozenset(said[2]))
 
     def is_one_of(self, role: str) -> bool:
-        """Tell whether the principal has a role, which is named as ``role:NAME``. Guarantee: pure."""
+        """Return whether the principal has a role, given as ``role:NAME``. Guarantee: pure."""
         return role.startswith(ROLE) and role.removeprefix(ROLE) in self.roles
 
     @property
@@ -50,10 +49,10 @@ class Principal:
 
 @dataclass(frozen=True)
 class Owner:
-    """To whom a session belongs.
+    """The owner of a session.
 
     Attributes:
-        principal: the principal's id; empty for the app itself, whose orchestrations say for nobody that they act.
+        principal: the principal's id; empty for the app itself, whose orchestrations act for no caller.
         tenant: the principal's.
     """
 
@@ -67,4 +66,4 @@ ANONYMOUS: Final = Principal("anonymous")
 Only this object says so: the gate refuses another one with this id and no tenant, because callers may choose names."""
 
 THE_APP: Final = Owner("")
-"""The owner of what orchestrations of the app begin for nobody."""
+"""The owner of what the app's orchestrations begin for no caller."""

@@ -1,4 +1,4 @@
-"""The mark by which a content stands for an item of its provider, and what a provider can forget."""
+"""The mark by which a content represents an item of its provider, and what a provider can forget."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,45 +8,46 @@ from agent_framework import Content
 
 STAMP: Final = "durable_agent_host.item"
 """Key in a content's ``additional_properties``: ``provider``, ``type`` and ``id`` of the provider's item that begins
-with this content, and the fields of the item that its contents do not have."""
+with this content, and the fields of the item that its contents lack."""
 
 PART_OF: Final = "durable_agent_host.part_of"
-"""Key in a content's ``additional_properties``: it belongs to the item that began before it; the value is its id."""
+"""Key in a content's ``additional_properties``: it belongs to an earlier content's item; the value is its id."""
 
 OWNER: Final = "durable_agent_host.owner"
-"""Key in the ``additional_properties`` of reasoning that has no stamp, because its pieces are joined: the provider that
-has given it, and to which it goes back."""
+"""Key in the ``additional_properties`` of reasoning without a stamp, because its pieces are joined: the provider that
+produced it, and that it is sent back to.
+"""
 
 IMPORT: Final = "import"
 """Value of `OWNER` that is no provider's name: a caller has imported the content."""
 
 SERVICE_TIER: Final = "durable_agent_host.service_tier"
-"""Key in a response's ``additional_properties``: the tier at which the provider has served it, in its own word."""
+"""Key in a response's ``additional_properties``: the service tier that served it, in the provider's word."""
 
 LOST_RESULT: Final = "The result of this call is not known: the turn ended before it was stored."
-"""What the model is told of a call that was never answered."""
+"""The result for the model of a call that was never answered."""
 
 
 def is_carrier(content: Content) -> bool:
-    """Tell whether a content is an empty text that only carries a provider's item. Guarantee: pure.
+    """Return whether a content is an empty text that only carries a provider's item. Guarantee: pure.
 
     Args:
         content: of any type.
 
     Returns:
-        True when there is nothing on it for any other provider.
+        True when it has nothing for any other provider.
     """
     return content.type == "text" and not content.text and STAMP in content.additional_properties
 
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What a model's service no longer has, or can no longer use.
+    """Something that a model's service no longer has, or can no longer use.
 
     Attributes:
         what: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
-            message that the service gives and does not take back.
-        name: of the container, the field, or the answer which the turn had continued; empty when nothing names it.
+            message that the service returns and does not accept.
+        name: of the container, the field, or the answer which the turn had continued; empty when unknown.
     """
 
     what: Literal["continuation", "container", "reasoning", "field"]
@@ -55,14 +56,14 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class ItemPart:
-    """Where in the output of one model call an update belongs. Also the form in which a folded update says so.
+    """Where in the output of one model call an update belongs. Also used in folded updates.
 
     Attributes:
-        place: position of the provider's item in the output, from 0, or the item's id where the provider tells no
-            position; None for whole contents that no item is known of.
-        part: which part of the item; empty for the item as such.
+        place: position of the provider's item in the output, from 0, or the item's id where the provider gives no
+            position; None for complete contents without a known item.
+        part: the part of the item; empty for the item as a whole.
         item: the finished item as the provider wrote it, when this update has it.
-        begins: the id of the item that begins with this update; there are services that give all items one position.
+        begins: the id of the item that begins with this update; some services give all items one position.
     """
 
     place: int | str | None

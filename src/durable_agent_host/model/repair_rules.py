@@ -1,4 +1,4 @@
-"""What a model's service requires of a stored conversation, as its provider says it: data for `session.repair`."""
+"""A model service's requirements on a stored conversation, given by its provider: data for `session.repair`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,17 +7,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StoredItem:
-    """What keeps one type of a provider's items whole in a stored conversation.
+    """What keeps one type of a provider's items intact in a stored conversation.
 
     Attributes:
-        field: of the item; where the stamp holds it, the item needs no contents.
+        field: of the item; if the stamp has it, the item needs no contents.
         contents: stored ``$type`` of each content that the item needs otherwise.
-        is_null_kept: whether a null in that field of the stamp counts as held.
+        is_null_kept: whether a null in that field of the stamp counts as present.
         empty_result: for an item that is a call and its result, the stored result that replaces a lost one; its
             ``$type`` is the last of `contents`.
-        call_name: what a repair calls that call.
-        owner: a property that the first of `contents` must have, and what a repair calls it.
-        is_id_optional: whether the service takes the item without its id.
+        call_name: the name of that call in repairs.
+        owner: a property that the first of `contents` must have, and its name in repairs.
+        is_id_optional: whether the service accepts the item without its id.
     """
 
     field: str = ""
@@ -31,16 +31,16 @@ class StoredItem:
 
 @dataclass(frozen=True)
 class RepairRules:
-    """The rules of one service. Without arguments: what every service requires.
+    """The rules of one service. Without arguments: the requirements of every service.
 
     Attributes:
-        knows_items: whether the service checks its own items: their ids, that none comes twice, that reasoning is
-            followed by what it led to. Others refuse calls of hosted tools that have no result.
-        items: type of item → what keeps it whole; items of other types are kept as they are.
-        item_id_paths: where the properties of a function call name its item, as paths; the first is authoritative.
+        knows_items: whether the service checks its own items: their ids, that none occurs twice, that reasoning is
+            followed by what it led to. Others reject calls of hosted tools without a result.
+        items: type of item → what keeps it intact; items of other types stay unchanged.
+        item_id_paths: paths to the item id in the properties of a function call; the first is authoritative.
         max_id_characters: of the ids of calls and items.
-        max_bare_call_id_characters: of the ids of calls that name no item.
-        never_sent: stored ``$type`` of the contents that no client sends when they stand for no item.
+        max_bare_call_id_characters: of the ids of calls without an item id.
+        never_sent: stored ``$type`` of the contents that no client sends when they represent no item.
     """
 
     knows_items: bool = False

@@ -14,7 +14,7 @@ class SegmentRef:
         entries: how many entries of the conversation are below it.
         size: bytes of the entries below it, as stored, without large contents.
         depth: 0 for a segment, 1 for an index of segments, and so on.
-        turns: of a segment, short marks of its turns, see `durable_agent_host.session.sealing.turn_mark`.
+        turns: for a segment, short marks of its turns, see `durable_agent_host.session.sealing.turn_mark`.
         has_contents: whether entries below it refer to large contents of their own.
     """
 
@@ -32,14 +32,14 @@ class Sealed:
     """The part of a session that is stored in pieces.
 
     Attributes:
-        home: where the session writes; empty before it has written.
+        home: where the session writes; empty until then.
         homes: homes that the session may refer to, its own first.
         homes_at: name and home of the piece that lists further ones, of a fork of a fork of a fork; see
             `durable_agent_host.segments.record.Record.homes`.
         refs: the sealed entries, oldest first; deeper ones come before flatter ones.
         seen: short marks of turns whose receipts are in pieces, oldest first.
         agent_session: name and home of the piece with the framework's session, when it is too large for the head.
-        overlay: the same of the overlay.
+        overlay: likewise for the overlay.
     """
 
     home: str = ""
@@ -61,10 +61,10 @@ NOTHING_SEALED: Final = Sealed()
 
 @dataclass(frozen=True)
 class Sealing:
-    """What a turn's end moves out of the session's head; the session's ``commit`` carries it out.
+    """What a turn's end moves out of the session's head; the session's ``commit`` applies it.
 
     Attributes:
-        instead_of: digest of what the activity saw: the head's entries that are sealed, and the sealed part before.
+        instead_of: digest of the state seen by the activity: the head's entries to seal, and the previous sealed part.
         taken: how many entries at the front of the head are sealed.
         receipts: short marks of the turns whose receipts leave the head, see `durable_agent_host.session.sealing`.
         sealed: the sealed part from now on.

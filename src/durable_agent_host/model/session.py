@@ -1,4 +1,4 @@
-"""A session: what the entity of one conversation holds."""
+"""A session: the state of one conversation's entity."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,17 +10,17 @@ from durable_agent_host.model.sealed import NOTHING_SEALED, Sealed
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
 WORKFLOW_STATE: Final = "durable_agent_host.workflow"
-"""Key in the state of the framework's session: what the workflow of an agent keeps between the session's turns."""
+"""Key in the state of the framework's session: the state of an agent's workflow between the session's turns."""
 
 
 def without_workflow_state(agent_session: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Leave out what a workflow keeps, so that its next run goes on from the transcript. Guarantee: pure.
+    """Remove a workflow's state, so that its next run continues from the transcript. Guarantee: pure.
 
     Args:
-        agent_session: the framework's session as it serializes itself, or None.
+        agent_session: the framework's session, serialized, or None.
 
     Returns:
-        The same, or a copy when something was left out.
+        The same, or a copy when something was removed.
     """
     state: Any = agent_session.get("state") if agent_session is not None else None
     if agent_session is None or not isinstance(state, Mapping) or WORKFLOW_STATE not in state:
@@ -30,7 +30,7 @@ def without_workflow_state(agent_session: Mapping[str, Any] | None) -> Mapping[s
 
 
 def without_overlay(session: "Session") -> "Session":
-    """Forget what compaction has left out, so that the next turn decides anew. Guarantee: pure.
+    """Discard what compaction decided, so that the next turn decides anew. Guarantee: pure.
 
     Args:
         session: with an overlay or without.
@@ -43,13 +43,13 @@ class Receipt:
     """The proof that a turn has ended, and how.
 
     Attributes:
-        turn_id: which turn.
+        turn_id: the turn.
         status: how it ended.
         ended_at: UTC, ISO-8601.
-        request_hash: of what was asked; empty for callers that gave none.
+        request_hash: of the request; empty for callers that gave none.
         error: ``type`` and ``message`` of a turn without an answer.
-        stats: what the turn weighed; None for turns that did not run.
-        spent: what the turn has spent; None when nothing counted it.
+        stats: sizes and times of the turn; None for turns that did not run.
+        spent: the turn's spending; None when nothing counted it.
     """
 
     turn_id: str
@@ -62,13 +62,13 @@ class Receipt:
 
 
 class Receipts(Sequence[Receipt]):
-    """Receipts, oldest first, of which each stays as it is stored until it is looked at.
+    """Receipts, oldest first, each left in stored form until it is read.
 
-    A session is read and written several times in a turn, and hardly any of its receipts is asked for.
+    A session is read and written several times per turn, and hardly any of its receipts is needed.
 
     Args:
-        kept: receipts, or what is stored of them.
-        decode: makes a receipt of what is stored.
+        kept: receipts, or their stored form.
+        decode: decodes a stored receipt.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Receipts(Sequence[Receipt]):
         return hash(tuple(receipt.turn_id for receipt in self))
 
     def of_turn(self, turn_id: str) -> Receipt | None:
-        """Find the receipt of a turn. Guarantee: pure; looks only at those that name the turn.
+        """Return the receipt of a turn. Guarantee: pure; decodes only those of the turn.
 
         Args:
-            turn_id: which turn.
+            turn_id: the turn.
 
         Returns:
             Its receipt, or None.
@@ -109,18 +109,18 @@ class Receipts(Sequence[Receipt]):
             if not isinstance(found, Receipt):
                 if turn_id not in found.values():
                     continue
-                found = self._decode(found)  # noqa: PLW2901 - the same receipt, looked at
+                found = self._decode(found)  # noqa: PLW2901 - the same receipt, decoded
             if found.turn_id == turn_id:
                 return found
         return None
 
     def added(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Receipts":
-        """Give the receipts with one more. Guarantee: pure.
+        """Return the receipts with one more. Guarantee: pure.
 
         Args:
             receipt: the newest.
-            keep: how many stay; the oldest go first.
-            not_before: turns that ended before go too; UTC, ISO-8601.
+            keep: how many stay; the oldest are dropped first.
+            not_before: receipts of turns that ended earlier are dropped, too; UTC, ISO-8601.
 
         Returns:
             New receipts.
@@ -140,20 +140,20 @@ def _undecoded(stored: Mapping[str, Any]) -> Receipt:
 
 @dataclass(frozen=True)
 class Session:
-    """What the entity holds, with the conversation as it is stored.
+    """The state of the entity, with the conversation in stored form.
 
-    The entries stay JSON until a turn rehydrates them: admission and commit read none of them, so what this program
-    does not know in them survives to the letter.
+    The entries stay JSON until a turn rehydrates them: admission and commit read none of them, so unknown parts of them
+    survive exactly.
 
     Attributes:
         entries: the newest request and response entries in order, oldest first.
         sealed: the entries before those, in pieces outside the entity.
-        agent_session: the framework's session as it serializes itself, or None before the first turn.
-        owner: to whom the session belongs; None for a session of before, and in an app that identifies nobody.
+        agent_session: the framework's session, serialized, or None before the first turn.
+        owner: of the session; None for a session older than owners, and in an app that identifies nobody.
         running: the turn that holds the session, or None.
         queue: turns that wait, first come first served.
         interrupting: the first of the queue, when it has interrupted the running turn, or None.
-        requests: what those turns of the queue ask for that came as a signal and have no orchestration yet, by id.
+        requests: by id, the requests of queued turns that came as a signal and have no orchestration yet.
         receipts: ended turns, oldest first, a bounded window.
         refused: turns that were not let in, oldest first, a bounded window: their records go with the session.
         overlay: what of the conversation is its context, as `durable_agent_host.codec.overlay` writes it; None when
@@ -165,7 +165,7 @@ class Session:
             what they name of the model's service is not the session's.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
-        document: that document, for the fields that this program does not know.
+        document: that document, for unknown fields.
     """
 
     entries: tuple[Mapping[str, Any], ...] = ()
@@ -193,7 +193,7 @@ class Session:
         return self.sealed.entries + len(self.entries)
 
     def receipt_of(self, turn_id: str) -> Receipt | None:
-        """Find the receipt of a turn. Guarantee: pure.
+        """Return the receipt of a turn. Guarantee: pure.
 
         Args:
             turn_id: which turn.
@@ -204,12 +204,12 @@ class Session:
         return self._receipts().of_turn(turn_id)
 
     def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Session":
-        """Give the session with one more receipt. Guarantee: pure.
+        """Return the session with one more receipt. Guarantee: pure.
 
         Args:
             receipt: the newest.
-            keep: how many stay; the oldest go first.
-            not_before: turns that ended before go too; UTC, ISO-8601.
+            keep: how many stay; the oldest are dropped first.
+            not_before: receipts of turns that ended earlier are dropped, too; UTC, ISO-8601.
 
         Returns:
             A new session.

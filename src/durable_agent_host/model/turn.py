@@ -1,4 +1,4 @@
-"""A turn: what was asked, and how it ended."""
+"""A turn: its request and its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"
 
 @dataclass(frozen=True)
 class Caller:
-    """On whose behalf something is done, and in which trace.
+    """On whose behalf a request runs, and in which trace.
 
     Attributes:
-        principal: who asks, or None when nobody has been identified.
+        principal: the caller, or None when nobody has been identified.
         traceparent: the caller's trace, a valid W3C header value, or None.
     """
 
@@ -26,7 +26,7 @@ class Caller:
 
     @property
     def names(self) -> dict[str, Any]:
-        """The principal as requests of turns name it: ``principal`` and ``tenant``."""
+        """The principal in the form of a turn's request: ``principal`` and ``tenant``."""
         if self.principal is None:
             return {"principal": None, "tenant": None}
         return {"principal": self.principal.id, "tenant": self.principal.tenant or None}
@@ -34,29 +34,29 @@ class Caller:
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """What a turn was asked to do.
+    """The request of a turn.
 
     Attributes:
         agent: the agent's registered name.
         session_id: the session's id, without the agent's name.
         turn_id: also the id of the orchestration, and the correlation id in the stored entries.
-        message: the user's text; of a message with other contents, what it has of text, which can be empty.
+        message: the user's text; for a message with other contents, its text part, which may be empty.
         role: who speaks.
         response_format: a JSON schema that the answer must match, or None for free text.
         enable_tool_calls: False offers the model no tools and runs none.
         policy: what happens when another turn of the session is running.
         created_at: when the request arrived, UTC, ISO-8601.
-        request_hash: SHA-256 of what was asked; equal for a retry with the same key.
+        request_hash: SHA-256 of the client's request; equal for a retry with the same key.
         options: further options for the agent: those of a client that the app allows, or an orchestration's.
-        orchestration_id: the orchestration that asked, or None for a client.
+        orchestration_id: the calling orchestration, or None for a client.
         principal: on whose behalf the turn runs, or None when nobody has been identified.
-        tenant: the principal's, or None when that has none.
-        owner: whose the session has to be: ``principal`` and ``tenant``; None when it is the one who asks.
+        tenant: the principal's, or None without one.
+        owner: the required owner of the session: ``principal`` and ``tenant``; None when it is the caller.
         traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
-        stored: the name of the piece, in the turn's own home, with what of the request is too large to travel; or None.
-        raw: the name of the piece with what was asked before it was redacted, for the turn alone; empty when that is
-            what was asked; None when the app redacts nothing.
-        contents: the message's contents as they are stored, texts among them; empty when the text is all.
+        stored: the name of the piece, in the turn's own home, with the parts too large to travel; or None.
+        raw: the name of the piece with the unredacted request, for this turn only; empty when redaction changed
+            nothing; None when the app redacts nothing.
+        contents: the message's contents as stored, including texts; empty for a plain text.
     """
 
     agent: str
@@ -81,7 +81,7 @@ class TurnRequest:
 
     @property
     def session_owner(self) -> Owner | None:
-        """Whose the session has to be, or is going to be; None when the turn runs for nobody."""
+        """The session's required or future owner; None when the turn runs for nobody."""
         if self.owner is not None:
             return Owner(self.owner["principal"], self.owner.get("tenant", ""))
         return Owner(self.principal, self.tenant or "") if self.principal else None
@@ -89,16 +89,16 @@ class TurnRequest:
 
 @dataclass(frozen=True)
 class TurnStats:
-    """How much a turn streamed and stored.
+    """Sizes and times of a turn's output.
 
     Attributes:
-        chunks_streamed: updates that came from the model and the tools.
+        chunks_streamed: updates from the model and the tools.
         bytes_streamed: UTF-8 bytes of the compact JSON of those updates' contents.
         contents_stored: contents of the folded response.
         bytes_stored: UTF-8 bytes of the compact JSON of the turn's two entries.
         agent_milliseconds: time inside the agent: the model's and the tools'.
         calls_refused: model calls that the service refused because it had forgotten a continuation or a container, and
-            that were made again from the stored transcript.
+            that were repeated from the stored transcript.
     """
 
     chunks_streamed: int = 0
@@ -114,30 +114,30 @@ class TurnOutcome:
     """How a turn ended.
 
     Attributes:
-        turn_id: whose end it is.
+        turn_id: the turn.
         status: ``completed`` has entries, ``cancelled`` has entries and an error, ``suspended`` has pending calls and
-            is no end, the others have an error.
+            is not an end, the others have an error.
         text: the answer's text.
         entries: the request and response entries to append, as stored; empty unless completed or cancelled.
-        agent_session: the framework's session after the turn, as it serializes itself.
+        agent_session: the framework's session after the turn, serialized.
         usage: token counts by the framework's names.
-        error: ``type`` and ``message`` of what ended the turn.
+        error: ``type`` and ``message`` of the error that ended the turn.
         message_count: entries of the conversation after the turn, known once it is committed.
-        stats: what the turn weighed.
+        stats: sizes and times of the turn.
         request_hash: of the request, for the receipt.
         ended_at: UTC, ISO-8601.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
-        served: by what the last model call was served, as far as the provider says: ``model``, ``service_tier``.
-        sealing: what the turn's end moves out of the session's head, when it moves something.
+        served: ``model`` and ``service_tier`` of the last model call, as far as the provider reports them.
+        sealing: what the turn's end moves out of the session's head, if anything.
         text_at: where the text of an answer is that is too long to travel, see `durable_agent_host.segments.keeper`;
             empty when ``text`` has it.
-        response: for an orchestration that asked: the response entry, or its piece (``home``, ``name``).
-        spent: what the turn has spent, when it had a budget.
-        redacts: whether the agent has something redacted, so that what the turn alone refers to goes with its end.
+        response: for a calling orchestration: the response entry, or its piece (``home``, ``name``).
+        spent: the turn's spending, when it had a budget.
+        redacts: whether the agent has redaction, so that what only the turn refers to is deleted at its end.
         redacted: whether something of the conversation was redacted.
-        overlay: the session's overlay from now on, empty for none; None when it stays as it is.
-        work: what the attempt did that gave this outcome, for those who watch turns; None when none did. ``attempt``
-            (its number), ``began_at``, ``ended_at``, the counts ``model_calls``, ``tool_calls`` (of the turn),
+        overlay: the session's overlay from now on, empty for none; None to keep the previous one.
+        work: figures for observers of the attempt with this outcome; None without one. ``attempt`` (its number),
+            ``began_at``, ``ended_at``, the counts ``model_calls``, ``tool_calls`` (of the turn),
             ``replayed_model_calls``, ``replayed_tool_calls``, ``in_doubt``, ``models`` (token counts of the turn by
             model) and ``new_usage`` (token counts of what was not replayed).
     """
@@ -167,13 +167,13 @@ class TurnOutcome:
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn as it is now.
+    """The current state of a turn.
 
     Attributes:
         request: what was asked.
         outcome: how it ended, or None while it runs or waits.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
-        answers: what was answered, by call id: ``approved``, ``reason``, ``arguments``.
+        answers: people's answers, by call id: ``approved``, ``reason``, ``arguments``.
     """
 
     request: TurnRequest

@@ -1,22 +1,22 @@
-"""What one turn may cost, whatever its model's service sends and its tools return."""
+"""Limits of one turn, whatever its model's service sends and its tools return."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ModelBounds:
-    """Bounds of a turn; each is a setting. A turn that passes one fails, and says which setting it was.
+    """Limits of a turn; each is a setting. A turn that exceeds one fails, and names the setting.
 
     Attributes:
         answer_bytes: of one answer of the model's service, decompressed: room for a dozen generated images, which a
             stream repeats up to five times.
         line_bytes: of one line of a streamed answer: the last event of a stream repeats all of it.
         turn_bytes: of all answers in one attempt of a turn.
-        answer_seconds: from a model call to the end of its answer, whether or not something comes meanwhile.
+        answer_seconds: from a model call to the end of its answer, even while data arrives.
         model_calls: of one turn.
         calls_at_once: tool calls of one answer.
         argument_bytes: of one tool call.
-        tool_result_bytes: of one tool call; the model is told instead that the result was too large.
+        tool_result_bytes: of one tool call; the model is told that the result was too large.
     """
 
     answer_bytes: int = 64 * 1024 * 1024
@@ -31,12 +31,12 @@ class ModelBounds:
 
 @dataclass(frozen=True)
 class KeptBounds:
-    """How much is kept of what is sent to a model's service and comes back; all but the last are settings.
+    """Limits on the kept wire traffic with a model's service; all but the last are settings.
 
     Attributes:
-        call_bytes: of one request or one answer, as far as it differs from the one before it; 0 keeps nothing.
-        turn_bytes: of all of one attempt of a turn.
-        retention_seconds: how long logs of turns are kept, at least.
+        call_bytes: of one request or one answer, counting only its difference from the previous one; 0 keeps nothing.
+        turn_bytes: of everything in one attempt of a turn.
+        retention_seconds: minimum retention of logs of turns.
     """
 
     call_bytes: int = 256 * 1024

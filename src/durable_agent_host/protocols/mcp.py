@@ -56,20 +56,20 @@ async def answer_tool_call(
             ``idempotencyKey``?}; calls with the same key and query are one turn.
         client: starts the turn and waits for it.
         gate: decides whether the caller may run the turn.
-        wait_seconds: how long at the most.
-        max_query_bytes: of the query; a larger one is refused.
+        wait_seconds: maximum wait.
+        max_query_bytes: limit of the query.
 
     Returns:
-        A result of the MCP trigger with ``useResultSchema``: the answer's text, then a text that names the session, and
+        A result of the MCP trigger with ``useResultSchema``: the answer's text, then a text with the session's id, and
         both as structured content.
 
     Raises:
-        NotFoundError, ForbiddenError, TooManyRequestsError: the gate does not let the call in.
-        RequestError: the call has no query, one that is too large, or a session id that cannot be used.
-        TurnError: the turn has no answer; says why. Or the host has failed, which its log explains: the trigger shows
-            callers the text of what is raised, and that of other errors is not for them.
-        TurnTimedOutError: the turn is still running; it goes on.
-        IdempotencyKeyReusedError: the key came before with another query.
+        NotFoundError, ForbiddenError, TooManyRequestsError: the gate refuses the call.
+        RequestError: the query is missing or too large, or the session id is not usable.
+        TurnError: the turn has no answer; says why. Or the host has failed, as explained in its log: the trigger shows
+            callers the text of any exception, and other errors' texts are not for them.
+        TurnTimedOutError: the turn is still running, and continues.
+        IdempotencyKeyReusedError: the key was used before with another query.
 
     Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
     """
@@ -153,7 +153,7 @@ def _result(text: str, request: TurnRequest) -> str:
     goes_on = f"(sessionId of this conversation: {request.session_id})"
     content = [{"type": "text", "text": text}, {"type": "text", "text": goes_on}]
     structured = {"response": text, "sessionId": request.session_id, "turnId": request.turn_id}
-    # the trigger's result has texts of JSON in its fields
+    # the trigger's result has JSON texts in its fields
     return json.dumps(
         {"type": "multi_content_result", "content": json.dumps(content), "structuredContent": json.dumps(structured)}
     )
@@ -167,7 +167,7 @@ def _value(call: str) -> dict[str, Any]:
 
 
 def _headers(value: Mapping[str, Any]) -> dict[str, str]:
-    """Find the headers of the request that brought the call; only the HTTP transports of MCP have some."""
+    """Return the headers of the request that brought the call; only the HTTP transports of MCP have any."""
     found = _object(_object(_object(value.get("transport")).get("properties")).get("headers"))
     return {name.lower(): str(text) for name, text in found.items()}
 
@@ -177,5 +177,5 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _key(session_id: str) -> str:
-    """Take the key out of upstream's form ``@name@key``."""
+    """Extract the key from upstream's form ``@name@key``."""
     return session_id.split("@", 2)[2] if session_id.startswith("@") and session_id.count("@") > 1 else session_id

@@ -1,4 +1,4 @@
-"""The guard of `connections` for SDKs that use aiohttp: answers of bounded size, lines and events."""
+"""The guard of `connections` for SDKs that use aiohttp: answers, lines and events of bounded size."""
 
 # ruff: noqa: SLF001 - aiohttp has no public way to change an answer
 
@@ -11,7 +11,7 @@ from durable_agent_host.errors import ProviderError
 
 EVENT_STREAM: Final = "text/event-stream"
 _MOST_PLAIN_LINE_BYTES: Final = 1024 * 1024
-"""Of a line that is no event, which Google's SDK reads character by character."""
+"""Maximum line that is not an event, which Google's SDK reads character by character."""
 
 
 class BoundedSession:
@@ -25,7 +25,7 @@ class BoundedSession:
         self._session = session
 
     def __getattr__(self, name: str) -> Any:
-        """Give what is not guarded."""
+        """Return unguarded attributes of the original."""
         return getattr(self._session, name)
 
     async def request(self, *args: Any, **kwargs: Any) -> Any:
@@ -40,7 +40,7 @@ class BoundedSession:
         response = await self._session.request(*args, **kwargs)
         answer = getattr(response, "_response", response)  # google-auth wraps it
         kind = str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
-        # aiohttp has unpacked it, or will; azure.core would unpack it again.
+        # aiohttp decompresses it; azure.core would decompress it again
         kept = [(name, value) for name, value in answer.headers.items() if name.lower() != "content-encoding"]
         answer._headers = type(answer.headers)(CIMultiDict(kept))
         if exchange is not None:
@@ -55,7 +55,7 @@ class BoundedContent:
     Args:
         content: aiohttp's reader.
         is_stream: whether it is a stream of events.
-        exchange: is told of what comes; or None.
+        exchange: receives what arrives; or None.
     """
 
     def __init__(self, content: Any, *, is_stream: bool, exchange: Exchange | None = None) -> None:
@@ -66,11 +66,11 @@ class BoundedContent:
         self._at = 0
 
     def __getattr__(self, name: str) -> Any:
-        """Give what is not guarded."""
+        """Return unguarded attributes of the original."""
         return getattr(self._content, name)
 
     async def read(self, n: int = -1) -> bytes:
-        """Read all, or what is there; a piece may be longer than was asked for."""
+        """Read all, or what has arrived; a piece may be longer than requested."""
         if n >= 0:
             return await self.readany()
         parts: list[bytes] = []
@@ -79,7 +79,7 @@ class BoundedContent:
         return b"".join(parts)
 
     async def readany(self) -> bytes:
-        """Read what is there; empty at the end."""
+        """Read what has arrived; empty at the end."""
         if self._at < len(self._ready):
             ready, self._ready, self._at = self._ready[self._at :], b"", 0
             return ready
@@ -94,7 +94,7 @@ class BoundedContent:
         return piece
 
     async def readline(self, **_: Any) -> bytes:
-        """Read a line with its end, however long the SDK wants it to be at most; empty at the end."""
+        """Read a line with its end, ignoring the SDK's own length limit; empty at the end."""
         parts: list[bytes] = []
         size = 0
         while True:

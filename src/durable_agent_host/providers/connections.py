@@ -1,14 +1,14 @@
 """Guards on the connections of hosted clients: no retries by the SDK, no foreign redirects, answers of bounded size.
 
 A hosted run gets copies of the SDK's client that share its connections; the app's chat client and its SDK client are
-unchanged. Supported by their shape are the SDKs of OpenAI and Anthropic, which one generator makes on httpx, and
-Google's, which uses aiohttp where that is installed. A client of httpx that a chat client of the app holds reads
-answers of bounded size, too.
+unchanged. Supported by their shape are the SDKs of OpenAI and Anthropic, which one generator builds on httpx, and
+Google's, which uses aiohttp where that is installed. An httpx client held by a chat client of the app is limited in the
+size of answers, too.
 
-- **Redirects.** The conversation and the key go only to the origin that the app configured. A redirect within it, or
-  from http to https of the same host, is followed; any other raises an error before anything is sent.
+- **Redirects.** The conversation and the key are sent only to the origin that the app configured. A redirect within it,
+  or from http to https on the same host, is followed; any other raises an error before anything is sent.
 - **Size.** An answer is decompressed in small steps and counted (`durable_agent_host.agent.bounds`): a few kilobytes of
-  gzip can hold gigabytes, and a line that never ends is no answer. `bounded_sessions` does the same for aiohttp.
+  gzip can hold gigabytes, and a line may never end. `bounded_sessions` does the same for aiohttp.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
@@ -35,7 +35,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
 
     Args:
         client: a chat client; unchanged.
-        retries: whether the SDK makes failed requests again, as the app has set it.
+        retries: whether the SDK retries failed requests, as the app has set it.
 
     Returns:
         The attributes to replace in a copy of the chat client; empty for clients of unknown SDKs.
@@ -59,7 +59,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
 
 
 def _keys_of(sdk: Any) -> list[str]:
-    """List the credentials of an SDK's client that are texts."""
+    """List the text credentials of an SDK's client."""
     headers: Any = getattr(sdk, "_custom_headers", None)
     secret = {name: str(value) for name, value in dict(headers or {}).items() if _SECRET_HEADER.search(name)}
     keys = [getattr(sdk, name, None) for name in ("api_key", "auth_token", "_azure_ad_token", "admin_api_key")]
@@ -85,7 +85,7 @@ def _guarded(http: Any) -> Any:
 
 
 def _bounded_only(http: Any) -> Any:
-    """Copy an httpx client of the app's own chat client, which says itself where it may be sent on."""
+    """Copy an httpx client of the app's own chat client, which follows redirects by its own rules."""
     copied = copy_with(http, _KeepsConnections)
     hooks = http.event_hooks
     copied.event_hooks = {
@@ -96,7 +96,7 @@ def _bounded_only(http: Any) -> Any:
 
 
 async def _check(_: Any) -> None:
-    """Send nothing after a bound was passed: Anthropic's SDK takes that for a lost connection, and asks again."""
+    """Send nothing after a limit was exceeded: Anthropic's SDK treats that as a lost connection, and retries."""
     received().check()
 
 
@@ -105,11 +105,11 @@ async def _ask_for_gzip(request: Any) -> None:
 
 
 _EXCHANGE: Final = "durable_agent_host.exchange"
-"""Extension of a request of httpx: what takes its answer."""
+"""Extension of an httpx request: the receiver of its answer."""
 
 
 async def _tell(request: Any) -> None:
-    """Tell what is sent; a body that is a form or a stream has no content before it is read."""
+    """Report what is sent; a form or stream body has no content before it is read."""
     if request.headers.get("content-type", "application/json").startswith("application/json"):
         body = getattr(request, "_content", b"")
         request.extensions = {**request.extensions, _EXCHANGE: await sent(request.method, request.url, body)}
@@ -205,7 +205,7 @@ class _StaysOfGoogle(_KeepsConnections):
 
 
 class _OnceOfGoogle(_StaysOfGoogle):
-    """The same, which does not retry."""
+    """The same without retries."""
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -222,7 +222,7 @@ def _guarded_google(client: Any, *, retries: bool) -> Any:
     if hasattr(http := getattr(api, "_async_httpx_client", None), "event_hooks"):
         api._async_httpx_client = _guarded(http)
     if not retries:
-        api.__dict__.pop("_async_retry", None)  # the override's, then
+        api.__dict__.pop("_async_retry", None)  # the override's is used then
     hosted, there = copy_with(client, _KeepsConnections), copy_with(client.aio, _KeepsConnections)
     models = copy_with(there.models, _KeepsConnections)
     hosted._api_client = there._api_client = models._api_client = api

@@ -1,8 +1,8 @@
 """How providers mark the end of an answer, and whether a stream ended without that mark.
 
-A proxy that closes a connection cleanly causes no error, and a page of HTML has no events: what came until then looks
+A proxy that closes a connection cleanly causes no error, and a page of HTML has no events: the data until then looks
 like an answer. Each row of the table recognizes the objects of one SDK by their shape, as the framework's clients pass
-them on in ``raw_representation``. An answer that no row recognizes counts as whole unless it is empty.
+them on in ``raw_representation``. An answer that no row recognizes counts as complete unless it is empty.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdat
 
 
 def ended_early(said: Iterable[Any]) -> bool:
-    """Tell whether a model call ended without the provider's end mark.
+    """Return whether a model call ended without the provider's end mark.
 
     Guarantee: pure.
 
@@ -51,7 +51,7 @@ _RESPONSES_STATUS: Final = frozenset({"completed", "incomplete", "failed", "canc
 
 
 def _ends_responses(raw: Any) -> bool | None:
-    """OpenAI Responses: the last event; a response that was asked for by its id may be whole in its first."""
+    """OpenAI Responses: the last event; a response retrieved by its id may be complete in its first."""
     kind = getattr(raw, "type", None)
     if isinstance(kind, str) and kind.startswith("response."):
         begun = getattr(getattr(raw, "response", None), "status", None) if kind == "response.created" else None
@@ -75,7 +75,7 @@ _ANTHROPIC_EVENTS: Final = ("message_start", "message_delta", "message_stop", "c
 
 
 def _ends_anthropic(raw: Any) -> bool | None:
-    """Anthropic: the stop reason, of which the framework tells; what follows it, ``message_stop``, says nothing."""
+    """Anthropic: the stop reason, which the framework passes on; ``message_stop`` after it adds nothing."""
     kind = getattr(raw, "type", None)
     if kind == "message":
         return getattr(raw, "stop_reason", None) is not None
@@ -85,7 +85,7 @@ def _ends_anthropic(raw: Any) -> bool | None:
 
 
 def _ends_gemini(raw: Any) -> bool | None:
-    """Gemini: a candidate with its finish reason, or a prompt that was blocked."""
+    """Gemini: a candidate with its finish reason, or a blocked prompt."""
     if not hasattr(raw, "candidates") or not hasattr(raw, "prompt_feedback"):
         return None
     if getattr(raw.prompt_feedback, "block_reason", None):

@@ -20,12 +20,12 @@ _ADVICE: Final = {
 
 
 def explain_client_error(error: BaseException) -> ProviderError | None:
-    """Say in a sentence why a model call failed, and what to do.
+    """Explain in a sentence why a model call failed, and what to do.
 
-    Guarantee: pure, but for dates, which are compared with the clock.
+    Guarantee: pure, except for dates, which are compared with the clock.
 
     Args:
-        error: what the agent raised; its causes are searched for the error of a chat client.
+        error: raised by the agent; its causes are searched for the error of a chat client.
 
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
@@ -48,7 +48,7 @@ def explain_client_error(error: BaseException) -> ProviderError | None:
 
 
 def says_enough(error: BaseException) -> bool:
-    """Tell whether no SDK's own error says more than `explain_client_error` does. Guarantee: pure."""
+    """Return whether no SDK's own error says more than `explain_client_error`. Guarantee: pure."""
     is_explained = any(isinstance(one, ProviderError) for one in causes_of(error))
     return is_explained or _holds_no_json(error) or _redirects_in_circles(error)
 

@@ -1,10 +1,10 @@
-"""A conversation that another provider began, for the one that goes on with it. Pure.
+"""Prepares a conversation that another provider began for the one that continues it. Pure.
 
-Theory of operation. What a provider's service gave is stamped with that provider's name (`providers.stamps`); what
-stands in a turn without a stamp belongs to whoever stamped the rest of the turn. Own blocks stay as they are. Of others
-the texts, the calls of the app's tools and their results go on as neutral contents, what the service ran itself is told
-in words, media are shown as the user's, and reasoning is left out: it is sealed for the service that it came from.
-The record keeps all of it, so the first provider finds its own blocks when the conversation comes back.
+Theory of operation. Output of a provider's service is stamped with the provider's name (`providers.stamps`); unstamped
+contents of a turn belong to the provider that stamped the rest of the turn. Own blocks stay unchanged. Of others,
+texts, calls of the app's tools and their results stay as neutral contents, the service's own tool runs are described in
+words, media are moved to the user, and reasoning is left out: it is sealed for its own service. The record keeps all of
+it, so the first provider finds its own blocks when the conversation returns to it.
 """
 
 import copy
@@ -22,30 +22,30 @@ from durable_agent_host.model.provider_item import OWNER, PART_OF, STAMP
 from durable_agent_host.providers.foreign_words import in_words, media_in
 
 ANY_CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
-"""Call ids of services that say nothing else of them."""
+"""Call ids of services that document no format."""
 
 TOOLS_OF_SERVICES: Final = frozenset(
     f"{tool}_{what}"
     for tool in ("code_interpreter_tool", "shell_tool", "search_tool", "mcp_server_tool", "image_generation_tool")
     for what in ("call", "result")
 ) | {"hosted_vector_store"}
-"""Contents of tools that services run, which most clients can send only as blocks of their own."""
+"""Contents of tools run by services, which most clients can send only as their own blocks."""
 
 IMAGES: Final = re.compile(r"image/(png|jpeg|gif|webp)")
-"""Media that every service with eyes takes."""
+"""Media that every service with vision accepts."""
 
 _APPROVALS: Final = frozenset({"function_approval_request", "function_approval_response"})
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the provider that goes on can be sent.
+    """What the continuing provider can be sent.
 
     Attributes:
         provider: its name in its stamps; empty when it has none.
-        unsent: types of contents that its client leaves out or refuses when they have no stamp of its own.
-        call_ids: the ids of calls that its service takes.
-        media: the kinds of images and other files that its service takes from a user.
+        unsent: types of contents that its client omits or refuses when they lack its stamp.
+        call_ids: the format of call ids that its service accepts.
+        media: the kinds of images and other files that its service accepts from a user.
     """
 
     provider: str = ""
@@ -57,14 +57,14 @@ class Target:
 def retold(messages: Sequence[Message], target: Target) -> list[Message]:
     """Prepare a conversation for a provider that may not have begun it.
 
-    Guarantee: pure; the messages given are not changed; doing it again changes nothing.
+    Guarantee: pure; the given messages are not changed; doing it again changes nothing.
 
     Args:
         messages: rehydrated, in order, from the start of the conversation.
-        target: the provider that goes on.
+        target: the provider that continues.
 
     Returns:
-        The same messages where all is the target's own, else copies.
+        The same messages where all is the target's own, otherwise copies.
     """
     ids = _CallIds(target)
     told: list[Message] = []
@@ -79,7 +79,7 @@ def retold(messages: Sequence[Message], target: Target) -> list[Message]:
 
 
 def _owners(messages: Sequence[Message]) -> list[str | None]:
-    """Name for each message the provider that stamped something in its turn; None when nobody did."""
+    """Return for each message the provider that stamped something in its turn, or None."""
     owners: list[str | None] = []
     for turn in _turns(messages):
         named = (name for message in turn for content in message.contents if (name := _owner(content)))
@@ -100,7 +100,7 @@ def _turns(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 def _owner(content: Content) -> str | None:
-    """Name the provider that a content says it is of."""
+    """Return the provider that a content names."""
     mark = content.additional_properties.get(STAMP)
     # The framework copies the properties of a function's call to its result.
     if isinstance(mark, dict) and content.type != "function_result":
@@ -109,10 +109,10 @@ def _owner(content: Content) -> str | None:
 
 
 class _CallIds:
-    """Gives calls ids that the target takes, those of other providers each once, and their results the same.
+    """Gives calls ids that the target accepts, each foreign id once, and their results the same.
 
     Attributes:
-        hosted: calls of other services' own tools that were told in words.
+        hosted: calls of other services' own tools that were described in words.
     """
 
     def __init__(self, target: Target) -> None:
@@ -122,7 +122,7 @@ class _CallIds:
         self.hosted: set[str] = set()
 
     def of_call(self, call_id: str | None, *, is_foreign: bool) -> str:
-        """Give the id of the next call."""
+        """Return the id for the next call."""
         known = call_id or ""
         self._times[known] += 1
         again = is_foreign and self._times[known] > 1
@@ -132,14 +132,14 @@ class _CallIds:
         return given
 
     def of_result(self, call_id: str | None) -> str | None:
-        """Give the id of the call that a result answers, or the result's own where no call is known."""
+        """Return the id of the call that a result answers, or the result's own where no call is known."""
         waiting = self._open.get(call_id or "")
         return waiting.pop(0) if waiting else call_id
 
 
 @dataclass
 class _Telling:
-    """One message, as the target can be sent it."""
+    """One message in the form for the target."""
 
     message: Message
     owner: str | None
@@ -151,7 +151,7 @@ class _Telling:
     is_changed: bool = False
 
     def messages(self) -> tuple[list[Message], list[Message]]:
-        """Give what takes the message's place, and what has to wait until the calls before it have their results."""
+        """Return the message's replacement, and what must wait until the calls before it have their results."""
         owner = self.owner
         for content in self.message.contents:
             if (name := _owner(content)) is not None:
@@ -199,7 +199,7 @@ class _Telling:
         self.is_changed = True
 
     def _tell(self, content: Content) -> None:
-        """Tell a content in words, and show its media."""
+        """Describe a content in words, and show its media."""
         self.is_changed = True
         if content.type == "function_call":
             self.ids.hosted.add(content.call_id or "")
@@ -213,7 +213,7 @@ class _Telling:
         self.shown += media
 
     def _media(self, content: Content) -> Content:
-        """Give an image or a file as the user's, or its name where the service does not take its kind."""
+        """Return an image or a file as the user's, or its name where the service does not accept its kind."""
         if self.target.media.fullmatch((content.media_type or "").partition(";")[0]) is None:
             return Content.from_text(result_text(content))
         changed = copy.copy(content)
@@ -222,7 +222,7 @@ class _Telling:
 
 
 def _is_of_the_app(content: Content, hosted: set[str], *, is_foreign: bool) -> bool:
-    """Tell whether a content is a call of the app's tools, its result, or its approval."""
+    """Return whether a content is a call of the app's tools, its result, or its approval."""
     if content.type == "function_call":
         return not (is_foreign and (content.informational_only or content.hosted))
     if content.type == "function_result":

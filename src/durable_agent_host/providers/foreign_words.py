@@ -1,4 +1,4 @@
-"""What a service ran or showed, in the words of the assistant: for models of other services. Pure."""
+"""Describes what a service ran or showed in the assistant's words, for models of other services. Pure."""
 
 import copy
 import json
@@ -15,7 +15,7 @@ _SEALED: Final = re.compile("encrypted|signature", re.IGNORECASE)
 
 
 def in_words(content: Content) -> str:
-    """Tell a content in words.
+    """Describe a content in words.
 
     Guarantee: pure.
 
@@ -23,14 +23,14 @@ def in_words(content: Content) -> str:
         content: of any type.
 
     Returns:
-        What the assistant would say of it; empty for reasoning, which is sealed for its own service, and for media,
-        which `media_in` gives.
+        The assistant's description; empty for reasoning, which is sealed for its own service, and for media, which
+        `media_in` returns.
     """
     return _WORDS.get(content.type, _unknown_in_words)(content)
 
 
 def media_in(content: Content) -> list[Content]:
-    """List the images and other media that a content is or holds. Guarantee: pure.
+    """List the images and other media in a content. Guarantee: pure.
 
     Args:
         content: of any type.
@@ -88,7 +88,7 @@ def _result_in_words(verb: str) -> Callable[[Content], str]:
 
 
 def _readable(value: Any) -> Any:
-    """Leave out of a tool's JSON what only the service that gave it can read."""
+    """Remove from a tool's JSON what only its own service can read."""
     if isinstance(value, Mapping):
         known = cast("Mapping[str, Any]", value)
         return {name: _readable(one) for name, one in known.items() if not _SEALED.search(str(name))}
@@ -118,7 +118,7 @@ def _nothing(_content: Content) -> str:
 
 
 def _unknown_in_words(content: Content) -> str:
-    """Say of a type that has no row what can be read of it."""
+    """Describe the readable parts of a type without a row."""
     return result_text(content) or json.dumps(_readable(content.to_dict()), ensure_ascii=False, default=str)
 
 
@@ -146,4 +146,4 @@ _WORDS: Final[dict[str, Callable[[Content], str]]] = {
     "function_approval_request": _request_in_words,
     "function_approval_response": _response_in_words,
 }
-"""Type of a content → what it was, in the words of the assistant."""
+"""Type of a content → its description, in the assistant's words."""

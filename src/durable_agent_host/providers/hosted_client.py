@@ -1,4 +1,4 @@
-"""What the hosted copies of all chat clients have in common: how they are made, and the fold of their streams."""
+"""The common parts of all hosted chat client copies: how they are made, and the fold of their streams."""
 # ruff: noqa: SLF001 - the overrides call what they override
 
 import asyncio
@@ -13,7 +13,7 @@ from durable_agent_host.stream.fold import Fold, ItemReader
 
 
 class FoldsStreams:
-    """Overrides that read the response of a stream from the fold; they stand before the client's own class.
+    """Overrides that take a stream's response from the fold; they stand before the client's own class.
 
     Attributes:
         item_reader: of the provider.
@@ -35,28 +35,28 @@ class FoldsStreams:
 def hosted_copy(client: Any, overrides: type[FoldsStreams]) -> Any:
     """Copy a chat client with the overrides of its provider.
 
-    Guarantee: pure; the client given is not changed.
+    Guarantee: pure; the given client is not changed.
 
     Args:
-        client: of the class that the overrides are for, or one derived from it.
+        client: of the overrides' class, or one derived from it.
         overrides: stand before it in the method resolution order.
 
     Returns:
-        A copy that shares its connections; the client itself when it is hosted already.
+        A copy that shares its connections; the client itself when it is already hosted.
     """
     return client if isinstance(client, overrides) else copy_with(client, overrides)
 
 
 def begun_aside(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
-    """Begin a model call in a thread when it sends many messages, which take long to write, else at once.
+    """Begin a model call in a thread when it sends many messages, which take long to write, otherwise at once.
 
     Args:
-        messages: that are sent.
-        begin: writes the request, and returns what the framework's clients return for it.
-        stream: whether that is a stream of updates, or else an awaitable.
+        messages: the request's.
+        begin: writes the request, and returns the result of the framework's clients.
+        stream: whether that is a stream of updates or an awaitable.
 
     Returns:
-        The same.
+        The result of `begin`.
     """
     if len(messages) <= MANY:
         return begin()

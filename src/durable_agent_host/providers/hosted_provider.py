@@ -1,4 +1,4 @@
-"""The base of the providers that adapt their clients: what their folders know of a service, as functions."""
+"""The base of providers that adapt their clients: their knowledge of a service, as functions."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[Forgotten]], tu
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """What is known of a provider's service. Each is described with the method of `ModelProvider` that it stands for.
+    """The knowledge of a provider's service; each attribute refers to a method of `ModelProvider`.
 
     Attributes:
         target: what its client can be sent.
-        adapt: see ``adapt``; None for clients that stay as they are.
+        adapt: see ``adapt``; None for clients that stay unchanged.
         carry: see ``carry``.
         forgotten: see ``forgotten``.
         explain: see ``explain``.
         made_files: lists the files of a content besides hosted ones; see ``service_files``.
-        read_file: see ``read_service_file``; None where the service gives out no files.
+        read_file: see ``read_service_file``; None where the service releases no files.
     """
 
     target: Target
@@ -40,7 +40,7 @@ class Hooks:
 
 
 class HostedProvider(NeutralProvider):
-    """Does what its hooks say, and what they leave out as for any client.
+    """Uses its hooks, and for what they lack the behaviour for any client.
 
     Attributes:
         hooks: of the provider.
@@ -75,9 +75,9 @@ class HostedProvider(NeutralProvider):
         return await self.hooks.read_file(client, file)
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
-        """Read it from the service's own words."""
+        """Read it from the service's own JSON."""
         return self.hooks.forgotten(error)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Name what the service has refused, and what to do about it."""
+        """Explain what the service refused, and what to do."""
         return self.hooks.explain(error)

@@ -1,4 +1,4 @@
-"""The provider of clients that no other is registered for: the framework's contents carry all that is kept."""
+"""The provider for clients without a registered one: the framework's contents are all that is kept."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,28 +22,28 @@ class NeutralProvider:
 
     @property
     def repair_rules(self) -> RepairRules:
-        """What every service requires."""
+        """The requirements of every service."""
         return RepairRules()
 
     @property
     def target(self) -> Target:
         """What the client can be sent of a conversation that another provider began.
 
-        A provider of this package has the name of its folder in its stamps. One of an app that stamps contents says
-        its name here.
+        A provider of this package uses the name of its folder in its stamps. An app's provider that stamps contents
+        sets its name here.
         """
         folder, _, _ = type(self).__module__.removeprefix(_PROVIDERS).rpartition(".")
         return Target(folder if type(self).__module__.startswith(_PROVIDERS) else "")
 
     def adapt(self, client: Any, /) -> Any:
-        """Return the client as it is: it has no blocks of its own."""
+        """Return the client unchanged: it has no blocks of its own."""
         return client
 
     async def warm_up(self) -> None:
-        """Do nothing: which SDK the client uses is not known."""
+        """Do nothing: the client's SDK is unknown."""
 
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
-        """Guard the SDK's clients that are known by their shape; see `connections.sdk_clients`."""
+        """Guard the SDK clients recognized by their shape; see `connections.sdk_clients`."""
         return connections.sdk_clients(client, retries=retries)
 
     def whole_answer(self, event: Any, /) -> Any:
@@ -55,21 +55,21 @@ class NeutralProvider:
         del options
 
     def read_item(self, update: Any, /) -> ItemPart | None:
-        """Return None: no update says to which item it belongs."""
+        """Return None: no update is known to belong to an item."""
         del update
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
-        """Return the contents as they are."""
+        """Return the contents unchanged."""
         del item
         return contents
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """Return nothing: what the framework's contents say is known already."""
+        """Return nothing: the framework's contents have everything known."""
         del update
         return ()
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
-        """Look for the last word of the providers that are known by the shape of their events."""
+        """Check for the end mark of the providers that are recognized by the shape of their events."""
         return endings.ended_early(updates)
 
     def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
@@ -77,11 +77,11 @@ class NeutralProvider:
         del response
 
     def check_message(self, message: Message, /) -> None:
-        """Refuse nothing: what the service takes is its own to say."""
+        """Refuse nothing: only the service knows what it accepts."""
         del message
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
-        """Tell in words what only another provider's client can send."""
+        """Describe in words what only another provider's client can send."""
         del session_id
         return self.as_history(retold(messages, self.target))
 
@@ -92,7 +92,7 @@ class NeutralProvider:
     def carry(
         self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Return both as they are: nothing of the conversation lives with the service."""
+        """Return both unchanged: the service keeps nothing of the conversation."""
         del lost
         return list(messages), dict(remembered)
 
@@ -102,41 +102,41 @@ class NeutralProvider:
             yield ServiceFile(content.file_id, content.name, content.media_type)
 
     async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
-        """Download nothing: how is the service's own matter."""
+        """Download nothing: only the service's provider knows how."""
         del client
         raise NotFoundError(f"the file {file.file_id!r} is with the model's service, and cannot be read from there")
 
     async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
-        """Do nothing: how to tell the service is its own matter."""
+        """Do nothing: only the service's provider knows how."""
         del client, continuation
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
-        """Return None: nothing is known of what the service keeps."""
+        """Return None: nothing is known of the service's data."""
         del error
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Say what the errors of all chat clients have in common."""
+        """Explain the errors that all chat clients have in common."""
         return explain_client_error(error)
 
 
 def without_carriers(messages: Iterable[Message]) -> list[Message]:
-    """Leave out the contents that only carry an item of one provider, for the clients of others.
+    """Leave out the contents that only carry another provider's item.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: a rehydrated conversation.
 
     Returns:
-        The messages that still say something, copies where a content was left out.
+        The messages that still have contents, copies where a content was left out.
     """
     return without_contents(messages, is_carrier)
 
 
 def without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
-    """Leave out hosted approvals that were answered: the framework would take them as open, and answer them again.
+    """Leave out answered hosted approvals: the framework would treat them as open, and answer them again.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: a rehydrated conversation.
@@ -156,17 +156,17 @@ def without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
 def without_contents(messages: Iterable[Message], is_left_out: Callable[[Content], bool]) -> list[Message]:
     """Leave out contents, and messages that have no others.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: a rehydrated conversation.
-        is_left_out: tells it of a content.
+        is_left_out: whether to leave out a content.
     """
     kept: list[Message] = []
     for message in messages:
         contents = [content for content in message.contents if not is_left_out(content)]
         if len(contents) < len(message.contents):
-            message = copy.copy(message)  # noqa: PLW2901 - the copy takes its place
+            message = copy.copy(message)  # noqa: PLW2901 - replaced by the copy
             message.contents = contents
         if contents:
             kept.append(message)

@@ -1,4 +1,4 @@
-"""Which provider an agent's chat client belongs to."""
+"""Selects the provider of an agent's chat client."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,22 +12,22 @@ from durable_agent_host.providers.unseen import UnseenProvider
 
 
 class _OfUnknownClient(NeutralProvider):
-    """A client that nobody knows may use an SDK that somebody knows, so every provider is asked about its errors."""
+    """An unknown client may use a known SDK, so every provider is asked about its errors."""
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
         return _unseen().explain(error)
 
 
 def provider_for(client: Any) -> ModelProvider:
-    """Find the provider of a chat client by its class, or the nearest of its bases that a provider is known for.
+    """Return the provider of a chat client by its class, or by the nearest base class with a provider.
 
-    A provider of this package is loaded when the first client of it is seen.
+    A provider of this package is loaded when its first client is seen.
 
     Args:
         client: of an agent; None for agents whose clients the host does not see.
 
     Returns:
-        The provider; a `NeutralProvider` for a client that no provider is known for.
+        The provider; a `NeutralProvider` for an unknown client.
     """
     if client is None:
         return _unseen()
@@ -40,7 +40,7 @@ def provider_for(client: Any) -> ModelProvider:
 
 
 def register_provider(client_class: type[Any], provider: ModelProvider) -> None:
-    """Set the provider of a class of chat clients and of the classes derived from it.
+    """Set the provider for a class of chat clients and the classes derived from it.
 
     Call it before an agent with such a client is registered.
 

@@ -1,7 +1,7 @@
-"""Which of a conversation's sealed thoughts a service has refused: all of them up to one that is remembered. Pure.
+"""Which of a conversation's sealed thoughts a service has refused: all up to a remembered one. Pure.
 
-A service seals what its model thought for itself, and refuses the seal where it cannot read it: after a change of the
-key, the project, the endpoint. What it has refused is remembered with the session, so that it is not sent again.
+A service seals its model's private thoughts, and refuses a seal that it cannot read: after a change of the key, the
+project or the endpoint. Refused seals are remembered with the session, so that they are not sent again.
 """
 
 import hashlib
@@ -10,18 +10,18 @@ from typing import Any
 
 
 def name_of_seal(seal: str) -> str:
-    """Give a short name by which a seal is remembered. Guarantee: pure."""
+    """Return a short name for remembering a seal. Guarantee: pure."""
     return hashlib.sha256(seal.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def count_unreadable(seals: Sequence[str], until: Any) -> int:
-    """Tell how many seals, from the first one on, are not sent any more.
+    """Return how many seals, from the first one on, are no longer sent.
 
     Guarantee: pure.
 
     Args:
         seals: of a conversation, in order.
-        until: the name of the last one that was refused; or their number, as an earlier version remembered it; or None.
+        until: the name of the last refused one; or their number, as stored by an earlier version; or None.
     """
     if isinstance(until, int):
         return until

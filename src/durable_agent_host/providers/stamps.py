@@ -1,8 +1,8 @@
-"""Stamps: which contents of a message stand for which item of their provider, and what they lack of it. Pure.
+"""Stamps: which contents of a message represent which item of their provider, and what they lack of it. Pure.
 
 Theory of operation. The first content of an item has a *stamp* in its ``additional_properties``: the provider, the
-item's type and id, and those of its fields that the provider's own rebuilding of the contents does not give. The other
-contents of the item are marked as parts of it. So an item is stored once, and comes back as the provider wrote it.
+item's type and id, and those of its fields that the provider cannot rebuild from the contents. The other contents of
+the item are marked as parts of it. So an item is stored once, and restored as the provider wrote it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Stamps:
         self.provider = provider
 
     def of(self, content: Content) -> Mapping[str, Any] | None:
-        """Give the stamp of a content that begins an item of this provider, or None. Guarantee: pure.
+        """Return the stamp of a content that begins an item of this provider, or None. Guarantee: pure.
 
         Args:
             content: of any type.
@@ -69,12 +69,12 @@ class Stamps:
         rebuilt: Mapping[str, Any],
         lacking: Mapping[str, Any] | None = None,
     ) -> None:
-        """Mark contents as an item, in place, and keep the fields that they do not have.
+        """Mark contents as an item, in place, and keep the fields that they lack.
 
         Args:
             group: the item's contents, at least one; a provider whose item has none uses an empty text.
-            item: as it is sent back, with ``type`` and where it has one ``id``.
-            rebuilt: what the provider rebuilds from the contents.
+            item: in the form sent back, with ``type`` and, where it has one, ``id``.
+            rebuilt: the fields that the provider rebuilds from the contents.
             lacking: the fields to keep, where they are not simply those that differ from ``rebuilt``.
         """
         identity = {"provider": self.provider, "type": item["type"], "id": item.get("id")}
@@ -87,11 +87,11 @@ class Stamps:
 
 
 def lacking_fields(item: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the fields of an item that its contents do not have. Guarantee: pure.
+    """Return the fields of an item that its contents lack. Guarantee: pure.
 
     Args:
-        item: as it is sent back.
-        rebuilt: what the provider rebuilds from the contents.
+        item: in the form sent back.
+        rebuilt: the fields that the provider rebuilds from the contents.
     """
     return {
         name: value
@@ -101,14 +101,14 @@ def lacking_fields(item: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[
 
 
 def stamped_item(mark: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
-    """Put an item together again, the inverse of `Stamps.put`. Guarantee: pure.
+    """Reassemble an item, the inverse of `Stamps.put`. Guarantee: pure.
 
     Args:
         mark: the stamp.
-        rebuilt: what the provider rebuilds from the contents.
+        rebuilt: the fields that the provider rebuilds from the contents.
 
     Returns:
-        The item, without ``id`` when the stamp's is None. It shares values with both, and is not to be changed.
+        The item, without ``id`` when the stamp's is None. It shares values with both, and must not be changed.
     """
     left_out = {"provider", "without"} if mark.get("id") is not None else {"provider", "without", "id"}
     kept = {name: value for name, value in mark.items() if name not in left_out}

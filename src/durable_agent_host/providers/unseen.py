@@ -1,6 +1,6 @@
 """The provider of agents whose chat clients the host does not see: workflows, and agents of the app's own classes.
 
-Each provider is asked in turn; the first that knows an update or an error answers. Clients inside of such agents are
+Each provider is asked in turn; the first that recognizes an update or an error answers. Clients inside such agents are
 not adapted.
 """
 
@@ -17,10 +17,10 @@ from durable_agent_host.providers.neutral import NeutralProvider
 
 
 class UnseenProvider(NeutralProvider):
-    """Asks others.
+    """Delegates to others.
 
     Args:
-        load: gives those that are asked, in order; called when the first of them is needed.
+        load: returns the providers to ask, in order; called when the first of them is needed.
     """
 
     def __init__(self, load: Callable[[], Sequence[ModelProvider]]) -> None:
@@ -31,20 +31,20 @@ class UnseenProvider(NeutralProvider):
         return self._load()
 
     def read_item(self, update: Any, /) -> ItemPart | None:
-        """Ask until one knows the update."""
+        """Ask until one recognizes the update."""
         for one in self._asked:
             if (part := one.read_item(update)) is not None:
                 return part
         return None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
-        """Let each complete what it knows."""
+        """Let each complete what it recognizes."""
         for one in self._asked:
             contents = one.complete_item(contents, item)
         return contents
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """List what any of them knows."""
+        """List what any of them finds."""
         return [call for one in self._asked for call in one.finished_calls(update)]
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
@@ -69,9 +69,9 @@ class UnseenProvider(NeutralProvider):
         return list(messages), known
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
-        """Ask until one knows the error."""
+        """Ask until one recognizes the error."""
         return next((lost for one in self._asked if (lost := one.forgotten(error)) is not None), None)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Ask until one knows the error."""
+        """Ask until one recognizes the error."""
         return next((known for one in self._asked if (known := one.explain(error)) is not None), None)

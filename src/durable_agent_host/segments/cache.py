@@ -1,4 +1,4 @@
-"""What a process keeps of the pieces that it has read: immutable, bounded by bytes, the least used go first."""
+"""The process's cache of pieces: immutable, limited by bytes, least recently used first out."""
 
 import threading
 from collections import OrderedDict
@@ -8,10 +8,10 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class PieceCache:
-    """Values by key, with the bytes that each stands for. Safe from any thread.
+    """Values by key, with the bytes that each represents. Safe from any thread.
 
     Args:
-        max_bytes: of all values; a value that is larger than a quarter of it is not kept.
+        max_bytes: of all values; a value larger than a quarter of it is not kept.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -33,9 +33,9 @@ class PieceCache:
         """Keep a value.
 
         Args:
-            key: names the value; the same key always has an equal value.
-            value: is not changed by anyone any more.
-            size: bytes that it stands for.
+            key: identifies the value; the same key always has an equal value.
+            value: must not change any more.
+            size: bytes that it represents.
         """
         if size > self._max_bytes // 4:
             return

@@ -1,11 +1,11 @@
 """Verifies and repairs conversations part by part, whatever their length.
 
-Theory of operation. The rules (`durable_agent_host.session.repair`) pair calls with results, which nearly always stand
-in one segment. A first pass over the conversation notes the loose ends of each chunk; chunks between a call and its
-result are looked at together, all others alone. What a rule has to know of the chunks before is ids (`Seen`).
+Theory of operation. The rules (`durable_agent_host.session.repair`) pair calls with results, which are nearly always in
+one segment. A first pass over the conversation records the loose ends of each chunk; chunks between a call and its
+result are checked together, all others alone. The rules need only ids from earlier chunks (`Seen`).
 
-A large text is read to see that it is there, and a short one stands in for it while the rules look. A part that has to
-be changed is read whole, changed, and written into new segments; all other segments stay as they are.
+A large text is read to check that it exists, and a short placeholder replaces it while the rules run. A part that needs
+changes is read whole, changed, and written into new segments; all other segments stay as they are.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from durable_agent_host.session.repair_items import Seen
 from durable_agent_host.session.sealing import HEAD_BYTES, add_refs, divide_turns, segment_piece
 
 LOST_TEXT: Final = "[This content was lost from storage.]"
-"""What repair puts in place of a large text that cannot be read."""
+"""The replacement for a large text that cannot be read."""
 _SENTENCE: Final = "put a sentence in its place that says so"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Chunks that are looked at together, with the references to those that are segments, and what is wrong."""
+    """Chunks that are checked together, with the references to those that are segments, and the problems."""
 
     chunks: Sequence[Chunk]
     refs: Sequence[SegmentRef]
@@ -50,12 +50,12 @@ class _Part:
 
 
 async def find_problems(record: Record, rules: RepairRules, note: Note = note_nothing) -> list[Change]:
-    """Find what cannot be read of a conversation, and what a model's service would not accept.
+    """Find what cannot be read in a conversation, and what a model's service would reject.
 
     Args:
         record: of the session.
         rules: of the service that receives the conversation.
-        note: told what repair would make of the entries; from another thread.
+        note: called with what repair would make of the entries; from another thread.
 
     Returns:
         The problems, oldest first, with what repair would do.
@@ -76,7 +76,7 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
         rules: of the service that receives the conversation.
 
     Returns:
-        The repaired session, ready to be stored, and what was changed, which can be nothing.
+        The repaired session, ready to store, and the changes, if any.
 
     Raises:
         LogError: the store does not answer.
@@ -109,7 +109,7 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
     agent_session = None if lost else session.sealed.agent_session
     listed, indexes = add_refs((), refs, home)
     homes = tuple(dict.fromkeys((home, *session.sealed.homes)))
-    session = without_overlay(session)  # it names places in the conversation as that was
+    session = without_overlay(session)  # it refers to positions in the unrepaired conversation
     sealed = replace(session.sealed, home=home, homes=homes, refs=listed, agent_session=agent_session)
     return Fork(replace(session, entries=tuple(head), sealed=sealed), (home,), pieces | indexes), [*told, *lost]
 
@@ -124,7 +124,7 @@ class _Checks:
         self._seen = Seen()
 
     async def parts(self) -> AsyncIterator[_Part]:
-        """Give the conversation part by part, oldest first, each with what is wrong with it."""
+        """Yield the conversation part by part, oldest first, each with its problems."""
         until, asked = await self._links()
         self._seen = Seen(asked)
         last = -1
@@ -144,7 +144,7 @@ class _Checks:
             part = _Part((), ())
 
     async def mended(self, part: _Part, home: str) -> tuple[list[Mapping[str, Any]], dict[str, bytes]]:
-        """Mend the part that was given last; gives entries as they are stored in a home, and what to store for them."""
+        """Repair the last yielded part; return its entries as stored in a home, and what to store for them."""
         stored: dict[int, Mapping[str, Any]] = {}
         whole: list[Mapping[str, Any]] = []
         for chunk in part.chunks:
@@ -166,7 +166,7 @@ class _Checks:
         return entries, pieces
 
     async def lost_agent_session(self) -> list[Change]:
-        """Tell whether the framework's session, if it is a piece of its own, cannot be read."""
+        """Return the change needed if the framework's session is a separate piece and cannot be read."""
         try:
             await self._record.agent_session()
         except CorruptStateError as error:
@@ -174,7 +174,7 @@ class _Checks:
         return []
 
     async def _links(self) -> tuple[dict[int, int], set[Any]]:
-        """Find which chunks belong together: number → the last one with a result of a call in it; and what is asked."""
+        """Return which chunks belong together (number → last one with a result of its calls), and calls asked about."""
         until: dict[int, int] = {}
         waiting: dict[Any, int] = {}
         asked: set[Any] = set()
@@ -199,7 +199,7 @@ class _Checks:
         yield self._record.head(), None, ()
 
     async def _lost_texts(self, chunk: Chunk) -> list[Change]:
-        """Read the large texts of a chunk one by one, and tell which are not there."""
+        """Read the large texts of a chunk one by one, and return which are missing."""
         changes: list[Change] = []
         for number, entry in enumerate(chunk.entries, chunk.first + 1):
             if not _lists_well(entry):
@@ -214,14 +214,14 @@ class _Checks:
         return changes
 
     def _judged(self, part: _Part) -> list[Change]:
-        """Tell what the rules say of a part; from another thread."""
+        """Return what the rules find in a part; from another thread."""
         entries = [stand_in(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
         self._seen.mark()
         first = part.chunks[0].first
         return repair_part(entries, self._rules, first=first, seen=self._seen, note=self._note)[1]
 
     async def _whole(self, entry: Mapping[str, Any], home: str) -> tuple[Mapping[str, Any], bool]:
-        """Give an entry with its large texts; a sentence is in place of those that are lost."""
+        """Return an entry with its large texts; a sentence replaces lost ones."""
         texts: dict[tuple[str | int, ...], str] = {}
         lost: list[Detached] = []
         for one in detached_of(entry):
@@ -241,7 +241,7 @@ class _Checks:
 
 
 def _lists_well(entry: Any) -> bool:
-    """Tell whether the list of an entry's large texts can be read, and each has its place."""
+    """Return whether the list of an entry's large texts is readable, with a place for each."""
     if not isinstance(entry, Mapping):
         return True
     try:
@@ -252,7 +252,7 @@ def _lists_well(entry: Any) -> bool:
 
 
 def _without_content(entry: Mapping[str, Any], lost: Detached) -> Mapping[str, Any]:
-    """Put a sentence in place of a content whose bytes are lost: of an image or a file nothing is left."""
+    """Replace a content whose bytes are lost by a sentence: nothing is left of an image or a file."""
     match lost.path:
         case ("messages", int(message), "contents", int(content), *_) if lost.prefix:
             full: Any = copy.deepcopy(unpack_entry(entry))

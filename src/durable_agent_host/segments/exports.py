@@ -1,4 +1,4 @@
-"""Exports: a conversation as one JSON document, whole in itself, written piece by piece."""
+"""Exports: a conversation as one self-contained JSON document, written piece by piece."""
 
 import base64
 import json
@@ -19,15 +19,15 @@ from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.sealing import turn_of_receipt
 
 _PART: Final = 48 * 1024
-"""Bytes or characters of a large text that are written at once; a multiple of three, for base64."""
+"""Bytes or characters of a large text written at once; a multiple of three, for base64."""
 _TOGETHER: Final = 64 * 1024
 
 
 async def export_document(record: Record) -> AsyncGenerator[bytes]:
     """Write the document of a session, with all entries and receipts and their large texts.
 
-    What is held is a segment and one large text. Receipts come before the conversation, so that a reader can put each
-    with its turn.
+    Memory holds one segment and one large text. Receipts precede the conversation, so that a reader can match each with
+    its turn.
 
     Args:
         record: of the session.
@@ -37,7 +37,7 @@ async def export_document(record: Record) -> AsyncGenerator[bytes]:
 
     Raises:
         CorruptStateError: a piece is missing; the document is not complete.
-        LogError: the store does not answer; the same.
+        LogError: the store does not answer; the document is not complete.
     """
     mark = uuid.uuid4().hex
     waiting = bytearray()
@@ -50,7 +50,7 @@ async def export_document(record: Record) -> AsyncGenerator[bytes]:
 
 
 async def begun(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Read the first part now, so that what it raises is raised before anything is sent.
+    """Read the first part now, so that its errors are raised before anything is sent.
 
     Args:
         parts: of `export_document`.
@@ -70,7 +70,7 @@ async def begun(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
 
 
 async def one_part(data: bytes) -> AsyncGenerator[bytes]:
-    """Give a document that is small."""
+    """Return a small document as one part."""
     yield data
 
 
@@ -116,7 +116,7 @@ async def _receipts(record: Record) -> AsyncGenerator[AsyncGenerator[bytes]]:
     if record.session.sealed.refs:
         async for chunk in record.oldest_first():
             for receipt in chunk.receipts:
-                if turn_of_receipt(receipt) not in newest:  # those that the head has too come with it
+                if turn_of_receipt(receipt) not in newest:  # the head's receipts come with it
                     yield _one(receipt)
     for receipt in record.session.receipts:
         yield _one(encode_receipt(receipt))
@@ -133,7 +133,7 @@ async def _entries(record: Record, mark: str) -> AsyncGenerator[AsyncGenerator[b
 
 
 async def _entry(record: Record, entry: Mapping[str, Any], home: str, mark: str) -> AsyncGenerator[bytes]:
-    """Write an entry; its large texts are read when their place has come."""
+    """Write an entry; read its large texts when they are due."""
     if kept_by(entry) is not None:
         (entry,) = await record.attached((entry,), home)
     texts = detached_of(entry)

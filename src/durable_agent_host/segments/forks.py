@@ -25,17 +25,17 @@ from durable_agent_host.session.sealing import (
 )
 
 MOST_HOMES: Final = 16
-"""How many homes a head lists; the others are listed in a piece."""
+"""Maximum homes listed in a head; further ones are listed in a piece."""
 
 
 @dataclass(frozen=True)
 class Fork:
-    """A fork that is ready to be stored.
+    """A fork ready to store.
 
     Attributes:
         session: its head.
-        homes: what it refers to; all of them are to be held before `pieces` and the head are stored.
-        pieces: what it has of its own, in its own home.
+        homes: what it refers to; hold all of them before storing `pieces` and the head.
+        pieces: its own, in its own home.
     """
 
     session: Session
@@ -43,11 +43,11 @@ class Fork:
     pieces: Mapping[str, bytes]
 
     async def hold(self, open_store: OpenSegments, holder: str) -> None:
-        """Hold what it refers to, and store what it has of its own. Guarantee: idempotent.
+        """Hold what it refers to, and store its own pieces. Guarantee: idempotent.
 
         Args:
             open_store: returns the piece store; not called for a fork that fits into its head.
-            holder: names the fork.
+            holder: the fork's name as a holder.
 
         Raises:
             LogError: the store does not answer.
@@ -58,7 +58,7 @@ class Fork:
             await open_store().put(self.session.sealed.home, self.pieces)
 
     async def release(self, open_store: OpenSegments, holder: str) -> None:
-        """Give up what it holds, as far as the store answers; a sweep does the rest."""
+        """Release what it holds, as far as the store answers; a sweep does the rest."""
         with suppress(LogError):
             for home in self.homes:
                 await open_store().release(home, holder)
@@ -74,7 +74,7 @@ async def make_fork(
 ) -> Fork:
     """Make a fork of a session; stores nothing.
 
-    Reads the indexes above the segment in which it ends, and that segment: nothing for a whole conversation.
+    Reads only the indexes above the segment in which the fork ends, and that segment; nothing for a whole conversation.
 
     Args:
         record: of the original, which is not changed.
@@ -84,7 +84,7 @@ async def make_fork(
         lasting_state: see `durable_agent_host.session.forking.forked_agent_session`.
 
     Raises:
-        NotFoundError: the conversation has nothing of that turn.
+        NotFoundError: the conversation has no such turn.
         CorruptStateError: a piece is missing.
         LogError: the store does not answer.
     """
@@ -123,10 +123,10 @@ async def make_fork(
 
 
 async def keep_original(record: Record) -> Fork:
-    """Make a second session of a head, to the letter but for its home; stores nothing.
+    """Make a second session of a head, identical except for its home; stores nothing.
 
     Args:
-        record: of the session, which is going to be changed.
+        record: of the session, which is about to be changed.
 
     Raises:
         CorruptStateError: the list of its homes is missing.
@@ -139,7 +139,7 @@ async def keep_original(record: Record) -> Fork:
 
 
 class _Own:
-    """What a fork stores itself, in a home that nothing else has."""
+    """The parts that a fork stores itself, in a home of its own."""
 
     def __init__(self) -> None:
         self.home = uuid.uuid4().hex
@@ -152,7 +152,7 @@ class _Own:
 
 
 async def _place_of(record: Record, turn_id: str, *, is_before: bool) -> int:
-    """Count the entries up to the last one of a turn, or before its first one."""
+    """Return the number of entries up to the last one of a turn, or before its first one."""
     head = record.head()
     found = [place for place, entry in enumerate(head.entries, head.first) if entry.get("correlationId") == turn_id]
     if found and not is_before:
@@ -170,7 +170,7 @@ async def _place_of(record: Record, turn_id: str, *, is_before: bool) -> int:
 
 
 async def _shared(record: Record, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
-    """Give the references to whole segments of the first entries, and the entries after those."""
+    """Return the references to complete segments of the first entries, and the entries after those."""
     sealed = record.session.sealed
     if count >= sealed.entries:
         kept = record.session.entries[: count - sealed.entries]

@@ -1,4 +1,4 @@
-"""Imports: a document that arrives in pieces becomes a conversation in segments; nothing of it is held whole."""
+"""Imports: a document that arrives in pieces becomes a conversation in segments, and is never held as a whole."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -38,7 +38,7 @@ class Imported:
     Attributes:
         document: the head to store.
         message_count: how many entries the conversation has.
-        on_trust: what it makes agent and model do that cannot be verified, in sentences.
+        on_trust: unverifiable effects on agent and model, in sentences.
     """
 
     document: Mapping[str, Any]
@@ -47,29 +47,29 @@ class Imported:
 
 
 class Writer(Protocol):
-    """What takes the parts of a document as they are read: `RecordWriter`, or `WholeWriter`."""
+    """Receives the parts of a document as they are read: `RecordWriter`, or `WholeWriter`."""
 
     has_written: bool
 
     def note_receipt(self, receipt: Mapping[str, Any]) -> None:
-        """Take a receipt."""
+        """Receive a receipt."""
         ...
 
     async def add_piece(self, name: str, data: bytes) -> None:
-        """Take a large text of an entry that comes later."""
+        """Receive a large text of a later entry."""
         ...
 
     async def add(self, entry: Mapping[str, Any]) -> None:
-        """Take the next entry, whose large texts were given before."""
+        """Receive the next entry, whose large texts came before."""
         ...
 
     async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
-        """Say what the head is to have."""
+        """Return the contents of the head."""
         ...
 
 
 class WholeWriter:
-    """Keeps a document whole in memory, for those who take it at once."""
+    """Keeps a document whole in memory, for receivers that need it at once."""
 
     has_written = False
 
@@ -79,19 +79,19 @@ class WholeWriter:
         self._pieces: dict[str, bytes] = {}
 
     def note_receipt(self, receipt: Mapping[str, Any]) -> None:
-        """Take a receipt."""
+        """Receive a receipt."""
         self._receipts.append(receipt)
 
     async def add_piece(self, name: str, data: bytes) -> None:
-        """Take a large text."""
+        """Receive a large text."""
         self._pieces[name] = data
 
     async def add(self, entry: Mapping[str, Any]) -> None:
-        """Take an entry."""
+        """Receive an entry."""
         self._entries.append(attach(entry, self._pieces))
 
     async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
-        """Give all of it, but for the overlay: what keeps the messages elsewhere has no context of its own."""
+        """Return all of it, except for the overlay: a conversation kept elsewhere has no context of its own."""
         del overlay
         return Written(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
 
@@ -99,20 +99,20 @@ class WholeWriter:
 async def read_document(
     body: AsyncIterator[bytes], writer: Writer, *, max_bytes: int, owner: Owner | None = None
 ) -> Imported:
-    """Read an exported document, and write what its head has no room for.
+    """Read an exported document, and write the parts that do not fit into its head.
 
     Args:
         body: JSON, in pieces of any size.
         writer: of the new session.
         max_bytes: of the body.
-        owner: whose the session is going to be.
+        owner: of the new session.
 
     Returns:
-        The head, which is to be stored last.
+        The head, to be stored last.
 
     Raises:
-        RequestError: it is not a valid session; what was written is swept.
-        RequestTooLargeError: there is more than allowed.
+        RequestError: it is not a valid session; pieces already written are swept.
+        RequestTooLargeError: the body exceeds the limit.
         LogError: the piece store does not answer.
     """
     reader, taking = DocumentReader(), _Taking(writer)
@@ -142,7 +142,7 @@ async def read_document(
 
 
 def _fed(reader: DocumentReader, data: bytes) -> list[Read]:
-    """Read pieces of a body in a thread, which gives way now and then."""
+    """Parse pieces of a body in a thread, with pauses for others."""
     read: list[Read] = []
     for start in range(0, len(data), _SLICE_BYTES):
         give_way()
@@ -151,7 +151,7 @@ def _fed(reader: DocumentReader, data: bytes) -> list[Read]:
 
 
 def _checked(read: list[ReadEntry]) -> list[Mapping[str, Any]]:
-    """Check entries in a thread, which gives way now and then."""
+    """Check entries in a thread, with pauses for others."""
     entries: list[Mapping[str, Any]] = []
     for some in batched(read, _CHECKED_AT_ONCE, strict=False):
         give_way()
@@ -160,7 +160,7 @@ def _checked(read: list[ReadEntry]) -> list[Mapping[str, Any]]:
 
 
 async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
-    """Put pieces of a body together, which are read faster, and count them."""
+    """Join small pieces of a body, which parses faster, and count them."""
     gathered, size = bytearray(), 0
     async for data in body:
         size += len(data)
@@ -176,7 +176,7 @@ async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator
 
 
 class _Taking:
-    """Takes what a reader gives to a writer, some entries at a time."""
+    """Passes a reader's output to a writer, some entries at a time."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -186,7 +186,7 @@ class _Taking:
         self._more = 0
 
     async def take(self, read: Iterable[Read], *, is_end: bool = False) -> None:
-        """Take what was read; at the end also what waits for more."""
+        """Receive what was read; at the end, also flush what waits for more."""
         for one in read:
             if isinstance(one, ReadText):
                 await self._writer.add_piece(one.name, one.data)
@@ -200,7 +200,7 @@ class _Taking:
             await self._store()
 
     def told(self) -> list[str]:
-        """Give sentences on the messages that were taken on trust."""
+        """Return sentences about the messages that were taken on trust."""
         return self._told + ([f"and {self._more} more messages of such roles"] if self._more else [])
 
     async def _store(self) -> None:

@@ -1,4 +1,4 @@
-"""What a turn keeps outside its entity and its orchestration: large contents, sealed history, long requests."""
+"""A turn's data outside its entity and orchestration: large contents, sealed history, long requests."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +24,7 @@ from durable_agent_host.turn.wire import join_request, raw_fields, split_request
 from durable_agent_host.turn_log.crash_points import reach
 
 TRAVELS_BYTES: Final = 4 * 1024
-"""What of a request, an answer or a response travels through orchestrations; larger ones go by reference."""
+"""Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
 
 
 class SessionName(NamedTuple):
@@ -40,22 +40,22 @@ class SessionName(NamedTuple):
 
 
 class Elsewhere(Protocol):
-    """What history providers of the app keep of sessions."""
+    """Sessions' data in the app's history providers."""
 
     def reader(self, name: SessionName, record: Record) -> ReadKept | None:
-        """Give what reads a session's messages, or None when the host keeps them."""
+        """Return a reader of a session's messages, or None when the host keeps them."""
         ...
 
 
 class Keeper:
-    """Stores what is too large for the session's entity and the turn's orchestration.
+    """Stores data too large for the session's entity and the turn's orchestration.
 
     Args:
-        open_store: returns the process's piece store, and opens it at the first call.
-        seen: of how many sealed receipts a session's head keeps a mark.
-        grace_seconds: how long a hold on a home is honoured before a head names it.
-        elsewhere: what history providers of the app keep.
-        redactors: by agent, of those that have something redacted; a live view.
+        open_store: returns the process's piece store; the first call opens it.
+        seen: for how many sealed receipts a session's head keeps a mark.
+        grace_seconds: how long a hold on a home is honoured before a head refers to it.
+        elsewhere: data kept by the app's history providers.
+        redactors: by agent, only agents with redaction; a live view.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Keeper:
 
         Args:
             session: its head.
-            name: the agent's registered name and the session's id, for messages that a history provider of the app
-                keeps; without it, their entries stay without messages.
+            name: the agent's registered name and the session's id, to read messages kept by a history provider of the
+                app; without it, their entries have no messages.
         """
         record = Record(self.open_store, session)
         if name is not None and self._elsewhere is not None:
@@ -95,18 +95,18 @@ class Keeper:
         *,
         response: Mapping[str, Any] | None = None,
     ) -> TurnOutcome:
-        """Store what the commit of a turn's end does not carry.
+        """Store the data of a turn's end that the commit does not carry.
 
         Guarantee: idempotent; pieces of an attempt that is never committed are swept.
 
         Args:
             session: the head, as it was when the turn was granted.
             request: of the turn.
-            outcome: how it ended, with whole entries, or with those whose messages are kept elsewhere.
-            response: the whole response entry, for the orchestration that asked; the last of the entries if left out.
+            outcome: the turn's, with complete entries, or with entries whose messages are kept elsewhere.
+            response: the whole response entry, for the orchestration that asked; by default the last entry.
 
         Returns:
-            The outcome to journal and to commit.
+            The outcome to journal and commit.
 
         Raises:
             LogError: the store does not answer.
@@ -137,7 +137,7 @@ class Keeper:
         return replace(kept, response={"home": home, "name": await self._keep(request, response)})
 
     def shown_records(self, agent: str, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
-        """Give entries of a turn's log as people see them, who look at it while the turn runs.
+        """Return entries of a turn's log as shown to people, who may look while the turn runs.
 
         Raises:
             RedactionError: the app's function failed.
@@ -148,11 +148,11 @@ class Keeper:
         return [replace(one, entry=replace(one.entry, data=redactor.value(one.entry.data))) for one in records]
 
     def redactor_of(self, agent: str) -> Redactor | None:
-        """Return what redacts an agent's turns, or None."""
+        """Return the redactor of an agent's turns, or None."""
         return self._redactors.get(agent)
 
     def shown(self, request: TurnRequest) -> TurnRequest:
-        """Give a request as clients see it, and as it is kept.
+        """Return a request as clients see it, and as it is kept.
 
         Raises:
             RedactionError: the app's function failed.
@@ -161,15 +161,15 @@ class Keeper:
         return redactor.request(request) if redactor is not None else request
 
     async def keep_request(self, request: TurnRequest) -> TurnRequest:
-        """Store what of a request is too large to travel, and all of one that does not travel as it was said.
+        """Store a request's parts that are too large to travel, or all of one that must not travel unredacted.
 
         Guarantee: idempotent.
 
         Args:
-            request: what was asked.
+            request: the turn's request.
 
         Returns:
-            The request as it travels; the same one when it is small.
+            The request as it travels; unchanged when it is small.
 
         Raises:
             LogUnavailableError: the store does not answer; nothing was begun.
@@ -186,7 +186,7 @@ class Keeper:
             raise LogUnavailableError(f"{error}. The turn could not begin: try again later") from error
 
     async def forget_turn(self, request: TurnRequest) -> None:
-        """Delete what is stored for a turn alone. Guarantee: idempotent.
+        """Delete what is stored only for a turn. Guarantee: idempotent.
 
         Raises:
             LogError: the store does not answer.
@@ -196,13 +196,13 @@ class Keeper:
             await store.delete(home, [piece.name async for piece in store.pieces(home)])
 
     async def whole_request(self, request: TurnRequest) -> TurnRequest:
-        """Return a request with what was stored of it.
+        """Return a request with its stored parts.
 
         Args:
             request: as it travelled.
 
         Raises:
-            CorruptStateError: what was stored is gone.
+            CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
         home, name = home_of_turn(request), request.raw or request.stored
@@ -212,14 +212,14 @@ class Keeper:
         return join_request(request, await self._kept(home, name, "a turn's request"))
 
     async def renew(self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]] | None) -> None:
-        """Keep what is stored for a turn alone for its time from now on: a turn may wait long, again and again.
+        """Renew the retention of what is stored only for a turn: a turn may wait long, again and again.
 
         Args:
             request: as it travelled.
-            answers: of persons, as they travelled.
+            answers: people's answers, as they travelled.
 
         Raises:
-            CorruptStateError: what was stored is gone.
+            CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
         said = [answer.get("stored") for answer in (answers or {}).values()]
@@ -231,7 +231,7 @@ class Keeper:
     async def keep_answers(
         self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Store what of persons' answers is too large to travel.
+        """Store the parts of people's answers that are too large to travel.
 
         Args:
             request: of the turn.
@@ -255,10 +255,10 @@ class Keeper:
     async def whole_answers(
         self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return answers with what was stored of them.
+        """Return answers with their stored parts.
 
         Raises:
-            CorruptStateError: what was stored is gone.
+            CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
         whole: dict[str, Mapping[str, Any]] = {}
@@ -269,14 +269,14 @@ class Keeper:
         return whole
 
     async def whole_turn(self, turn: Turn, read_session: Callable[[], Awaitable[Session | None]]) -> Turn:
-        """Put into a turn what was too large to travel.
+        """Put the parts that were too large to travel back into a turn.
 
         Args:
-            turn: as its orchestration has it.
-            read_session: reads the head of its session, as it is now; None when it is gone.
+            turn: from its orchestration.
+            read_session: reads the current head of its session; None when it is gone.
 
         Returns:
-            The turn; without a text that is gone with its session, and then it has failed with the reason.
+            The turn; if its text is gone with its session, it has failed with that reason.
 
         Raises:
             LogError: the store does not answer.
@@ -296,7 +296,7 @@ class Keeper:
     ) -> str:
         try:
             if outcome.text_at != RECORD:
-                with suppress(CorruptStateError):  # it goes with the turn's log; the record may have it still
+                with suppress(CorruptStateError):  # it is deleted with the turn's log; the record may still have it
                     return str(await self._kept(home_of_turn(request), outcome.text_at, "a turn's answer"))
             session, name = await read_session(), SessionName(request.agent, request.session_id)
             return "" if session is None else await self.record(session, name).answer(request.turn_id)
@@ -304,7 +304,7 @@ class Keeper:
             return ""
 
     async def whole_response(self, response: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the response entry that an orchestration is given; see `TurnOutcome.response`."""
+        """Return the response entry passed to an orchestration; see `TurnOutcome.response`."""
         if "entry" in response:
             return response["entry"]
         return await self._kept(response["home"], response["name"], "a turn's response")
@@ -316,7 +316,7 @@ class Keeper:
         return name
 
     def _own_home(self, request: TurnRequest) -> str:
-        """Name the home of what was said in a turn: one of its own when it is not to be kept."""
+        """Return the home of what was said in a turn: a separate one when it must not be kept."""
         home = home_of_turn(request)
         return raw_home(home) if request.agent in self._redactors else home
 
@@ -326,7 +326,7 @@ class Keeper:
 
 
 class NoKeeper(Keeper):
-    """Keeps nothing outside: of conversations that are whole in themselves."""
+    """Keeps nothing outside, for self-contained conversations."""
 
     def __init__(self) -> None:
         super().__init__(_no_pieces, seen=0, grace_seconds=0.0)
@@ -356,27 +356,27 @@ NO_KEEPER: Final = NoKeeper()
 _ORCHESTRATION: Final = "orchestration:"
 
 RECORD: Final = "record"
-"""Where an answer's text is that has no piece of its own."""
+"""The path of an answer's text that is not a separate piece."""
 
 
 def home_of_turn(request: TurnRequest) -> str:
-    """Name the home of what a turn alone refers to; it goes with the turn's log. Guarantee: pure."""
+    """Return the home of what only a turn refers to; it is deleted with the turn's log. Guarantee: pure."""
     return turn_log_id(request.agent, request.session_id, request.turn_id)
 
 
 def raw_home(home: str) -> str:
-    """Name the home of what was said in a turn and is not to be kept; it goes when the turn has ended.
+    """Return the home of what was said in a turn and must not be kept; it is deleted when the turn has ended.
 
     Guarantee: pure.
 
     Args:
-        home: of what the turn alone refers to.
+        home: of what only the turn refers to.
     """
     return derived_id("raw", home)
 
 
 def holder_of_orchestration(instance_id: str) -> str:
-    """Name an orchestration as a holder of a turn's home: it reads the response at each replay. Guarantee: pure."""
+    """Return an orchestration's name as a holder of a turn's home: each replay reads the response. Guarantee: pure."""
     return _ORCHESTRATION + instance_id
 
 
@@ -386,12 +386,12 @@ def orchestration_of(holder: str) -> str | None:
 
 
 def is_session(holder: str) -> bool:
-    """Tell whether a holder is a session. Guarantee: pure."""
+    """Return whether a holder is a session. Guarantee: pure."""
     return holder.startswith("@")
 
 
 def holder_of(agent: str, session_id: str) -> str:
-    """Name a session as a holder of homes: its entity, as Durable Functions writes it. Guarantee: pure.
+    """Return a session's name as a holder of homes: its entity, as Durable Functions writes it. Guarantee: pure.
 
     Args:
         agent: the agent's registered name.

@@ -1,4 +1,4 @@
-"""What a context needs of a record: its overlay, and the entries of which something is in the context."""
+"""The parts of a record that a context needs: its overlay, and the entries that occur in it."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -9,7 +9,7 @@ from durable_agent_host.segments.record import Record
 
 
 async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
-    """Return what of a conversation is its context, as it is stored, or None when that is all of it.
+    """Return a conversation's stored overlay, or None when the whole conversation is the context.
 
     Args:
         record: of the conversation.
@@ -27,11 +27,11 @@ async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
 
 
 async def entries_of_context(record: Record, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
-    """Return the entries of the context, whole; segments of which nothing is in it are not read.
+    """Return the entries of the context in full; segments outside of it are not read.
 
     Args:
         record: of the conversation.
-        overlay: what the context is; None for all of the record.
+        overlay: defines the context; None for the whole record.
 
     Returns:
         By their numbers in the conversation, from 0, oldest first.

@@ -1,12 +1,12 @@
-"""Which sessions belong to whom, noted beside the pieces, so that a list of one's own sessions reads no others.
+"""Records beside the pieces which sessions belong to whom, so that listing one's own sessions reads no others.
 
-Theory of operation. All sessions of one owner with one agent hold a home that never has a piece. A note is written
-when a session begins, once more by each process that runs a turn in it, and taken back by its erasure. A note proves
-nothing: whoever lists reads the sessions and looks whose they are. So a note that is left over shows nobody anything,
-and one that is missing, because another program has written the session, is made up for by its next turn.
+Theory of operation. All sessions of one owner with one agent hold a home that never has a piece. A note is written when
+a session begins, once more by each process that runs a turn in it, and removed by its erasure. A note proves nothing: a
+listing reads the sessions and checks their owners. So a leftover note shows nobody anything, and a missing one, because
+another program has written the session, is added by the session's next turn.
 
-The holders are named so that a sweep takes none of them for a session: it leaves a home alone when it does not know who
-holds it. Sessions that began before there were notes are noted once for an agent, by who lists first.
+The holders are named so that a sweep does not mistake them for sessions: it leaves a home alone when it does not know
+the holder. Sessions older than the notes are noted once per agent, by the first listing.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ _REMEMBERED: Final = 10_000
 _AT_ONCE: Final = 32
 _COMPLETE: Final = "owned:complete"
 _STALE_SECONDS: Final = 3600.0
-"""How old a note without a session is before it is deleted: a copy of the store may show a session late."""
+"""How old a note without a session is before it is deleted: a replica of the store may show a session late."""
 
 
 class OwnedSessions:
-    """Notes whose sessions are.
+    """Records the owners of sessions.
 
     Args:
-        open_store: returns the process's piece store, and opens it at the first call.
+        open_store: returns the process's piece store; the first call opens it.
     """
 
     def __init__(self, open_store: OpenSegments) -> None:
@@ -39,7 +39,7 @@ class OwnedSessions:
         self._complete: set[str] = set()
 
     async def note_turn(self, agent: str, session_id: str, session: Session) -> None:
-        """Note whose a session is in which a turn runs, unless this process has done so.
+        """Record the owner of a session in which a turn runs, unless this process has done so.
 
         Guarantee: idempotent.
 
@@ -53,17 +53,17 @@ class OwnedSessions:
         """
         if session.owner is None:
             return
-        begins = not session.receipts and not session.sealed.refs  # again, perhaps, after an erasure elsewhere
+        begins = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
         if begins or (_home_of(agent, session.owner), session_id) not in self._noted:
             await self.note(agent, session_id, session.owner)
 
     async def note(self, agent: str, session_id: str, owner: Owner) -> None:
-        """Note whose a session is. Guarantee: idempotent.
+        """Record a session's owner. Guarantee: idempotent.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            owner: the session's; nothing is noted for the app itself, which lists nothing.
+            owner: the session's; nothing is recorded for the app itself, which lists nothing.
 
         Raises:
             LogError: the store does not answer.
@@ -77,13 +77,13 @@ class OwnedSessions:
             self._noted.popitem(last=False)
 
     async def forget(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
-        """Take a note back. Guarantee: idempotent.
+        """Remove a note. Guarantee: idempotent.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            owner: whose the session was.
-            is_erased: whether it is known that there is no such session; otherwise a young note stays.
+            owner: the session's former owner.
+            is_erased: whether the session is known not to exist; otherwise a recent note stays.
 
         Raises:
             LogError: the store does not answer.
@@ -93,14 +93,14 @@ class OwnedSessions:
         await self._open_store().release(home, _holder_of(agent, session_id), older_than_seconds=age)
 
     async def of(self, agent: str, owner: Owner) -> list[str] | None:
-        """List the sessions that are noted as an owner's.
+        """List the sessions recorded as an owner's.
 
         Args:
             agent: the agent's registered name.
-            owner: whose.
+            owner: the owner.
 
         Returns:
-            Their ids, in no order; None while sessions of before may lack their notes.
+            Their ids, in no order; None while older sessions may lack their notes.
 
         Raises:
             LogError: the store does not answer.
@@ -114,7 +114,7 @@ class OwnedSessions:
         return [holder.removeprefix(prefix) for holder in await store.holders(_home_of(agent, owner))]
 
     async def note_all(self, agent: str, owned: Iterable[tuple[str, Owner]]) -> None:
-        """Note all sessions of an agent that have owners. Guarantee: idempotent.
+        """Record the owners of all sessions of an agent. Guarantee: idempotent.
 
         Args:
             agent: the agent's registered name.
@@ -134,7 +134,7 @@ class OwnedSessions:
 
 
 def _home_of(agent: str, owner: Owner | None) -> str:
-    """Name the home whose holders are an owner's sessions; without an owner, where it is noted that all are noted."""
+    """Return the home held by an owner's sessions; without an owner, the mark that an agent is completely noted."""
     return derived_id("owned", agent.casefold(), *((owner.tenant, owner.principal) if owner else ()))
 
 

@@ -1,4 +1,4 @@
-"""Pages of a conversation, the newest first: bounded by messages and by bytes, whatever its length."""
+"""Pages of a conversation, the newest first: limited by messages and by bytes, whatever its length."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ _UNREAD: Final = "left out"
 
 @dataclass(frozen=True)
 class TooLarge:
-    """A large text that a page has no room for.
+    """A large text that does not fit on a page.
 
     Attributes:
-        turn_id: of the entry that it belongs to.
+        turn_id: of its entry.
         path: of keys and list positions, from the entry.
-        size: of its text, about; bytes.
+        size: approximate size of its text in bytes.
     """
 
     turn_id: str
@@ -37,10 +37,10 @@ class Page:
     """A part of a conversation.
 
     Attributes:
-        entries: whole, oldest first.
+        entries: complete, oldest first.
         receipts: of their turns and, on the newest page, of turns that left no entries.
-        previous: the place before which the page before this one ends, or None when there is none.
-        left_out: texts of the first entry for which there was no room.
+        previous: the place before which the previous page ends, or None when there is none.
+        left_out: texts of the first entry that did not fit.
         problems: what cannot be read.
     """
 
@@ -52,13 +52,13 @@ class Page:
 
 
 async def read_page(record: Record, *, before: int | None, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
-    """Read a page of a conversation, and as few pieces as it takes.
+    """Read a page of a conversation, with as few pieces as possible.
 
     Args:
         record: of the session.
-        before: the place at which the page after this one begins, from 0; None for the newest page.
-        limit: messages on the page; an entry is never divided, so a long one can have more.
-        max_bytes: of the page; only an entry with more small texts exceeds it, alone.
+        before: where the following page begins, from 0; None for the newest page.
+        limit: messages on the page; an entry is never divided, so a long one can exceed it.
+        max_bytes: of the page; only a single entry with more small texts exceeds it.
 
     Raises:
         LogError: the store does not answer.
@@ -80,7 +80,7 @@ async def read_page(record: Record, *, before: int | None, limit: int, max_bytes
 
 @dataclass
 class _Growing:
-    """A page that takes entries from the newest to the oldest."""
+    """A page that collects entries from the newest to the oldest."""
 
     record: Record
     end: int
@@ -96,12 +96,12 @@ class _Growing:
         self.first = self.end
 
     def lose(self, first: int, place: str, error: CorruptStateError) -> None:
-        """Note what cannot be read."""
+        """Record what cannot be read."""
         self.first = first
         self.problems.append(Change(place, str(error), _UNREAD))
 
     async def take(self, chunk: Chunk) -> None:
-        """Take what there is room for of a chunk, its newest entries first."""
+        """Take as much of a chunk as fits, its newest entries first."""
         places = range(chunk.first, min(chunk.first + len(chunk.entries), self.end))
         for place in reversed(places):
             await let_others()
@@ -138,7 +138,7 @@ class _Growing:
         return True
 
     def page(self, newest: Sequence[Receipt], *, is_newest: bool) -> Page:
-        """Give the page."""
+        """Return the page."""
         self.entries.reverse()
         taken = {str(entry.get("correlationId")) for entry in self.entries}
         shown = [one for one in newest if is_newest or one.turn_id in taken]

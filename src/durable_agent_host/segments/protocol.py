@@ -1,9 +1,9 @@
-"""The protocol of the piece store. `sqlite` and `blob` implement it; `stores` chooses one by the settings.
+"""The protocol of the piece store. `sqlite` and `blob` implement it; `stores` selects one by the settings.
 
 A piece is immutable bytes, named by their SHA-256: a segment of a conversation, an index of segments, or one large
-content. Pieces live in a home. A session writes to its own home only, one turn at a time; a fork reads the homes of the
+content. Pieces live in a home. A session writes only to its own home, one turn at a time; a fork reads the homes of the
 session that it was copied from. Holders of a home are the sessions that may refer to its pieces: a session holds a home
-before it writes or names a piece in it. `tests/contract` tests what is said here against every implementation.
+before it writes a piece there or refers to one. `tests/contract` tests this contract against every implementation.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ HASH_CHARACTERS: Final = 64
 
 
 def has_its_bytes(name: str, data: bytes) -> bool:
-    """Tell whether a piece has the bytes that its name says. Guarantee: pure.
+    """Return whether a piece has the bytes that its name promises. Guarantee: pure.
 
     Args:
-        name: SHA-256 of the bytes. A name of another length says nothing of them: who gave it checks them.
+        name: SHA-256 of the bytes. A name of another length promises nothing: its creator checks the bytes.
         data: of the piece.
     """
     return len(name) != HASH_CHARACTERS or hashlib.sha256(data).hexdigest() == name
@@ -62,7 +62,7 @@ class SegmentStore(Protocol):
         ...
 
     async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
-        """Read pieces, and check that each has the bytes that its name says.
+        """Read pieces, and check that each has the bytes that its name promises.
 
         Args:
             home: of the pieces.
@@ -72,12 +72,12 @@ class SegmentStore(Protocol):
             Name → bytes, of all names.
 
         Raises:
-            CorruptStateError: a piece is missing, or has other bytes than its name says; names it.
+            CorruptStateError: a piece is missing, or has other bytes than its name promises; names it.
         """
         ...
 
     def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
-        """List the pieces of a home, in any order; what is put or deleted meanwhile may be in the list or not."""
+        """List the pieces of a home, in any order; pieces put or deleted in between may be in the list or not."""
         ...
 
     def homes(self) -> AsyncIterator[str]:
@@ -92,7 +92,7 @@ class SegmentStore(Protocol):
         Args:
             home: of the pieces.
             names: those that do not exist are ignored.
-            older_than_seconds: a piece that was put later stays, also if that happens while this runs.
+            older_than_seconds: a piece that was put later stays, even if that happens while this runs.
 
         Returns:
             The number of deleted pieces.
@@ -103,16 +103,16 @@ class SegmentStore(Protocol):
         ...
 
     async def hold(self, home: str, holder: str) -> None:
-        """Note that a session may refer to the home's pieces; idempotent, renews the age.
+        """Record that a session may refer to the home's pieces; idempotent, renews the age.
 
         Args:
             home: 32 hexadecimal digits; it need not exist.
-            holder: names the session; any text of up to 300 characters.
+            holder: identifies the session; any text of up to 300 characters.
         """
         ...
 
     async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Take a holder's note back, unless it was renewed later; idempotent."""
+        """Remove a holder, unless it was renewed later; idempotent."""
         ...
 
     async def holders(self, home: str) -> dict[str, float]:
@@ -120,7 +120,7 @@ class SegmentStore(Protocol):
         ...
 
     async def check(self) -> None:
-        """Prove that the store is writable, by one small write that replaces the previous one.
+        """Check that the store is writable, by one small write that replaces the previous one.
 
         Raises:
             LogError: it is not; retried for at most `CHECK_SECONDS`, or as long as the store takes to answer.

@@ -27,14 +27,14 @@ OpenSegments = Callable[[], SegmentStore]
 """Returns the process's piece store; the first call opens it."""
 
 IsWanted = Callable[[int, int], bool]
-"""Tells whether an entry is wanted from one number up to, not including, another."""
+"""Whether an entry is wanted from one number up to, not including, another."""
 
 ReadKept = Callable[[], Awaitable[Sequence[Message]]]
-"""Reads the messages of a session that a history provider of the app keeps: in order, each once, with their names."""
+"""Reads the messages that a history provider of the app keeps of a session: in order, each once, with their names."""
 
 _AT_ONCE: Final = 16
 _MUCH_BYTES: Final = 1024 * 1024
-"""Contents from which putting them back takes longer than crossing threads twice."""
+"""From this many contents, restoring them takes longer than crossing threads twice."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Chunk:
         name: of the segment, whose entries never change; None for the head.
         home: of the segment's pieces, or of the head's.
         first: place of its first entry in the conversation, from 0.
-        entries: as they are stored, oldest first.
-        receipts: of turns, as they are stored; the head's are in the session.
+        entries: as stored, oldest first.
+        receipts: of turns, as stored; the head's are in the session.
     """
 
     name: str | None
@@ -58,11 +58,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """What a session has of a turn.
+    """A session's data of a turn.
 
     Attributes:
-        receipt: how it ended, or None when that is not known.
-        entries: its entries, whole, by their places in the conversation, from 1.
+        receipt: how it ended, or None when unknown.
+        entries: its entries, complete, by their positions in the conversation, from 1.
     """
 
     receipt: Receipt | None
@@ -70,17 +70,17 @@ class TurnRecord:
 
 
 class Record:
-    """The conversation of one session, as its head says.
+    """The conversation of one session, as described by its head.
 
     Args:
-        open_store: returns the store of the pieces; not called for a session that has none.
+        open_store: returns the store of the pieces; not called for a session without pieces.
         session: the head.
-        cache: of pieces that were read.
+        cache: of pieces already read.
 
     Attributes:
         session: the head.
-        read_kept: reads the messages that a history provider of the app keeps; None when it is not to be asked, and
-            their entries stay without messages.
+        read_kept: reads the messages that a history provider of the app keeps; None to leave their entries without
+            messages.
     """
 
     read_kept: ReadKept | None = None
@@ -110,7 +110,7 @@ class Record:
         """Read the conversation from its end: the head, then one segment after the other.
 
         Args:
-            before: leave out what begins at this place or later, from 0; it is not read.
+            before: leave out, and do not read, what begins at this position or later, from 0.
         """
         head = self.head()
         if before is None or head.first < before:
@@ -119,7 +119,7 @@ class Record:
             yield await self.segment(first, ref)
 
     async def oldest_first(self, *, is_wanted: IsWanted | None = None) -> AsyncIterator[Chunk]:
-        """Read the conversation from its beginning, one segment after the other, for callers that keep no more.
+        """Read the conversation from its beginning, one segment after the other, for callers that keep nothing else.
 
         Args:
             is_wanted: see `leaves`; None for all.
@@ -136,17 +136,17 @@ class Record:
         is_wanted: IsWanted | None = None,
         skips_lost: bool = False,
     ) -> AsyncIterator[tuple[int, SegmentRef]]:
-        """Walk the references to segments, through the indexes above them.
+        """Iterate over the references to segments, through the indexes above them.
 
         Args:
             newest_first: from the end.
-            before: leave out what begins at this place or later, from 0, and the indexes of nothing else.
-            is_wanted: leave out segments, and the indexes of segments, of which no entry is wanted; None for none.
-            skips_lost: give the reference to an index that cannot be read itself, which is not to be had as a segment
-                either, and go on behind it.
+            before: leave out what begins at this position or later, from 0, and the indexes of nothing else.
+            is_wanted: leave out segments, and indexes of segments, without a wanted entry; None for none.
+            skips_lost: yield the reference to an index that cannot be read, which cannot be read as a segment either,
+                and continue after it.
 
         Yields:
-            The place of a segment's first entry in the conversation, from 0, and the reference to it.
+            The position of a segment's first entry in the conversation, from 0, and the reference to it.
 
         Raises:
             CorruptStateError: an index is missing.
@@ -172,7 +172,7 @@ class Record:
             waiting = [*waiting, *below] if newest_first else [*below, *waiting]
 
     async def below(self, ref: SegmentRef) -> tuple[SegmentRef, ...]:
-        """Read the references that an index holds.
+        """Read the references in an index.
 
         Args:
             ref: to an index.
@@ -188,8 +188,8 @@ class Record:
         """Read a segment.
 
         Args:
-            first: place of its first entry in the conversation, from 0.
-            ref: to it.
+            first: position of its first entry in the conversation, from 0.
+            ref: the reference to it.
 
         Raises:
             CorruptStateError: it is missing.
@@ -219,12 +219,12 @@ class Record:
         return await self.attached(chunk.entries, chunk.home)
 
     async def attached(self, entries: Iterable[Mapping[str, Any]], home: str) -> tuple[Mapping[str, Any], ...]:
-        """Return entries with their large contents, and with messages that are kept elsewhere.
+        """Return entries with their large contents, and with messages kept elsewhere.
 
-        Those that have neither are the same objects.
+        Entries with neither are the same objects.
 
         Args:
-            entries: as they are stored.
+            entries: as stored.
             home: of what holds them.
 
         Raises:
@@ -242,9 +242,9 @@ class Record:
         return _attached(listed, pieces)
 
     async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
-        """Return entries of what a history provider keeps, and no turn of this host has saved; these come first.
+        """Return entries for a history provider's messages that no turn of this host has saved; these come first.
 
-        A session that has messages of its own has the same conversation, as older versions stored it, and gives none.
+        A session with its own messages has the same conversation, as stored by older versions, and returns none.
 
         Raises:
             HistoryError: the provider does not answer.
@@ -259,7 +259,7 @@ class Record:
         return self._kept
 
     async def entries(self) -> tuple[Mapping[str, Any], ...]:
-        """Return all entries of the conversation, whole, oldest first."""
+        """Return all entries of the conversation, complete, oldest first."""
         found: list[tuple[Mapping[str, Any], ...]] = []
         for chunk in await self.chunks():
             await let_others()
@@ -267,7 +267,7 @@ class Record:
         return tuple(entry for entries in found for entry in entries)
 
     async def agent_session(self) -> Mapping[str, Any] | None:
-        """Return the framework's session as it serializes itself, or None before the first turn."""
+        """Return the framework's session, serialized, or None before the first turn."""
         stored = self.session.sealed.agent_session
         if stored is None:
             return self.session.agent_session
@@ -276,13 +276,13 @@ class Record:
         return cast("Mapping[str, Any]", json_of_bytes(data, "the framework's session"))
 
     async def turn(self, turn_id: str) -> TurnRecord:
-        """Find what the session has of a turn.
+        """Return a session's data of a turn.
 
         Args:
-            turn_id: which turn.
+            turn_id: the turn.
 
         Returns:
-            Its receipt and entries, as far as they are there.
+            Its receipt and entries, as far as they exist.
 
         Raises:
             CorruptStateError: a piece is missing.
@@ -305,12 +305,12 @@ class Record:
         return TurnRecord(receipt, found)
 
     async def ended(self, turn_id: str) -> EndedTurn | None:
-        """Tell how a turn has ended, or None when the session knows of no end of it."""
+        """Return how a turn ended, or None when the session does not know."""
         found = await self.turn(turn_id)
         return ended_turn(turn_id, found.receipt, found.entries, self.session.message_count)
 
     async def answer(self, turn_id: str) -> str:
-        """Return the text of a turn's answer, or an empty one when the conversation has none of it."""
+        """Return the text of a turn's answer, or an empty one when the conversation does not have it."""
         found = (await self.turn(turn_id)).entries.values()
         answered = next((entry for entry in found if entry.get("$type") == "response"), None)
         return answer_text(decode_response(answered)) if answered is not None else ""
@@ -350,7 +350,7 @@ class Record:
         return dict(zip(own, await self.attached(own.values(), chunk.home), strict=True))
 
     async def _segments(self, refs: Sequence[SegmentRef]) -> list[Segment]:
-        """Read segments, several at once; what was decoded before is not decoded again."""
+        """Read segments, several at once; decoded ones are reused."""
         known = {ref: cast("Segment | None", self._cache.get(("segment", ref.home, ref.name))) for ref in refs}
         missing: dict[str, list[SegmentRef]] = {}
         for ref, segment in known.items():
@@ -384,7 +384,7 @@ def _attached(
 
 
 def _placed(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
-    """Say of references where in the conversation the first entry below each stands."""
+    """Return references with the position of the first entry below each in the conversation."""
     places = accumulate((ref.entries for ref in refs), initial=first)
     return [*zip(places, refs, strict=False)]
 

@@ -1,7 +1,7 @@
-"""Writes a conversation while it is read from elsewhere: contents at once, segments when they are full, no head.
+"""Writes a conversation as it is read from elsewhere: contents at once, segments when full, no head.
 
-What was written and is never named by a head is swept. Until a head names it, the hold on its home keeps it, which a
-sweep honours for the grace period: the hold is renewed while the conversation comes, however long that takes.
+Pieces that no head refers to are swept. Until a head refers to them, the hold on their home protects them, which a
+sweep honours for the grace period: the hold is renewed as long as the conversation arrives.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ _TOGETHER_BYTES: Final = 1024 * 1024
 _WAITING_BYTES: Final = 2 * SEGMENT_BYTES
 _WAITING_ENTRIES: Final = 128
 _LONGEST_TURN_BYTES: Final = 16 * SEGMENT_BYTES
-"""A turn of several entries that is longer is divided, so that no document fills the memory."""
+"""A turn of several entries longer than this is divided, so that no document fills the memory."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What the head of a written conversation is to have.
+    """The contents of a written conversation's head.
 
     Attributes:
         entries: the newest.
-        receipts: the newest, as they are stored.
+        receipts: the newest, as stored.
         sealed: refers to all others.
         agent_session: the framework's session, unless `sealed` refers to it.
-        overlay: what of it is the context, unless `sealed` refers to it.
+        overlay: defines the context, unless `sealed` refers to it.
     """
 
     entries: tuple[Mapping[str, Any], ...]
@@ -60,10 +60,10 @@ class RecordWriter:
 
     Args:
         open_store: returns the process's piece store; not called for a conversation that fits into its head. None for
-            a conversation that is only to be compared with what is stored.
-        home: 32 hexadecimal digits that nothing else has.
-        holder: names the session; holds the home before the first piece is there.
-        seen: of how many sealed receipts a session's head keeps a mark.
+            a conversation that is only compared with what is stored.
+        home: 32 hexadecimal digits, used by nothing else.
+        holder: identifies the session; holds the home before the first piece is stored.
+        seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long a hold without a head is honoured.
 
     Attributes:
@@ -90,10 +90,10 @@ class RecordWriter:
         self._has_lapsed = False
 
     def note_receipt(self, receipt: Mapping[str, Any]) -> None:
-        """Take a receipt, to be stored with the entries of its turn when it comes before them.
+        """Receive a receipt, to be stored with the entries of its turn when it precedes them.
 
         Args:
-            receipt: as it is stored; oldest first.
+            receipt: as stored; oldest first.
         """
         turn_id, data = str(receipt.get("turnId")), json_bytes_of(receipt)
         self._receipts[turn_id] = data
@@ -101,7 +101,7 @@ class RecordWriter:
         self._seen.append(turn_mark(turn_id))
 
     async def add_piece(self, name: str, data: bytes) -> None:
-        """Take a large text of an entry that comes later.
+        """Receive a large text of a later entry.
 
         Args:
             name: SHA-256 of the bytes.
@@ -115,10 +115,10 @@ class RecordWriter:
             await self._put()
 
     async def add(self, entry: Mapping[str, Any]) -> None:
-        """Take the next entry.
+        """Receive the next entry.
 
         Args:
-            entry: as it is stored: its large texts are detached, and were given before.
+            entry: as stored: its large texts are detached, and were passed before.
 
         Raises:
             LogError: the store does not answer.
@@ -130,7 +130,7 @@ class RecordWriter:
 
     @asynccontextmanager
     async def holding(self) -> AsyncGenerator[None]:
-        """Renew the hold for as long as the context lasts, which is until the head is there."""
+        """Renew the hold while the context lasts, which is until the head is stored."""
         renewing = asyncio.ensure_future(self._keep_holding())
         try:
             yield
@@ -139,11 +139,11 @@ class RecordWriter:
             await asyncio.gather(renewing, return_exceptions=True)
 
     async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
-        """Write what is left, and say what the head has.
+        """Write the rest, and return the contents of the head.
 
         Args:
-            agent_session: the framework's session as it serializes itself.
-            overlay: what of the conversation is its context, as it is stored.
+            agent_session: the framework's session, serialized.
+            overlay: the conversation's context, as stored.
 
         Raises:
             LogError: the store does not answer, or did not for longer than the grace period.
@@ -166,7 +166,7 @@ class RecordWriter:
     def _apart(
         self, value: Mapping[str, Any] | None, most_bytes: int
     ) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
-        """Make a piece of what is too large for the head; gives what stays in it, and where the piece is."""
+        """Store what is too large for the head as a piece; return what stays in the head, and where the piece is."""
         data = json_bytes_of(value) if value is not None else b""
         if len(data) < most_bytes:
             return value, None
@@ -175,7 +175,7 @@ class RecordWriter:
         return None, (name, self._home)
 
     async def _seal_full(self) -> None:
-        """Write full segments, and let the last one wait for what comes."""
+        """Write full segments, and keep the last one for later entries."""
         segments = divide_turns(self._waiting, self._sizes, self._receipts_of(self._waiting), 0)
         left = 0
         if len(segments) > 1 or sum(self._sizes) < _LONGEST_TURN_BYTES:
@@ -187,7 +187,7 @@ class RecordWriter:
         self._sizes = self._sizes[len(self._sizes) - left :]
 
     async def _seal_rest(self) -> list[Mapping[str, Any]]:
-        """Write all entries; gives the receipts that the head keeps."""
+        """Write all entries; return the receipts that the head keeps."""
         own = [_receipt_of(one) for one in self._receipts.values()]
         newest = {turn_id for turn_id, _ in self._newest}
         old = [one for one in own if str(one.get("turnId")) not in newest]

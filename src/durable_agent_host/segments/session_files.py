@@ -34,7 +34,7 @@ class SessionFiles:
         agent: the agent's registered name.
         session_id: without the agent's name.
         session: the head; None for a session that has not begun, which can have uploads.
-        owner: whose the uploads are, when the head does not say it.
+        owner: of the uploads, when the head does not name it.
 
     Attributes:
         service_files: finds the files of the agent's service; by default those are left out.
@@ -67,7 +67,7 @@ class SessionFiles:
         """List the files, newest first: uploads that no message has used, then those of the conversation.
 
         Returns:
-            Each file once, with the name under which it came last.
+            Each file once, with its latest name.
 
         Raises:
             CorruptStateError: a piece of the conversation is missing.
@@ -97,10 +97,10 @@ class SessionFiles:
         """Read the bytes of a file that is stored here.
 
         Args:
-            file: as it was found, and not the service's.
+            file: from `all` or `find`, and not the service's.
 
         Raises:
-            CorruptStateError: they are gone.
+            CorruptStateError: the bytes are gone.
             LogError: the store does not answer.
         """
         if file.data is not None or file.piece is None:
@@ -114,16 +114,16 @@ class SessionFiles:
         return decoded
 
     async def with_files(self, request: TurnRequest) -> TurnRequest:
-        """Put the bytes of files into a request that names them.
+        """Put the bytes of files into a request that refers to them.
 
         Args:
             request: of a turn of the session.
 
         Returns:
-            The request, itself when it names none.
+            The request, unchanged when it refers to none.
 
         Raises:
-            RequestError: a file is not the session's, or not any more.
+            RequestError: a file is not the session's, or no longer.
             LogError: the store does not answer.
         """
         wanted = named_files(request.contents)

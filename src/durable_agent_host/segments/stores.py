@@ -1,4 +1,4 @@
-"""Which store keeps the pieces of conversations. The one place where it is chosen and opened.
+"""Selects and opens the store of conversations' pieces; the only place that does.
 
 A new technology is a class that implements `durable_agent_host.segments.protocol.SegmentStore`, and a row of `STORES`.
 """
@@ -20,7 +20,7 @@ class Store:
 
     Attributes:
         form: how the setting is written, for error messages.
-        accepts: whether the setting, whose scheme is this store's, has that form.
+        accepts: returns whether a setting with this store's scheme has that form.
         open: creates the store; connects to nothing. Gets the setting and the environment.
     """
 
@@ -40,17 +40,17 @@ def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.e
         The store; without a setting a SQLite file in the embedded host's data folder, else the app's storage account.
 
     Raises:
-        SettingError: the setting has no meaning, or what it needs is missing.
+        SettingError: the setting is invalid, or something it needs is missing.
     """
     setting = segment_setting(settings, environment)
     return STORES[setting.partition(":")[0]].open(setting, environment)
 
 
 def segment_setting(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
-    """Say which store the settings name. Guarantee: pure.
+    """Return the store that the settings name. Guarantee: pure.
 
     Raises:
-        SettingError: the setting has no meaning.
+        SettingError: the setting is invalid.
     """
     data = environment.get("FUNCTIONS_HOST_DATA")
     setting = settings.segments or (f"sqlite:{Path(data, 'segments.sqlite')}" if data else "blob")

@@ -1,16 +1,17 @@
 """Deletes the pieces of a home that nobody refers to.
 
-Theory of operation. A piece is written before the head that names it, so a piece without a reference may be one that is
-about to get it. What keeps it meanwhile:
+Theory of operation. A piece is written before the head that refers to it, so a piece without a reference may be about
+to get one. These rules protect it until then:
 
-- A session writes into its own home only, and only while a turn of it runs, from its activity to its commit, however
-  long the host was down in between. So a home is left alone while a session that may write there has a running turn.
-- Whoever is going to refer to a home holds it first. A holder whose head does not name the home is either on its way,
-  for at most the grace period, or was given up.
-- What is put or held after the sweep has looked is younger than the sweep itself, and stays by its age.
+- A session writes only into its own home, and only while one of its turns runs, from its activity to its commit,
+however long the host was down in between. So a home is left alone while a session that may write there has a running
+turn.
+- Whoever is going to refer to a home holds it first. A holder whose head does not refer to the home either will soon,
+  within the grace period, or was given up.
+- What is put or held after the sweep has checked is younger than the sweep itself, and stays because of its age.
 
-Holders are read again before anything is deleted: a fork that began meanwhile may have copied references that its
-original has dropped since. Two sweeps at once delete the same.
+Holders are read again before anything is deleted: a fork that began in between may have copied references that its
+original has dropped since. Two concurrent sweeps delete the same.
 """
 
 import time
@@ -35,12 +36,12 @@ _REMEMBERED: Final = 10_000
 
 
 class Keeps(Enum):
-    """What a holder keeps that is no session to look into."""
+    """What a holder keeps when it is not a readable session."""
 
     NOTHING = "nothing"
     """It is gone."""
     EVERYTHING = "everything"
-    """Nobody can tell what it needs: a session that cannot be read, or an orchestration that runs."""
+    """Its needs are unknown: a session that cannot be read, or an orchestration that runs."""
 
 
 type ReadHolder = Callable[[str], Awaitable[Session | Keeps]]
@@ -59,7 +60,7 @@ class Swept:
     size: int = 0
 
     def __add__(self, other: "Swept") -> "Swept":
-        """Add up what was deleted."""
+        """Add two counts."""
         return Swept(self.pieces + other.pieces, self.size + other.size)
 
 
@@ -78,9 +79,9 @@ class Sweeper:
     Args:
         store: of the pieces.
         read_holder: reads the head of a session that holds a home, by the holder's name.
-        grace_seconds: how long a holder may hold a home before its head names it, and a piece may be there before its
-            reference: longer than a fork or an import takes, and than a sweep.
-        unheld_seconds: how long a home that no session holds is kept: it is a turn's, and goes with the turn's log.
+        grace_seconds: how long a holder may hold a home before its head refers to it, and a piece may exist before its
+            reference: longer than a fork, an import or a sweep takes.
+        unheld_seconds: how long a home without holding sessions is kept: it is a turn's, and goes with the turn's log.
     """
 
     def __init__(
@@ -92,40 +93,40 @@ class Sweeper:
         self._unheld = unheld_seconds
 
     async def sweep(self, home: str, clean: "CleanHomes | None" = None) -> Swept:
-        """Delete what nobody refers to, after the grace period.
+        """Delete unreferenced pieces, after the grace period.
 
         Guarantee: idempotent; several may sweep at once.
 
         Args:
-            home: which.
-            clean: homes that were found clean before, which are not looked into again as long as nothing has changed.
+            home: the home.
+            clean: homes found clean before, which are skipped as long as nothing has changed.
 
         Returns:
             What was deleted.
 
         Raises:
-            CorruptStateError: a piece that is needed to tell what is referred to cannot be read; nothing was deleted.
+            CorruptStateError: a piece needed to determine references cannot be read; nothing was deleted.
             LogError: the store does not answer.
         """
         return await self._sweep(home, clean, is_erasure=False)
 
     async def erase(self, home: str, holder: str) -> Swept:
-        """Take a holder's note back, and delete what only it referred to.
+        """Remove a holder, and delete what only it referred to.
 
-        What a session that lives may just write there is left to a later sweep, and so is everything while it is not
-        known what another holder needs.
+        What a live session may be writing there is left to a later sweep, and so is everything while another holder's
+        needs are unknown.
 
         Guarantee: idempotent.
 
         Args:
-            home: which.
-            holder: the session that is being erased, which admits no turn any more; empty for the home of a turn.
+            home: the home.
+            holder: the session under erasure, which admits no turn any more; empty for the home of a turn.
 
         Returns:
             What was deleted.
 
         Raises:
-            CorruptStateError: as for `sweep`; the note is taken back.
+            CorruptStateError: as for `sweep`; the holder is removed.
             LogError: the store does not answer.
         """
         if holder:
@@ -147,7 +148,7 @@ class Sweeper:
             unnamed = await self._unnamed(home, [*judged.live.values()], sizes, clean)
         except CorruptStateError:
             if not await self._are_as_before(judged.live):
-                return Swept()  # one of them is being erased meanwhile
+                return Swept()  # one of them is being erased
             raise
         if not unnamed and not judged.stale:
             return Swept()
@@ -164,7 +165,7 @@ class Sweeper:
         return Swept(deleted, sum(sizes[name] for name in unnamed) if deleted else 0)
 
     async def _judge(self, home: str, holders: Mapping[str, float]) -> _Judged | None:
-        """Look at the holders of a home; None when it has to be left alone for now."""
+        """Check the holders of a home; None when it must be left alone for now."""
         live: dict[str, Session] = {}
         stale: list[str] = []
         has_owner = False
@@ -219,17 +220,17 @@ class Sweeper:
 
 
 class CleanHomes:
-    """Remembers in which state a home had nothing to sweep, so that segments are not read again for nothing."""
+    """Remembers in which state a home had nothing to sweep, so that segments are not read again."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, str] = OrderedDict()
 
     def has(self, home: str, state: str) -> bool:
-        """Tell whether the home was clean in this state."""
+        """Return whether the home was clean in this state."""
         return self._known.get(home) == state
 
     def note(self, home: str, state: str) -> None:
-        """Note that the home is clean in this state."""
+        """Record that the home is clean in this state."""
         self._known[home] = state
         self._known.move_to_end(home)
         if len(self._known) > _REMEMBERED:
@@ -241,15 +242,15 @@ def _mark(session: Session) -> list[object]:
 
 
 async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
-    """List the turns that a session knows: from entries and receipts, in its head in its segments, and rejected ones.
+    """List the turns that a session knows: from entries and receipts, in its head and its segments, and rejected ones.
 
     Args:
-        store: of the pieces; not used for a session that has none.
+        store: of the pieces; not used for a session without pieces.
         session: its head.
-        may_lack: whether pieces that are missing are passed over.
+        may_lack: whether to skip missing pieces.
 
     Yields:
-        Their ids, some at a time; one that stands in several places comes again.
+        Their ids, some at a time; duplicates are possible.
 
     Raises:
         CorruptStateError: a piece is missing.

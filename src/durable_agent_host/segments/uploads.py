@@ -1,8 +1,8 @@
 """Files that callers have uploaded, and that no message has used yet.
 
-The bytes are a piece in a home of the session's uploads, its name the file's id; what the caller said of them is a
-small piece in a second home, which has nothing else. Once a message uses a file, the conversation has it in its own
-home, and the upload is not needed any more: the sweep removes it after the grace period, as all that no head names.
+The bytes are a piece in a home of the session's uploads, named by the file's id; the caller's description is a small
+piece in a second home, which has nothing else. Once a message uses a file, the conversation has it in its own home, and
+the upload is no longer needed: the sweep removes it after the grace period, like everything without a reference.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.session.entry_files import FileBytes
 
 MAX_UPLOADS: Final = 1000
-"""Uploads of one session that wait to be used."""
+"""Maximum unused uploads of one session."""
 
 
 def upload_homes(agent: str, session_id: str, owner: Owner | None = None) -> tuple[str, str]:
-    """Name the homes of a session's uploads: of the bytes, and of what is said of them. Guarantee: pure.
+    """Return the homes of a session's uploads: of the bytes, and of their descriptions. Guarantee: pure.
 
     Args:
         agent: the agent's registered name.
@@ -64,10 +64,10 @@ class Uploads:
             The files in the same order, with their ids.
 
         Raises:
-            RequestError: the session would have too many uploads that no message has used; nothing is stored.
+            RequestError: the session would have too many unused uploads; nothing is stored.
             LogError: the store does not answer; some may be stored.
         """
-        ids = await asyncio.to_thread(lambda: [piece_name(file.data) for file in files])  # hashing takes its time
+        ids = await asyncio.to_thread(lambda: [piece_name(file.data) for file in files])  # hashing takes time
         added = [
             self._file(file_id, file.name, file.media_type, len(file.data))
             for file_id, file in zip(ids, files, strict=True)
@@ -88,7 +88,7 @@ class Uploads:
         return added
 
     async def all(self) -> list[ConversationFile]:
-        """List the uploads, newest first; of one that came under several names, the newest name."""
+        """List the uploads, newest first; one uploaded under several names has the newest."""
         names = await self._named()
         found: dict[str, ConversationFile] = {}
         said = await self._store.get(self._names_home, names) if names else {}
@@ -99,14 +99,14 @@ class Uploads:
         return list(found.values())
 
     async def find(self, file_id: str) -> ConversationFile | None:
-        """Find an upload by its id; None when there is none (any more)."""
+        """Find an upload by its id; None when it does not exist or no longer does."""
         return next((file for file in await self.all() if file.file_id == file_id), None)
 
     async def read(self, file_id: str) -> bytes:
-        """Read the bytes of an upload that was found.
+        """Read the bytes of an existing upload.
 
         Raises:
-            CorruptStateError: they are gone.
+            CorruptStateError: the bytes are gone.
         """
         return (await self._store.get(self._files_home, {file_id}))[file_id]
 
@@ -117,7 +117,7 @@ class Uploads:
             await self._store.release(home, self._holder)
 
     async def _named(self) -> list[str]:
-        """Names of what is said of the uploads, newest first."""
+        """Return the names of the uploads' descriptions, newest first."""
         pieces = [piece async for piece in self._store.pieces(self._names_home)]
         return [piece.name for piece in sorted(pieces, key=lambda piece: piece.age_seconds)]
 

@@ -1,4 +1,4 @@
-"""Walks over the pieces that a session's head leads to, without the cache of what turns read."""
+"""Iterates over the pieces below a session's head, without the cache that turns use."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
@@ -24,11 +24,11 @@ async def walk(
     Args:
         store: of the pieces.
         refs: of a head.
-        reads: whether a segment is read, or only visited; indexes are always read.
-        may_lack: whether what is missing is passed over, as where an interrupted erasure goes on.
+        reads: whether to read segments, or only visit them; indexes are always read.
+        may_lack: whether to skip missing pieces, as where an interrupted erasure resumes.
 
     Yields:
-        Each reference, with the segment when it was read; an index comes before what is below it, without a segment.
+        Each reference, with the segment when it was read; an index precedes what is below it, without a segment.
 
     Raises:
         CorruptStateError: a piece is missing or damaged.

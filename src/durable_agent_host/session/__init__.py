@@ -1,1 +1,1 @@
-"""What a session decides of its stored conversation: who may run, what is sent, what is repaired. Pure."""
+"""A session's decisions on its stored conversation: which turn may run, what is sent, what is repaired. Pure."""

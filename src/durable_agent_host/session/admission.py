@@ -16,7 +16,7 @@ from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import apply_sealing, emptied, receipt_of_outcome
 
 MAX_REFUSED: Final = 64
-"""How many turns that were not let in a session remembers; the others' records go with their retention."""
+"""How many refused turns a session remembers; the records of the others expire with their retention."""
 
 AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full", "erasing"]
 
@@ -27,8 +27,8 @@ class ReceiptWindow:
 
     Attributes:
         keep: how many; the oldest go first.
-        now: UTC, ISO-8601; when a turn ended that does not say it itself.
-        not_before: receipts of turns that ended earlier go too; UTC, ISO-8601.
+        now: UTC, ISO-8601; the end of a turn that does not carry its own.
+        not_before: receipts of turns that ended earlier are dropped, too; UTC, ISO-8601.
     """
 
     keep: int
@@ -41,13 +41,13 @@ class Admission:
     """The answer to a turn that asks to run.
 
     Attributes:
-        status: ``granted`` it holds the session; ``queued`` it will be woken; ``ended`` it has run before;
-            ``reused`` a turn of its id has run before, and it was asked for something else;
-            ``rejected`` the session is busy; ``full`` the queue is; ``erasing`` the session is about to be gone.
+        status: ``granted`` it holds the session; ``queued`` it will be woken; ``ended`` it has run before; ``reused`` a
+            turn with its id has run before, for another request; ``rejected`` the session is busy; ``full`` the queue
+            is; ``erasing`` the session is being erased.
         receipt: of the ended turn.
         running: the turn that holds the session.
-        interrupts: the running turn is to be cancelled for this one.
-        dropped: a turn that waited to interrupt, and was cancelled because this one does.
+        interrupts: the running turn must be cancelled for this one.
+        dropped: a turn that waited to interrupt, and was cancelled because this one interrupts.
     """
 
     status: AdmissionStatus
@@ -68,21 +68,21 @@ def decide_admission(
 ) -> tuple[Session, Admission]:
     """Decide whether a turn may run now.
 
-    A turn that interrupts goes before those that wait, because what it says is about the turn that runs. Of several
-    that interrupt the last one wins: one that still waits to interrupt is cancelled before it ran.
+    An interrupting turn goes before those that wait, because its message is about the running turn. Of several
+    interrupting turns the last one wins: one that still waits to interrupt is cancelled without running.
 
-    Guarantee: pure; asking again for the same turn changes nothing and gives the same answer, ``dropped`` aside.
+    Guarantee: pure; asking again for the same turn changes nothing and gives the same answer, except for ``dropped``.
 
     Args:
-        session: as it is.
+        session: its current state.
         turn_id: the turn that asks.
         policy: ``queue`` waits while another turn runs, ``reject`` does not, ``interrupt`` has it cancelled.
         max_queued_turns: how many turns may wait.
-        window: which receipts are kept.
-        request_hash: of what is asked, to tell a retry from another request; empty for callers that give none.
+        window: which receipts to keep.
+        request_hash: of the request, to tell a retry from another request; empty for callers that give none.
 
     Returns:
-        The session as it is to be stored, and the answer.
+        The session to store, and the answer.
     """
     if session.erasing:
         return session, Admission("erasing")
@@ -108,7 +108,7 @@ def decide_admission(
 def _interrupt(
     session: Session, turn_id: str, max_queued_turns: int, window: ReceiptWindow
 ) -> tuple[Session, Admission]:
-    """Put a turn first in the queue, in place of one that waits to interrupt; grant it when no turn runs."""
+    """Put a turn first in the queue, replacing one that waits to interrupt; grant it when no turn runs."""
     dropped = session.interrupting
     if session.running is not None and len(session.queue) - bool(dropped) >= max_queued_turns:
         return session, Admission("full", running=session.running)
@@ -123,18 +123,18 @@ def _interrupt(
 def queue_request(
     session: Session, turn_id: str, request: Mapping[str, Any], *, max_queued_turns: int
 ) -> tuple[Session, bool]:
-    """Queue a turn that has no orchestration: it came as a signal, whose sender waits for no answer.
+    """Queue a turn without an orchestration: it came as a signal, whose sender waits for no answer.
 
     Guarantee: pure; idempotent by the turn's id.
 
     Args:
-        session: as it is, with a turn that runs.
-        turn_id: the turn that came.
-        request: what it asks for, as JSON; kept until the turn is granted.
+        session: its current state, with a running turn.
+        turn_id: the new turn.
+        request: its request as JSON; kept until the turn is granted.
         max_queued_turns: how many turns may wait.
 
     Returns:
-        The session as it is to be stored, and whether there was room.
+        The session to store, and whether there was room.
     """
     if turn_id in (session.running, *session.queue) or session.receipt_of(turn_id):
         return session, True
@@ -149,12 +149,12 @@ def note_refused(session: Session, turn_id: str, *, keep: int) -> Session:
     Guarantee: pure; idempotent by the turn's id.
 
     Args:
-        session: as it is.
+        session: its current state.
         turn_id: the turn.
-        keep: how many are remembered; the oldest go first.
+        keep: how many to remember; the oldest are dropped first.
 
     Returns:
-        The session as it is to be stored.
+        The session to store.
     """
     if turn_id in session.refused:
         return session
@@ -162,26 +162,26 @@ def note_refused(session: Session, turn_id: str, *, keep: int) -> Session:
 
 
 def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWindow) -> tuple[Session, str | None]:
-    """Add a turn's end to the session: the one step by which a conversation grows.
+    """Add a turn's end to the session: the only step by which a conversation grows.
 
-    Guarantee: pure; idempotent by the turn's id. A turn that failed leaves the conversation as it was; one that was
-    cancelled leaves in it what it had produced; one that was rejected leaves no trace, and may come again.
+    Guarantee: pure; idempotent by the turn's id. A failed turn leaves the conversation unchanged; a cancelled one
+        leaves its output so far in it; a rejected one leaves no trace, and may come again.
 
     Args:
-        session: as it is.
-        outcome: how the turn ended.
-        window: which receipts are kept.
+        session: its current state.
+        outcome: the turn's outcome.
+        window: which receipts to keep.
 
     Returns:
-        The session as it is to be stored, and the turn that is to be woken, or None.
+        The session to store, and the turn to wake, or None.
 
     Raises:
         TurnRejectedError: another turn holds the session.
-        CorruptStateError: the outcome has sealed what the session does not hold.
+        CorruptStateError: the outcome seals entries that the session does not hold.
     """
     if session.receipt_of(outcome.turn_id):
         return session, _first(session) if session.running is None else None
-    if outcome.status == "rejected":  # it never ran, and may be asked for again
+    if outcome.status == "rejected":  # it never ran, and may be requested again
         session = replace(session, running=None) if session.running == outcome.turn_id else session
         return session, _first(session) if session.running is None else None
     if session.running not in (None, outcome.turn_id):
@@ -208,7 +208,7 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
 
 
 def ended_outside(turn_id: str, spent: Spent | None = None) -> TurnOutcome:
-    """Make the outcome of a turn whose orchestration is gone. Guarantee: pure.
+    """Build the outcome of a turn whose orchestration is gone. Guarantee: pure.
 
     Args:
         turn_id: the turn.
@@ -223,22 +223,22 @@ def leave_session(
 ) -> tuple[Session, str | None]:
     """Remove a queued or running turn whose orchestration is gone, or which was cancelled.
 
-    A turn that ran or was cancelled gets a receipt, so that a commit of it that comes late changes nothing.
+    A turn that ran or was cancelled gets a receipt, so that a late commit of it changes nothing.
 
     Guarantee: pure; idempotent.
 
     Args:
-        session: as it is.
+        session: its current state.
         turn_id: the turn.
-        window: which receipts are kept.
+        window: which receipts to keep.
         cancelled: somebody cancelled it while it waited.
         spent: by the turn, if it ran under a budget.
 
     Returns:
-        The session as it is to be stored, and the turn that is to be woken instead, or None.
+        The session to store, and the turn to wake instead, or None.
     """
     if session.running == turn_id:
-        if cancelled:  # it was granted meanwhile, and its agent is told
+        if cancelled:  # it was granted in between, and its agent is notified
             return session, None
         return commit_outcome(session, ended_outside(turn_id, spent), window=window)
     if cancelled and not session.receipt_of(turn_id):
@@ -283,7 +283,7 @@ def reset_session(session: Session) -> Session:
     Guarantee: pure.
 
     Args:
-        session: as it is.
+        session: its current state.
 
     Returns:
         The session without entries and without the framework's session.

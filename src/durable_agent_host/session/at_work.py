@@ -1,4 +1,4 @@
-"""What a stored document says of the work on its session: turns that run or wait, an erasure. Pure."""
+"""The work on a session according to its stored document: running or waiting turns, an erasure. Pure."""
 
 from contextlib import suppress
 from typing import Any
@@ -8,10 +8,10 @@ from durable_agent_host.errors import StateError, TurnRejectedError
 
 
 def is_erasing(state: Any) -> bool:
-    """Tell whether a session is being erased. Guarantee: pure.
+    """Return whether a session is being erased. Guarantee: pure.
 
     Args:
-        state: what the entity holds, readable or not.
+        state: the entity's state, readable or not.
     """
     with suppress(StateError):
         return bool(decode_session(state).erasing)
@@ -24,7 +24,7 @@ def refuse_busy(state: Any) -> None:
     Guarantee: pure.
 
     Args:
-        state: what the entity holds, readable or not.
+        state: the entity's state, readable or not.
 
     Raises:
         TurnRejectedError: a turn runs or waits.
@@ -32,7 +32,7 @@ def refuse_busy(state: Any) -> None:
     try:
         session = decode_session(state)
     except StateError:
-        return  # no turn can be admitted to a session that cannot be read
+        return  # no turn can be admitted to an unreadable session
     if holder := session.running or next(iter(session.queue), None):
         raise TurnRejectedError(
             f"turn {holder} of the session is running or waits: try again when it has ended", running_turn_id=holder

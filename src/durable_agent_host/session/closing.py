@@ -1,4 +1,4 @@
-"""Closes a turn that was cut off, so that the provider accepts the next one: every call has its result. Pure."""
+"""Closes a turn that was cut off, so that the provider accepts the next one: every call gets its result. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -7,21 +7,21 @@ from agent_framework import Content, Message
 from durable_agent_host.model.provider_item import STAMP
 
 Answer = Callable[[str, int], Content]
-"""A call's id, and how often that id came before in the same batch → what the model is told of it."""
+"""A call's id, and how often that id occurred before in the same batch → the result for the model."""
 
 
 def finished_part(messages: Iterable[Message]) -> list[Message]:
-    """Keep what can be kept of a model call whose stream was cut off.
+    """Keep the usable part of a model call whose stream was cut off.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
-        messages: folded from the updates that came.
+        messages: folded from the received updates.
 
     Returns:
         Texts and reasoning, and the calls of hosted tools that the provider had finished. Calls of function tools are
-        left out: their arguments may be cut off, and none of them has run. So is the reasoning at the end: it may be
-        cut off before its seal, and what it led to is not there.
+        left out: their arguments may be cut off, and none of them has run. So is the reasoning at the end: it may lack
+        its seal, and what it led to is missing.
     """
     kept: list[Message] = []
     for message in messages:
@@ -43,14 +43,14 @@ def _is_finished(content: Content) -> bool:
 def close_calls(messages: Sequence[Message], answer: Answer) -> list[Message]:
     """Give every function call of a turn its result.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: of the turn, in order.
-        answer: what the model is told of a call without a result.
+        answer: returns the result for a call without one.
 
     Returns:
-        The messages, with the missing results in a message of their own behind the last.
+        The messages, with the missing results in a separate message after the last.
     """
     open_calls: list[str] = []
     for content in (content for message in messages for content in message.contents):

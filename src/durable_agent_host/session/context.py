@@ -1,7 +1,7 @@
-"""The context of a conversation: what of the record goes to the model, and what must not be parted on the way. Pure.
+"""The context of a conversation: which part of the record goes to the model, and which messages stay together. Pure.
 
-Each message of the context carries the name of its place in the record (`RECORD`), so that it is known again behind
-the provider's adapter and the framework, which copy messages.
+Each message of the context carries the name of its place in the record (`RECORD`), so that it is recognized after the
+provider's adapter and the framework have copied it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ _STAND_IN: Final = "="
 
 
 class StoredContext(NamedTuple):
-    """What of a conversation is its context.
+    """The context of a conversation.
 
     Attributes:
         session: its head.
-        overlay: what the context is; None for all of the record.
-        entries: of the record, whole, by their numbers from 0; those of which nothing is in the context are missing.
+        overlay: defines the context; None for the whole record.
+        entries: of the record, complete, by their numbers from 0; those outside of the context are missing.
     """
 
     session: Session
@@ -36,12 +36,12 @@ class StoredContext(NamedTuple):
 
 
 def name_of_place(place: Place, turn_id: Any) -> str:
-    """Name a place in the record. Guarantee: pure; `place_of_name` and `turn_of_name` give what it is made of."""
+    """Return the name of a place in the record. Guarantee: pure; `place_of_name` and `turn_of_name` decode it."""
     return f"{place.entry}.{place.message}.{turn_id or ''}"
 
 
 def place_of_name(name: str) -> Place | None:
-    """Find the place of a name; None for the name of a stand-in. Guarantee: pure."""
+    """Return the place of a name; None for the name of a stand-in. Guarantee: pure."""
     if name.startswith(_STAND_IN):
         return None
     entry, message, _ = name.split(".", 2)
@@ -49,12 +49,12 @@ def place_of_name(name: str) -> Place | None:
 
 
 def turn_of_name(name: str) -> str:
-    """Find the turn of a name; empty for the name of a stand-in. Guarantee: pure."""
+    """Return the turn of a name; empty for the name of a stand-in. Guarantee: pure."""
     return "" if name.startswith(_STAND_IN) else name.split(".", 2)[2]
 
 
 def name_of_stand_in(name: str) -> str:
-    """Name a stand-in as no place is named. Guarantee: pure; doing it again changes nothing."""
+    """Return a stand-in's name, distinct from names of places. Guarantee: pure; doing it again changes nothing."""
     return name if name.startswith(_STAND_IN) else _STAND_IN + name
 
 
@@ -71,14 +71,14 @@ def context_messages(
     Guarantee: pure.
 
     Args:
-        entries: of the record, by their numbers from 0; those of which nothing is in the context may be missing.
-        overlay: what the context is; None for all of the record.
+        entries: of the record, by their numbers from 0; those outside of the context may be missing.
+        overlay: defines the context; None for the whole record.
         count: how many entries the record has.
         imported: how many of the first ones are retold, see `as_imported`.
         between: called before each entry, to let others work.
 
     Returns:
-        New messages in order, without what `replay_messages` leaves out.
+        New messages in order, without those left out by `replay_messages`.
 
     Raises:
         CorruptStateError: an entry cannot be read.
@@ -111,16 +111,16 @@ def _placed(number: int, entry: Mapping[str, Any], *, is_imported: bool) -> Iter
 
 
 def whole_units(messages: Sequence[Message], kept: Iterable[int]) -> set[int]:
-    """Complete a choice of messages so that nothing is parted that a provider wants together.
+    """Complete a selection of messages so that everything that a provider wants together stays together.
 
-    Together belong a call and its result, a request for approval and its answer, reasoning that stands alone and the
-    message after it, and messages of one name. What is chosen of such a unit brings the rest along.
+    A call and its result belong together, as do a request for approval and its answer, reasoning that stands alone and
+    the message after it, and messages of one name. Selecting one message of such a unit adds the rest.
 
     Guarantee: pure.
 
     Args:
         messages: the conversation.
-        kept: the numbers of the chosen messages, from 0.
+        kept: the numbers of the selected messages, from 0.
 
     Returns:
         The numbers of all messages that stay.
@@ -152,7 +152,7 @@ def _is_reasoning_alone(message: Message) -> bool:
 
 
 def _keys(content: Content) -> Iterator[tuple[str, bool]]:
-    """Name what a content opens (False) or answers (True)."""
+    """Return the keys that a content opens (False) or answers (True)."""
     if content.call_id:
         yield f"call {content.call_id}", content.type.endswith("_result")
     if content.type in _APPROVALS:
@@ -173,7 +173,7 @@ _APPROVALS: Final = {"function_approval_request": False, "function_approval_resp
 
 
 class _Units:
-    """Sets of numbers that are joined one by one."""
+    """Sets of numbers that are merged one by one."""
 
     def __init__(self, count: int) -> None:
         self._parents = list(range(count))

@@ -1,7 +1,7 @@
-"""Entries whose messages a history provider of the app keeps: taken out, and put back for a reader. Pure.
+"""Entries whose messages a history provider of the app keeps: removed for storage, and restored for a reader. Pure.
 
-Such an entry has the turn, its times, usage and ids, and says in our extension who keeps how many messages
-(``keptBy``). Messages are found again by their names (`durable_agent_host.session.kept_messages`).
+Such an entry has the turn, its times, usage and ids, and records in our extension who keeps how many messages
+(``keptBy``). Messages are matched by their names (`durable_agent_host.session.kept_messages`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +19,10 @@ _PARTS: Final = "parts"
 
 
 def kept_by(entry: Mapping[str, Any]) -> str | None:
-    """Tell who keeps the messages of an entry. Guarantee: pure.
+    """Return who keeps the messages of an entry. Guarantee: pure.
 
     Args:
-        entry: as it is stored.
+        entry: as stored.
 
     Returns:
         The provider's name; None for an entry that has its messages.
@@ -32,16 +32,16 @@ def kept_by(entry: Mapping[str, Any]) -> str | None:
 
 
 def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
-    """Take the messages out of an entry.
+    """Remove the messages from an entry.
 
-    Guarantee: pure; the entry given is not changed.
+    Guarantee: pure; the given entry is not changed.
 
     Args:
         entry: with its messages.
-        provider: the name of who keeps them.
+        provider: the name of the provider that keeps them.
 
     Returns:
-        The entry without them, and a mark; an entry that has such a mark, as it is.
+        The entry without them, with a mark; an entry with such a mark is returned as it is.
     """
     if kept_by(entry) is not None:
         return dict(entry)
@@ -52,16 +52,16 @@ def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
 
 
 def with_messages(entries: Sequence[Mapping[str, Any]], kept: Iterable[Message]) -> tuple[Mapping[str, Any], ...]:
-    """Put the messages of a provider into the entries that they belong to.
+    """Put a provider's messages into their entries.
 
     Guarantee: pure.
 
     Args:
-        entries: as they are stored; a turn is whole.
+        entries: as stored; turns are complete.
         kept: the provider's, in order, each once, with their names.
 
     Returns:
-        The entries in full; those that have their messages are the same objects.
+        The entries in full; those that already have their messages are the same objects.
     """
     elsewhere = {entry.get("correlationId") for entry in entries if kept_by(entry) is not None}
     asked = {entry.get("correlationId"): _count(entry) for entry in entries if entry.get("$type") == REQUEST}
@@ -82,7 +82,7 @@ def with_messages(entries: Sequence[Mapping[str, Any]], kept: Iterable[Message])
 
 
 def entries_of_others(kept: Iterable[Message]) -> list[dict[str, Any]]:
-    """Make entries of the messages that no turn of this host has saved: their turn is not known.
+    """Make entries for messages that no turn of this host has saved: their turn is unknown.
 
     Guarantee: pure.
 
@@ -93,7 +93,7 @@ def entries_of_others(kept: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """Decode the messages of entries for a provider that is to keep them.
+    """Decode the messages of entries for a provider to keep.
 
     Guarantee: pure.
 
@@ -101,7 +101,7 @@ def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
         entries: with their messages.
 
     Returns:
-        Messages with their names, as those of turns that ran here.
+        Messages with their names, like those of turns that ran here.
 
     Raises:
         CorruptStateError: an entry cannot be read.
@@ -117,7 +117,7 @@ def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
 
 
 def _count(entry: Mapping[str, Any]) -> int:
-    """Count the messages that an entry has or had."""
+    """Return the number of messages that an entry has or had."""
     mark: Any = extension_of(entry).get(KEPT_BY)
     has_mark = isinstance(mark, dict)
     messages: Any = cast("dict[str, Any]", mark).get("messages") if has_mark else len(entry.get("messages") or ())

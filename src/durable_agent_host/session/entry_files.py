@@ -1,7 +1,7 @@
 """The files of stored entries: images, audio and other bytes, and files of the model's service. Pure.
 
-Large contents are not read to list them: each is replaced by its name with a mark before it, which the caller draws
-anew for each list, so that no content of a user, a tool or a model is taken for one.
+Listing files does not read large contents: each is replaced by its name after a mark, which the caller draws anew for
+each list, so that no content of a user, a tool or a model is mistaken for one.
 """
 
 import base64
@@ -22,7 +22,7 @@ from durable_agent_host.model.conversation_file import ConversationFile, Service
 from durable_agent_host.turn.message_parts import file_content
 
 ServiceFilesOf = Callable[[Content], Iterable[ServiceFile]]
-"""Finds the files of the model's service in one content."""
+"""Returns the files of the model's service in one content."""
 
 _FILE_ID: Final = re.compile(r"[0-9a-f]{64}")
 _HOSTED: Final = "hostedFile"
@@ -46,12 +46,12 @@ class FileBytes(NamedTuple):
 
 
 def no_files(_content: Content) -> Iterable[ServiceFile]:
-    """Find none: of an agent whose service keeps no files. Guarantee: pure."""
+    """Return none: for an agent whose service keeps no files. Guarantee: pure."""
     return ()
 
 
 def is_stored_id(file_id: str) -> bool:
-    """Tell whether an id is one of ours: the SHA-256 of the bytes. Guarantee: pure."""
+    """Return whether an id is one of ours: the SHA-256 of the bytes. Guarantee: pure."""
     return _FILE_ID.fullmatch(file_id) is not None
 
 
@@ -68,15 +68,15 @@ def files_of_entries(
     Guarantee: pure; entries that cannot be read have none.
 
     Args:
-        entries: as they are stored, without their large contents.
+        entries: as stored, without their large contents.
         home: of what holds them.
-        mark: characters of base64 that nobody can guess.
+        mark: unguessable base64 characters.
         service_files: of the agent's provider.
         recorded_from: place of the first entry that this host has recorded itself, when service files count only where
             the service named them in an answer; None counts those that callers and tools name, too.
 
     Returns:
-        The files in order; one that comes twice is listed twice.
+        The files in order; duplicates are listed again.
     """
     found: list[ConversationFile] = []
     for place, entry in enumerate(entries):
@@ -89,15 +89,15 @@ def files_of_entries(
                 files = [one for one in files if one.service is None or (is_answer and one.role == _ANSWERS)]
             found += files
         except CorruptStateError:
-            continue  # the conversation's own routes tell of it
+            continue  # the conversation's own routes list it
     return found
 
 
 def named_files(contents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the ids of stored files that a message names. Guarantee: pure.
+    """List the ids of stored files that a message refers to. Guarantee: pure.
 
     Args:
-        contents: of the message, as they are stored.
+        contents: of the message, as stored.
     """
     ids = [str(content.get("fileId")) for content in contents if content.get("$type") == _HOSTED]
     return [file_id for file_id in ids if is_stored_id(file_id)]
@@ -106,16 +106,16 @@ def named_files(contents: Sequence[Mapping[str, Any]]) -> list[str]:
 def with_named_files(
     contents: Sequence[Mapping[str, Any]], files: Mapping[str, FileBytes]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Put the bytes of stored files into a message that names them.
+    """Put the bytes of stored files into a message that refers to them.
 
     Guarantee: pure.
 
     Args:
-        contents: of the message, as they are stored.
+        contents: of the message, as stored.
         files: by id.
 
     Returns:
-        The contents. What the message says of name and type holds; what it does not say is the file's own.
+        The contents. Name and type in the message take precedence; missing ones come from the file.
 
     Raises:
         RequestError: a file is missing.
@@ -139,7 +139,7 @@ def _with_bytes(content: Mapping[str, Any], files: Mapping[str, FileBytes]) -> M
 
 
 def _may_have_files(entry: Mapping[str, Any]) -> bool:
-    """Look for what stands in every entry with files, before it is decoded."""
+    """Check quickly, before decoding, for what every entry with files contains."""
     if detached_of(entry):
         return True
     waiting: list[Any] = [entry]
@@ -186,7 +186,7 @@ def _all_of(contents: Iterable[Content]) -> Iterator[Content]:
 
 def _data_file(content: Content, listed: Mapping[str, Detached], home: str, mark: str) -> ConversationFile | None:
     uri = content.uri or ""
-    if uri.startswith(mark):  # a data URL that is no plain base64
+    if uri.startswith(mark):  # a data URL that is not plain base64
         return _piece_file(content, listed[uri.removeprefix(mark)], home, is_text=True)
     data = bytes_of_data_url(uri)
     if data is None:
@@ -209,7 +209,7 @@ def _name_of(content: Content) -> str | None:
 
 
 def bytes_of_data_url(uri: str) -> bytes | None:
-    """Read the bytes of a data URL in base64; None when it is none. Guarantee: pure."""
+    """Decode the bytes of a base64 data URL; None when it is not one. Guarantee: pure."""
     head, comma, encoded = uri.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return None

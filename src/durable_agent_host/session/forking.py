@@ -9,11 +9,11 @@ from durable_agent_host.model.session import Session, without_workflow_state
 
 
 def forked(session: Session) -> Session:
-    """Give what a fork has of a session's head beside the conversation and the framework's session.
+    """Return the part of a session's head that a fork gets, besides the conversation and the framework's session.
 
-    Receipts stay with the original, whose turns they are.
+    Receipts stay with the original, which ran the turns.
 
-    Guarantee: pure; the session given is not changed.
+    Guarantee: pure; the given session is not changed.
 
     Args:
         session: the original.
@@ -27,18 +27,18 @@ def forked(session: Session) -> Session:
 def forked_agent_session(
     stored: Mapping[str, Any] | None, session_id: str, *, lasting_state: Collection[str] | None
 ) -> dict[str, Any] | None:
-    """Give the framework's session of a fork.
+    """Return the framework's session of a fork.
 
-    The fork goes on from the transcript: what the model's service or a workflow keeps is one line of a conversation,
-    which knows the last turn, and two sessions must not add to the same one.
+    The fork continues from the transcript: a conversation kept by the model's service or a workflow is linear and
+    includes the last turn, and two sessions must not add to the same one.
 
     Guarantee: pure.
 
     Args:
-        stored: the original's, as it serializes itself.
+        stored: the original's, serialized.
         session_id: of the fork.
-        lasting_state: names in its state that hold for every turn, for a fork that ends before the last one: the rest
-            is that of the last turn. None keeps all.
+        lasting_state: names in its state that are valid for every turn, for a fork that ends before the last one: the
+            rest belongs to the last turn. None keeps all.
     """
     stored = without_workflow_state(stored)
     if stored is None:
@@ -49,7 +49,7 @@ def forked_agent_session(
 
 
 def nothing_of(turn_id: str) -> NotFoundError:
-    """Say that a conversation has nothing of a turn. Guarantee: pure."""
+    """Return the error that a conversation has no such turn. Guarantee: pure."""
     return NotFoundError(
         f"the conversation has nothing of turn {turn_id!r}: name a turn that was answered, or leave at_turn out"
     )

@@ -1,4 +1,4 @@
-"""Imports: what is taken over from an exported document, and what cannot be verified. Pure."""
+"""Imports: the parts taken over from an exported document, and those that cannot be verified. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
@@ -17,25 +17,25 @@ from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
 
 MOST_TOLD: Final = 100
-"""How many messages of roles of the app an import names."""
+"""Maximum messages with the app's roles that an import lists."""
 _ROLES_OF_THE_APP: Final = frozenset({"system", "developer"})
 _MOST_SPENT: Final = 1e15
 _NO_SESSION: Final = "the body is not a valid session"
 
 
 def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
-    """Check entries of an exported document, and note in them which of their texts stand outside.
+    """Check the entries of an exported document, and record in them which of their texts are stored outside.
 
     Guarantee: pure.
 
     Args:
-        read: one after the other.
+        read: the entries, one after the other.
 
     Returns:
-        The entries as they are to be stored.
+        The entries to store.
 
     Raises:
-        RequestError: one cannot be used, or has references, which lead to parts of another session; says where.
+        RequestError: one is invalid, or has references, which lead to parts of another session; says where.
     """
     if not read:
         return []
@@ -63,13 +63,13 @@ def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
     Guarantee: pure.
 
     Args:
-        read: one after the other.
+        read: the receipts, one after the other.
 
     Returns:
-        The receipts as they are to be stored.
+        The receipts to store.
 
     Raises:
-        RequestError: one cannot be used; says where.
+        RequestError: one is invalid; says where.
     """
     if not read:
         return []
@@ -83,13 +83,13 @@ def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
 
 
 def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
-    """Check what an exported document has beside its entries.
+    """Check an exported document apart from its entries.
 
     Guarantee: pure.
 
     Args:
         rest: the document with an empty conversation.
-        owner: whose the session is going to be, whatever the document says.
+        owner: of the new session, whatever the document says.
 
     Returns:
         The session without the turns that ran or waited when it was exported: they belong to that host. What a
@@ -98,7 +98,7 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
         document: the caller may have found those names in somebody else's session.
 
     Raises:
-        RequestError: it is no session, or has references, which lead to parts of another one.
+        RequestError: it is not a session, or has references, which lead to parts of another one.
     """
     try:
         session = decode_session(rest)
@@ -132,18 +132,18 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
 def document_of(
     rest: Any, session: Session, entries: Sequence[Mapping[str, Any]], receipts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Put a document together again that has room in its head.
+    """Reassemble a document that fits into a head.
 
     Guarantee: pure.
 
     Args:
         rest: the document with an empty conversation.
-        session: what `session_to_import` made of it.
+        session: the result of `session_to_import`.
         entries: of the conversation.
         receipts: of its turns.
 
     Returns:
-        The document, to the letter unless something of it stays behind.
+        The document, unchanged unless parts of it were left out.
     """
     filled = replace(session, entries=tuple(entries), receipts=Receipts(receipts, decode_receipt))
     before = decode_session(rest)
@@ -157,12 +157,12 @@ def document_of(
 
 
 def messages_on_trust(entries: Iterable[tuple[int, Mapping[str, Any]]]) -> list[str]:
-    """List messages that the model takes for instructions of the app.
+    """List messages that the model treats as instructions of the app.
 
     Guarantee: pure.
 
     Args:
-        entries: with their places, from 1.
+        entries: with their positions, from 1.
 
     Returns:
         Sentences.
@@ -179,7 +179,7 @@ def messages_on_trust(entries: Iterable[tuple[int, Mapping[str, Any]]]) -> list[
 
 
 def session_on_trust(session: Session) -> list[str]:
-    """List what an imported session makes agent and model do that cannot be verified, beside its messages.
+    """List unverifiable effects of an imported session on agent and model, besides its messages.
 
     Guarantee: pure.
 
@@ -187,7 +187,7 @@ def session_on_trust(session: Session) -> list[str]:
         session: with its agent session.
 
     Returns:
-        Sentences: a conversation that the model's service is to go on with, what was spent, and data of the app.
+        Sentences: a conversation that the model's service would continue, spending, and data of the app.
     """
     told: list[str] = []
     service = (session.agent_session or {}).get("service_session_id")

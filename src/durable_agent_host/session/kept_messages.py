@@ -1,7 +1,7 @@
-"""Messages that a history provider of the app keeps: the marks by which this host knows them again. Pure.
+"""Messages kept by a history provider of the app: the marks by which this host recognizes them. Pure.
 
-A message of a turn is named by the turn and its place in it, so it has the same name at every attempt of the turn: what
-was saved twice is read once, and a turn's messages are found among the others.
+A message of a turn is named by the turn and its place in it, so it has the same name at every attempt of the turn: a
+message saved twice is read once, and a turn's messages are found among the others.
 """
 
 import copy
@@ -14,43 +14,43 @@ IDENTITY: Final = "durable_agent_host.message"
 """Key in a stored message's ``additional_properties``: the turn and the message's place in it."""
 
 PLACE: Final = "durable_agent_host.place"
-"""Key in a stored message's ``additional_properties``: where in the conversation it stands, from 0. Cosmos DB keeps the
+"""Key in a stored message's ``additional_properties``: its position in the conversation, from 0. Cosmos DB keeps the
 provider's own sort key, in nanoseconds, as a floating point number, in which neighbours of one save are equal."""
 
 REWRITTEN: Final = "durable_agent_host.rewritten"
-"""Key in the ``additional_properties`` of the first message of a rewritten session: how many messages it has."""
+"""Key in the ``additional_properties`` of a rewritten session's first message: how many messages the session has."""
 
 _ATTRIBUTION: Final = "_attribution"
 _MARKS: Final = (IDENTITY, PLACE, REWRITTEN)
 
 
 def name_of(message: Message) -> str | None:
-    """Find the name that this host gave a message. Guarantee: pure.
+    """Return the name that this host gave a message. Guarantee: pure.
 
     Args:
-        message: as its provider gave it.
+        message: from its provider.
 
     Returns:
-        ``turn/n``, with n from 1; ``turn/context-n`` for what other providers added; None for a message of others.
+        ``turn/n``, with n from 1; ``turn/context-n`` for messages added by other providers; None for others' messages.
     """
     name: Any = message.additional_properties.get(IDENTITY)
     return name if isinstance(name, str) else None
 
 
 def turn_of(message: Message) -> str | None:
-    """Find the turn that a message belongs to, or None. Guarantee: pure."""
+    """Return the turn that a message belongs to, or None. Guarantee: pure."""
     name = name_of(message)
     return name.rpartition("/")[0] or None if name else None
 
 
 def place_in_turn(message: Message) -> int | None:
-    """Find the place of a message in its turn, from 1; None for one that is no part of a turn. Guarantee: pure."""
+    """Return the place of a message in its turn, from 1; None for one outside of a turn. Guarantee: pure."""
     number = (name_of(message) or "").rpartition("/")[2]
     return int(number) if number.isascii() and number.isdigit() else None
 
 
 def identity_of(message: Message) -> str | None:
-    """Find by what a message is known again: its name, or else its id. Guarantee: pure."""
+    """Return a message's identity: its name, or else its id. Guarantee: pure."""
     return name_of(message) or message.message_id
 
 
@@ -58,7 +58,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
     """Sort loaded messages by their places. Guarantee: pure.
 
     Args:
-        messages: as the provider gave them; one without a place stands where it was found.
+        messages: in the provider's order; one without a place stays where it was found.
 
     Returns:
         The same messages.
@@ -68,21 +68,21 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 
 
 def next_place(stored: Sequence[Message]) -> int:
-    """Find the place of the next message. Guarantee: pure."""
+    """Return the place of the next message. Guarantee: pure."""
     return 1 + max([len(stored) - 1, *(one.additional_properties.get(PLACE, 0) for one in stored)])
 
 
 def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> list[Message]:
-    """Order loaded messages, and leave out what does not count.
+    """Order loaded messages, and leave out those that do not count.
 
     Guarantee: pure.
 
     Args:
-        messages: as the provider gave them.
-        void: turns whose messages are not part of the conversation, because the session has not taken them.
+        messages: in the provider's order.
+        void: turns whose messages are not part of the conversation, because the session has not accepted them.
 
     Returns:
-        The messages, of each name the first one.
+        The messages, only the first of each name.
     """
     kept: list[Message] = []
     names: set[str] = set()
@@ -99,17 +99,17 @@ def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> lis
 def named_for(turn_id: str, messages: Iterable[Message], *, prefix: str = "", first: int = 1) -> list[Message]:
     """Name the messages of a turn.
 
-    Guarantee: pure; the messages given are not changed. A message that has a name keeps it.
+    Guarantee: pure; the given messages are not changed. A message that has a name keeps it.
 
     Args:
         turn_id: of the turn.
         messages: in order.
-        prefix: stands before the numbers.
+        prefix: precedes the numbers.
         first: the first number.
 
     Returns:
-        Copies. One without a message id gets its name as its id, because providers of the framework take two messages
-        without an id and with the same text for one.
+        Copies. One without a message id gets its name as its id, because providers of the framework treat messages with
+        the same text and no id as one.
     """
     named: list[Message] = []
     for number, message in enumerate(messages, first):

@@ -1,6 +1,6 @@
-"""From what the strategies have decided in a turn to the overlay of the session. Pure.
+"""Turns the strategies' decisions of a turn into the session's overlay. Pure.
 
-A turn knows its messages as slots, in order: those of the record by their places, those of its own by what they say.
+A turn's messages are slots, in order: those of the record identified by place, the turn's own by content.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +18,12 @@ class Slot:
     """One message of a turn, or one that a strategy has inserted.
 
     Attributes:
-        message: as the framework has it.
-        name: unique in the run; strategies know the message by it.
+        message: the framework's message.
+        name: unique in the run; identifies the message to strategies.
         place: in the record, or None.
-        turn_id: of a message of the record, its turn.
-        stand_in: for a message that stands for others since an earlier turn.
-        stands_for: the slots for which a message of this turn stands; None for messages that are no stand-ins.
+        turn_id: for a message of the record, its turn.
+        stand_in: for a message that has replaced others since an earlier turn.
+        stands_for: the slots that a message of this turn replaces; None for messages that replace none.
         is_in: whether it is part of the context.
         is_replaced: whether another slot has its message with changed contents.
     """
@@ -48,13 +48,13 @@ def overlay_of(
     made_by: str,
     turn_id: str,
 ) -> Overlay | None:
-    """Say what the context of a conversation is after a turn.
+    """Return the context of a conversation after a turn.
 
     Guarantee: pure.
 
     Args:
         slots: of the turn, in the order of its messages.
-        asked: the slot of its request, or None when it is not among them.
+        asked: the slot of its request, or None when absent.
         response: messages of the response that the turn stores; None when it stores nothing.
         before: the overlay at its start, or None.
         entries: how many entries the record had at its start.
@@ -62,8 +62,8 @@ def overlay_of(
         turn_id: of the turn.
 
     Returns:
-        The overlay; None when the strategies have decided about messages of the turn that are not found in the record,
-        and for stand-ins that cannot be stored. The one from before then stays, and the next turn decides again.
+        The overlay; None when the strategies decided on messages of the turn that are missing in the record, or a
+        stand-in cannot be stored. The previous overlay then stays, and the next turn decides again.
     """
     own = _own_slots(slots, asked)
     places = {slot: slot.place for slot in slots if slot.place is not None}
@@ -86,7 +86,7 @@ def overlay_of(
 
 
 def _own_slots(slots: Sequence[Slot], asked: Slot | None) -> list[Slot]:
-    """List what model and tools have said in the turn."""
+    """List the output of model and tools in the turn."""
     if asked is None:
         return []
     after = slots[slots.index(asked) + 1 :]
@@ -94,7 +94,7 @@ def _own_slots(slots: Sequence[Slot], asked: Slot | None) -> list[Slot]:
 
 
 def _are_stored(own: Sequence[Slot], response: Sequence[Message]) -> bool:
-    """Tell whether the turn's messages are the first of the response, one by one."""
+    """Return whether the turn's messages are the first of the response, one by one."""
     return len(own) <= len(response) and all(
         _look(slot.message) == _look(stored) for slot, stored in zip(own, response, strict=False)
     )
@@ -106,7 +106,7 @@ def _look(message: Message) -> tuple[object, ...]:
 
 
 def _stood_for(slot: Slot) -> Iterator[Slot]:
-    """List the messages for which a slot stands, and through others."""
+    """List the messages that a slot replaces, directly and through others."""
     for one in slot.stands_for or ():
         if one.stands_for is None:
             yield one
@@ -116,7 +116,7 @@ def _stood_for(slot: Slot) -> Iterator[Slot]:
 
 @dataclass
 class _Walk:
-    """Goes through the slots and collects what is in.
+    """Goes through the slots and collects those in the context.
 
     Attributes:
         places: of the slots that are in the record, or will be.
@@ -132,10 +132,10 @@ class _Walk:
     _region: int | None = None
 
     def pass_by(self, slot: Slot) -> None:
-        """Take the next slot.
+        """Process the next slot.
 
         Raises:
-            CorruptStateError: it is a stand-in that JSON cannot hold.
+            CorruptStateError: it is a stand-in that JSON cannot represent.
         """
         if slot.stand_in is not None or slot.stands_for is not None:
             stand_in = slot.stand_in or self._stand_in_of(slot)
@@ -157,7 +157,7 @@ class _Walk:
         self._region = region
 
     def end(self, end: Place) -> tuple[tuple[Span | StandIn, ...], Place]:
-        """Give the pieces, and the tail that follows them."""
+        """Return the pieces, and the tail after them."""
         if self._open is not None and self._region == -1:
             tail, self._open = self._open.first, None
         else:
@@ -171,13 +171,13 @@ class _Walk:
         self._open = None
 
     def _region_of(self, place: Place) -> int:
-        """Number the part of the context, as it was, to which a message belongs; -1 is the tail."""
+        """Return the number of the previous context's region to which a message belongs; -1 is the tail."""
         pieces = self.before.pieces if self.before is not None else ()
         found = (n for n, one in enumerate(pieces) if isinstance(one, Span) and one.first <= place <= one.last)
         return next(found, -1)
 
     def _stand_in_of(self, slot: Slot) -> StandIn | None:
-        """Write a stand-in of this turn; None when it stands for nothing of the record."""
+        """Build a stand-in of this turn; None when it replaces nothing of the record."""
         stood_for = [*_stood_for(slot)]
         known = [one.stand_in for one in stood_for if one.stand_in is not None]
         ends = [(self.places[one], one.turn_id or self.turn_id) for one in stood_for if one in self.places]

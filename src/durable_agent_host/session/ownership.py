@@ -1,9 +1,8 @@
-"""To whom a session belongs: the first turn that is let in says it, and it stays. Pure.
+"""The owner of a session: set by the first admitted turn, and never changed. Pure.
 
-Clients choose names, and two may choose the same one. Who comes first has the name itself as the session's id. For
-everybody else there is no such session, so the name is free: their session has an id of a mark and the name, and the
-mark, which follows from principal and a secret of the app, is not shown. So a name that is taken is used like a free
-one.
+Clients choose names, and two may choose the same one. The first gets the name itself as the session's id. For everybody
+else there is no such session, so the name is free: their session's id is a mark and the name. The mark, derived from
+the principal and a secret of the app, is not shown. So a taken name works like a free one.
 """
 
 from dataclasses import replace
@@ -15,16 +14,16 @@ from durable_agent_host.model.session import Session
 
 
 def bind_session(session: Session, owner: Owner | None) -> Session | None:
-    """Bind a session to the first one who acts in it.
+    """Bind a session to the first caller who acts in it.
 
     Guarantee: pure; idempotent.
 
     Args:
-        session: as it is; without an owner when it has not begun, or is one of before.
-        owner: whose it has to be; None for the app itself, which may act in every session.
+        session: its current state; without an owner when it has not begun, or is older than owners.
+        owner: the required owner; None for the app itself, which may act in every session.
 
     Returns:
-        The session as it is to be stored, or None when it belongs to somebody else.
+        The session to store, or None when it belongs to somebody else.
     """
     if session.owner is None:
         begins = not session.document
@@ -33,17 +32,17 @@ def bind_session(session: Session, owner: Owner | None) -> Session | None:
 
 
 def name_mark(owner: Owner, secret: str) -> str:
-    """Give what stands before the name in the id of a session whose name is taken. Guarantee: pure.
+    """Return the prefix of the name in the id of a session whose name is taken. Guarantee: pure.
 
     Args:
-        owner: whose session it is.
+        owner: of the session.
         secret: of the app, so that nobody can compute somebody else's mark.
     """
     return derived_id("name-mark", owner.tenant, owner.principal, secret)[:16] + "~"
 
 
 def unknown_session(agent: str, session_id: str) -> NotFoundError:
-    """Say that there is no such session, to whom it does not belong as well. Guarantee: pure.
+    """Return the error for a missing session, also for callers who do not own it. Guarantee: pure.
 
     Args:
         agent: the agent's registered name.

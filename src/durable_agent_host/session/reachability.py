@@ -1,6 +1,6 @@
-"""Which pieces a session refers to: what may be deleted is what no holder of a home reaches. Pure.
+"""The pieces that a session refers to: pieces that no holder of a home reaches may be deleted. Pure.
 
-This is the one place that lists the kinds of references. A new kind of piece is named here, or it is swept away.
+This is the only place that lists the kinds of references. A new kind of piece is added here, or it is swept away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Named = set[tuple[str, str]]
 
 
 def named_by_head(session: Session) -> Named:
-    """Name the pieces that the head refers to itself: segments, indexes, contents of its entries, what else is apart.
+    """Return the pieces that the head itself refers to: segments, indexes, its entries' contents, other separate parts.
 
     Guarantee: pure.
 
@@ -29,17 +29,17 @@ def named_by_head(session: Session) -> Named:
 
 
 def named_by_index(refs: Sequence[SegmentRef]) -> Named:
-    """Name the pieces that an index refers to itself. Guarantee: pure."""
+    """Return the pieces that an index itself refers to. Guarantee: pure."""
     return {(ref.home, ref.name) for ref in refs}
 
 
 def named_by_segment(segment: Segment, home: str) -> Named:
-    """Name the large contents of a segment's entries.
+    """Return the large contents of a segment's entries.
 
     Guarantee: pure.
 
     Args:
-        segment: as it is stored.
+        segment: as stored.
         home: of the segment.
     """
     return pieces_named(segment.entries, home)
@@ -48,6 +48,6 @@ def named_by_segment(segment: Segment, home: str) -> Named:
 def turns_of_entries(
     entries: Sequence[Mapping[str, object]], receipts: Sequence[Mapping[str, object]] = ()
 ) -> list[str]:
-    """List the turns that entries and receipts name, as they are stored. Guarantee: pure."""
+    """List the turns named in stored entries and receipts. Guarantee: pure."""
     named = (*(entry.get("correlationId") for entry in entries), *(one.get("turnId") for one in receipts))
     return [*dict.fromkeys(str(turn) for turn in named if turn)]

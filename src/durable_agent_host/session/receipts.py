@@ -1,4 +1,4 @@
-"""What a session tells of a turn that has ended: the one reader of receipts. Pure."""
+"""A session's knowledge of an ended turn: the only reader of receipts. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,26 +18,26 @@ ANSWER_GONE: Final[Mapping[str, Any]] = {
     "type": "AnswerGoneError",
     "message": "this turn has already ended, and its answer is no longer kept: use another key to run it again",
 }
-"""Why a turn that has ended has no answer."""
+"""Why an ended turn has no answer."""
 
 KEY_REUSED: Final[Mapping[str, Any]] = {
     "type": "IdempotencyKeyReusedError",
     "message": "the key of this turn was used for another request: send the same request again, or another key",
 }
-"""Why a turn that has ended does not answer another request."""
+"""Why an ended turn does not answer another request."""
 
 _HASH_CHARACTERS: Final = 32
-"""How many hexadecimal digits of a SHA-256 a receipt keeps; 128 bits tell any two requests apart."""
+"""How many hexadecimal digits of a SHA-256 a receipt keeps; 128 bits distinguish any two requests."""
 
 
 class EndedTurn(NamedTuple):
     """A turn that has a receipt.
 
     Attributes:
-        outcome: how it ended, as far as the session still knows; without entries.
+        outcome: as far as the session still knows it; without entries.
         asked: the stored request entry, or None.
         has_lost_answer: it completed, and its answer is no longer part of the session.
-        answers: of persons who are known, by call id.
+        answers: of known persons, by call id.
     """
 
     outcome: TurnOutcome
@@ -49,12 +49,12 @@ class EndedTurn(NamedTuple):
 def ended_turn(
     turn_id: str, receipt: Receipt | None, entries: Mapping[int, Mapping[str, Any]], message_count: int
 ) -> EndedTurn | None:
-    """Tell how a turn has ended, from its receipt and what the conversation has of it. Guarantee: pure.
+    """Return how a turn ended, from its receipt and its entries. Guarantee: pure.
 
     Args:
-        turn_id: which turn.
+        turn_id: the turn.
         receipt: of the turn, or None.
-        entries: of the turn, whole, by their places in the conversation, from 1.
+        entries: of the turn, complete, by their positions in the conversation, from 1.
         message_count: entries of the conversation.
 
     Returns:
@@ -86,14 +86,14 @@ def ended_turn(
 
 
 def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
-    """Read a turn that has no orchestration any more.
+    """Return a turn that no longer has an orchestration.
 
     Guarantee: pure.
 
     Args:
         agent: the agent's registered name.
         session_id: without the agent's name.
-        ended: as its session knows it.
+        ended: from its session.
 
     Returns:
         The turn; one whose answer is gone has failed with the reason.
@@ -115,7 +115,7 @@ def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
 
 
 def gone(outcome: TurnOutcome) -> TurnOutcome:
-    """Tell of a turn that has ended, and whose answer is no longer kept. Guarantee: pure."""
+    """Return the outcome of an ended turn whose answer is no longer kept. Guarantee: pure."""
     return replace(outcome, status="failed", text="", error=ANSWER_GONE)
 
 
@@ -125,18 +125,18 @@ def _text_of(asked: Mapping[str, Any]) -> str:
 
 
 def kept_hash(request_hash: str) -> str:
-    """Shorten a request's hash to what a receipt keeps. Guarantee: pure."""
+    """Shorten a request's hash to the part that a receipt keeps. Guarantee: pure."""
     return request_hash[:_HASH_CHARACTERS]
 
 
 def is_same_request(known_hash: str, request_hash: str) -> bool:
-    """Tell whether a turn that is known was asked for by the same request.
+    """Return whether a known turn came from the same request.
 
     Guarantee: pure.
 
     Args:
-        known_hash: of the known turn: whole, as a receipt keeps it, or empty for callers that gave none.
-        request_hash: of the request at hand, or empty.
+        known_hash: of the known turn: whole, shortened as in a receipt, or empty for callers that gave none.
+        request_hash: of the current request, or empty.
 
     Returns:
         False only when both are known and differ.

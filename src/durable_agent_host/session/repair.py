@@ -1,13 +1,13 @@
 """Checks whether a model's service would accept a stored conversation, and repairs it. Pure.
 
-Theory of operation. The checks are repairs: each goes over the conversation, mends what it finds, and says in a
+Theory of operation. The checks are repairs: each goes over the conversation, fixes what it finds, and records in a
 `Change` what was wrong and what it did. To verify a conversation is to repair a copy of it and to look at the changes;
-so a conversation that was repaired always verifies. Checks run in an order in which none undoes another's work.
+so a repaired conversation always verifies. Checks run in an order in which none undoes another's work.
 
 The rules are those of the service that receives the conversation, and come from its provider as data (`RepairRules`).
-Every service requires that a call has its result, and a result its call. A service that knows its own items requires
-more: reasoning is followed by the item that it led to, no item comes twice, ids are short. Other services take a
-conversation that breaks those rules, and may need what they would take away.
+Every service requires that a call has its result, and a result its call. A service with its own items requires more:
+reasoning is followed by the item that it led to, no item occurs twice, ids are short. Other services accept a
+conversation that breaks those rules, and may need what the repairs would remove.
 """
 
 import copy
@@ -41,11 +41,11 @@ from durable_agent_host.session.transcript import failed_turns
 
 @dataclass(frozen=True)
 class Change:
-    """What is wrong at a place of the conversation, and what mends it.
+    """A problem in the conversation, and its repair.
 
     Attributes:
         place: the turn, message and content, counted from 1.
-        problem: what a model's service would not accept.
+        problem: what a model's service would reject.
         repair: what makes it acceptable.
     """
 
@@ -59,16 +59,16 @@ def repair_entries(
 ) -> tuple[tuple[Mapping[str, Any], ...], list[Change]]:
     """Make a conversation acceptable, or a part of one in which every call has its result.
 
-    Guarantee: pure; repairing what was repaired changes nothing.
+    Guarantee: pure; repairing again changes nothing.
 
     Args:
-        entries: as they are stored, oldest first.
+        entries: as stored, oldest first.
         rules: of the service that receives it.
-        first: place of the first entry in the conversation, from 0.
-        seen: of the parts before; is changed. None for a whole conversation.
+        first: position of the first entry in the conversation, from 0.
+        seen: state from the parts before; changed. None for a whole conversation.
 
     Returns:
-        The entries, those without a problem as they were, and the changes in the order in which they were made.
+        The entries, unchanged where there was no problem, and the changes in the order in which they were made.
     """
     seen = Seen() if seen is None else seen
     changes: list[Change] = []
@@ -88,19 +88,19 @@ def repair_entries(
 
 
 def loose_ends(entries: Sequence[Mapping[str, Any]]) -> LooseEnds:
-    """Find the calls and results of a part of a conversation that belong to other parts.
+    """Return the calls and results of a part of a conversation that belong to other parts.
 
     Guarantee: pure.
 
     Args:
-        entries: as they are stored, of any shape.
+        entries: as stored, of any shape.
     """
     readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore)]
     full = [dict(unpack_entry(entry)) for entry in readable]
     try:
         _drop_what_has_no_shape(full, _ignore)
         return loose_ends_of(full)
-    except (AttributeError, KeyError, TypeError):  # they have a shape that is mended before anything else
+    except (AttributeError, KeyError, TypeError):  # malformed; the shape is repaired first
         return LooseEnds(frozenset(), frozenset(), frozenset())
 
 
@@ -111,22 +111,22 @@ def _ignore(_place: str, _problem: str, _repair: str) -> None:
 def repair_part(
     entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int, seen: Seen, note: Note = note_nothing
 ) -> tuple[Sequence[Mapping[str, Any]], list[Change]]:
-    """Make a part of a conversation readable and acceptable in which every call has its result.
+    """Make a part of a conversation, in which every call has its result, readable and acceptable.
 
-    Guarantee: pure but for `seen`.
+    Guarantee: pure except for `seen`.
 
     Args:
-        entries: as they are stored, with their large texts or something in place of them.
+        entries: as stored, with their large texts or placeholders.
         rules: of the service that receives the conversation.
-        first: place of the first entry in the conversation, from 0.
-        seen: of the parts before; is changed.
-        note: told what becomes of the entries.
+        first: position of the first entry in the conversation, from 0.
+        seen: state from the parts before; changed.
+        note: called with what becomes of the entries.
 
     Returns:
-        The entries, those without a problem as they were unless one has no shape, and the changes.
+        The entries, unchanged where there was no problem unless one is malformed, and the changes.
 
     Raises:
-        CorruptStateError: it cannot be mended.
+        CorruptStateError: it cannot be repaired.
     """
     document: Json = {"schemaVersion": Session.schema_version, "data": {"conversationHistory": list(entries)}}
     document, told = mend_shape(document, first=first)
@@ -142,16 +142,16 @@ def repair_document(state: Any, rules: RepairRules, note: Note = note_nothing) -
     Guarantee: pure; the argument is not changed.
 
     Args:
-        state: what the entity holds.
+        state: the entity's state.
         rules: of the service that receives the conversation.
-        note: told what becomes of the entries.
+        note: called with what becomes of the entries.
 
     Returns:
-        The state as it should be, the same in all that had no problem, and the changes.
+        The repaired state, unchanged where there was no problem, and the changes.
 
     Raises:
-        UnknownSchemaVersionError: a newer or unknown program wrote it, so nobody here knows what would be right.
-        CorruptStateError: there is nothing in it that could be a conversation.
+        UnknownSchemaVersionError: a newer or unknown program wrote it, so this version cannot judge it.
+        CorruptStateError: nothing in it can be a conversation.
     """
     document, changes = mend_document(state)
     entries, more = repair_entries(document["data"]["conversationHistory"], rules)
@@ -160,25 +160,25 @@ def repair_document(state: Any, rules: RepairRules, note: Note = note_nothing) -
     if changes and isinstance(before := state["data"].get("conversationHistory"), list):
         note_differences(cast("list[Any]", before), entries, note)
     session = decode_session(document)
-    if changes and (session.overlay or session.sealed.overlay):  # it names places in the conversation as that was
+    if changes and (session.overlay or session.sealed.overlay):  # it refers to positions in the unrepaired conversation
         document = encode_session(without_overlay(session))
     return document, changes
 
 
 def mend_document(state: Any) -> tuple[Json, list[Change]]:
-    """Make the stored state of a session readable, whatever a model's service would say of its conversation.
+    """Make the stored state of a session readable, whether or not a model's service would accept its conversation.
 
     Guarantee: pure; the argument is not changed.
 
     Args:
-        state: what the entity holds.
+        state: the entity's state.
 
     Returns:
-        The state as it should be, the same in all that had no problem, and the changes.
+        The repaired state, unchanged where there was no problem, and the changes.
 
     Raises:
-        UnknownSchemaVersionError: a newer or unknown program wrote it, so nobody here knows what would be right.
-        CorruptStateError: there is nothing in it that could be a conversation.
+        UnknownSchemaVersionError: a newer or unknown program wrote it, so this version cannot judge it.
+        CorruptStateError: nothing in it can be a conversation.
     """
     changes: list[Change] = []
     document = cast("Json", dict(cast("Json", state)) if isinstance(state, dict) else state)
@@ -186,28 +186,28 @@ def mend_document(state: Any) -> tuple[Json, list[Change]]:
         document["schemaVersion"] = Session.schema_version
         changes.append(Change("state", "it has no schemaVersion", f"wrote {Session.schema_version}"))
     if not isinstance(state, dict) or not isinstance(document.get("data"), dict):
-        decode_session(state)  # says what is wrong with what is no document
+        decode_session(state)  # reports what is wrong with a value that is not a document
     document, told = mend_shape(document)
-    decode_session(document)  # refuses a version of our part that is not known
+    decode_session(document)  # refuses an unknown version of our part
     return document, changes + [Change(place, problem, "left out") for place, problem in told]
 
 
 def mend_head(state: Any) -> tuple[Json, list[Change]]:
-    """Make the head of a session readable that has parts outside of it; see `mend_document`.
+    """Make the head of a session with parts outside of it readable; see `mend_document`.
 
-    An entry that has no shape and large texts outside of it is left out as a whole.
+    A malformed entry with large texts outside of it is left out completely.
 
     Guarantee: pure; the argument is not changed.
 
     Args:
-        state: what the entity holds.
+        state: the entity's state.
 
     Returns:
-        The state as it should be, the same in all that had no problem, and the changes.
+        The repaired state, unchanged where there was no problem, and the changes.
 
     Raises:
-        UnknownSchemaVersionError: a newer or unknown program wrote it, so nobody here knows what would be right.
-        CorruptStateError: there is nothing in it that could be a conversation.
+        UnknownSchemaVersionError: a newer or unknown program wrote it, so this version cannot judge it.
+        CorruptStateError: nothing in it can be a conversation.
     """
     data: Any = cast("Json", state).get("data") if isinstance(state, dict) else None
     entries: Any = cast("Json", data).get("conversationHistory") if isinstance(data, dict) else None
@@ -286,7 +286,7 @@ def _drop_repeated_items(entries: list[Json], rules: RepairRules, tell: Tell, kn
         reasoning = extension_of(found.content).get("id") if found.type == "reasoning" else None
         item_id = item_id_of(found.content, rules) if found.type == "functionCall" else reasoning
         if reasoning is not None and reasoning == last_reasoning:
-            continue  # the parts of one item stand behind each other
+            continue  # the parts of one item are adjacent
         last_reasoning = reasoning
         if not isinstance(item_id, str):
             continue
@@ -302,7 +302,7 @@ def _drop_repeated_items(entries: list[Json], rules: RepairRules, tell: Tell, kn
 
 
 def _drop_lonely_reasoning(entries: list[Json], rules: RepairRules, tell: Tell, _seen: Seen) -> None:
-    """Take away reasoning that nothing of the model's follows, within its response."""
+    """Remove reasoning that no output of the model follows within its response."""
     for entry in entries:
         is_followed = False
         for found in reversed(list(stored_contents([entry]))):
@@ -362,4 +362,4 @@ _CHECKS: Final[
     (_drop_lonely_reasoning, _of_items),
     (_drop_empty_messages, _always),
 )
-"""A check, and the rules for which it holds."""
+"""A check, and the rules under which it applies."""

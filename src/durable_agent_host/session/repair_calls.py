@@ -1,4 +1,4 @@
-"""Checks whether calls and results of a stored conversation belong together, and repairs them. Pure."""
+"""Checks whether calls and results of a stored conversation match, and repairs them. Pure."""
 
 import hashlib
 from typing import Any, Final, NamedTuple, cast
@@ -10,12 +10,12 @@ from durable_agent_host.session.stored_contents import Json, extension_of, store
 
 
 class LooseEnds(NamedTuple):
-    """What a part of a conversation needs of the others.
+    """Open references between a part of a conversation and the others.
 
     Attributes:
-        calls: ids of its calls without a result in it.
-        results: ids of its results without a call in it.
-        asked: calls of which it asks a person.
+        calls: ids of calls without a result in it.
+        results: ids of results without a call in it.
+        asked: calls that it asks a person about.
     """
 
     calls: frozenset[Any]
@@ -24,7 +24,7 @@ class LooseEnds(NamedTuple):
 
 
 def name_calls(entries: list[Json], _rules: RepairRules, tell: Tell, seen: Seen) -> None:
-    """Give calls without an id one."""
+    """Give an id to calls without one."""
     for number, found in enumerate(stored_contents(entries), seen.contents):
         seen.contents = number + 1
         if found.type == "functionCall" and not (isinstance(found.call_id, str) and found.call_id):
@@ -34,7 +34,7 @@ def name_calls(entries: list[Json], _rules: RepairRules, tell: Tell, seen: Seen)
 
 
 def rename_calls(entries: list[Json], rules: RepairRules, tell: Tell, _seen: Seen) -> None:
-    """Shorten ids of calls and of items; the same id gets the same new one, and a call keeps its result."""
+    """Shorten ids of calls and items; equal ids stay equal, and a call keeps its result."""
     for found in stored_contents(entries):
         if found.type not in ("functionCall", "functionResult"):
             continue
@@ -54,7 +54,7 @@ def rename_calls(entries: list[Json], rules: RepairRules, tell: Tell, _seen: See
 
 
 def drop_repeated_calls(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
-    """Take away calls that were made before under the same id and have no result in between."""
+    """Remove calls that were made before under the same id and have no result in between."""
     waiting: dict[str, Json] = {}
     for found in stored_contents(entries):
         if found.type == "functionResult":
@@ -68,7 +68,7 @@ def drop_repeated_calls(entries: list[Json], _rules: RepairRules, tell: Tell, _s
 
 
 def drop_results_without_call(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
-    """Take away results of calls that nothing before them makes."""
+    """Remove results whose call is missing before them."""
     waiting: set[str] = set()
     for found in stored_contents(entries):
         if found.type == "functionCall":
@@ -82,7 +82,7 @@ def drop_results_without_call(entries: list[Json], _rules: RepairRules, tell: Te
 
 
 def add_missing_results(entries: list[Json], _rules: RepairRules, tell: Tell, seen: Seen) -> None:
-    """Give calls without a result one, unless a person is asked about them."""
+    """Give a result to calls without one, unless a person is asked about them."""
     answered: list[str] = []
     awaiting = seen.asked | asked_about(entries)
     for found in reversed(list(stored_contents(entries))):
@@ -107,7 +107,7 @@ def add_missing_results(entries: list[Json], _rules: RepairRules, tell: Tell, se
 
 
 def drop_unanswered_hosted_calls(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
-    """Take away calls of the provider's own tools that nothing answers: no service takes them in an ended turn."""
+    """Remove unanswered calls of the provider's own tools: no service accepts them in an ended turn."""
     answered: list[str] = []
     for found in reversed(list(stored_contents(entries))):
         call_id = _hosted_call_id(found.content)
@@ -131,7 +131,7 @@ def _hosted_call_id(content: Json) -> Any:
 
 
 def asked_about(entries: list[Json]) -> set[Any]:
-    """Find the calls of which a person is asked."""
+    """Return the calls that a person is asked about."""
     return {
         _call_asked_about(found.content)
         for found in stored_contents(entries)
@@ -151,7 +151,7 @@ def _runs_elsewhere(content: Json) -> bool:
 
 
 def loose_ends_of(entries: list[Json]) -> LooseEnds:
-    """Find the calls and results of a part of a conversation that belong to other parts. Guarantee: pure.
+    """Return the calls and results of a part of a conversation that belong to other parts. Guarantee: pure.
 
     Args:
         entries: in full, each content an object.

@@ -10,11 +10,11 @@ from durable_agent_host.errors import CorruptStateError
 
 @dataclass(frozen=True)
 class Difference:
-    """What repair makes of an entry.
+    """The effect of a repair on an entry.
 
     Attributes:
-        before: the entry in full, with something short in place of large texts; of any shape.
-        after: the same, mended; None when it is left out.
+        before: the entry in full, with placeholders for large texts; of any shape.
+        after: the same, repaired; None when it is left out.
     """
 
     before: Any
@@ -25,18 +25,18 @@ Note = Callable[[Difference], None]
 
 
 def note_nothing(_: Difference) -> None:
-    """Note nothing."""
+    """Record nothing."""
 
 
 def note_differences(before: Sequence[Any], after: Sequence[Any], note: Note) -> None:
-    """Note what a repair has changed, entry by entry.
+    """Report what a repair has changed, entry by entry.
 
-    Guarantee: pure but for ``note``.
+    Guarantee: pure except for ``note``.
 
     Args:
-        before: the entries as they were.
-        after: what repair made of them, in the same order; some may be left out.
-        note: called for each entry that is not as it was.
+        before: the entries before.
+        after: the entries after repair, in the same order; some may be left out.
+        note: called for each changed entry.
     """
     place = 0
     for number, entry in enumerate(before):

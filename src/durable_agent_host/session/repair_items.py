@@ -1,7 +1,7 @@
 """Checks whether stored contents still make up their provider's items, and repairs them. Pure.
 
-The first content of an item has a stamp with its type and id; the others of the same item name that id. A stamp
-stands for something only as long as what it leaves out is in its contents.
+The first content of an item has a stamp with its type and id; the others of the same item refer to that id. A stamp is
+valid only as long as the contents have what it leaves out.
 """
 
 import copy
@@ -18,38 +18,38 @@ Tell = Callable[[str, str, str], None]
 
 
 class Ids(set[str]):
-    """Ids that were seen, of which the latest can be forgotten."""
+    """Ids seen so far, of which the latest can be discarded."""
 
     def __init__(self) -> None:
         super().__init__()
         self._latest: list[str] = []
 
     def add(self, element: str, /) -> None:
-        """Note an id."""
+        """Add an id."""
         if element not in self:
             self._latest.append(element)
             super().add(element)
 
     def mark(self) -> None:
-        """Remember this moment."""
+        """Remember the current state."""
         self._latest.clear()
 
     def rewind(self) -> None:
-        """Go back to the moment that was marked."""
+        """Return to the remembered state."""
         self.difference_update(self._latest)
         self._latest.clear()
 
 
 class Seen:
-    """What the checks know of the conversation beside the part that they look at.
+    """The checks' knowledge of the conversation outside the part that they check.
 
     Args:
-        asked: calls of which some part of the conversation asks a person.
+        asked: calls that some part of the conversation asks a person about.
 
     Attributes:
         items: ids of the items before it.
         calls: ids of the items of function calls, and of reasoning, before it.
-        contents: how many contents stand before it.
+        contents: how many contents precede it.
         asked: see above.
     """
 
@@ -61,13 +61,13 @@ class Seen:
         self._marked = 0
 
     def mark(self) -> None:
-        """Remember this moment."""
+        """Remember the current state."""
         self.items.mark()
         self.calls.mark()
         self._marked = self.contents
 
     def rewind(self) -> None:
-        """Go back to the moment that was marked."""
+        """Return to the remembered state."""
         self.items.rewind()
         self.calls.rewind()
         self.contents = self._marked
@@ -78,13 +78,13 @@ _KEPT_AS_IT_IS: Final = StoredItem()
 
 
 def mend_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen) -> None:
-    """Mend stamps: of contents that are gone or of another kind, ids that no service takes, items that come twice.
+    """Repair stamps: of missing or changed contents, with ids that no service accepts, of items that occur twice.
 
     Args:
         entries: in full; changed in place.
         rules: of the service that receives them.
-        tell: is told the place, the problem and the repair.
-        known: of the conversation before them.
+        tell: called with the place, the problem and the repair.
+        known: from the conversation before them.
     """
     seen = known.items
     for group in _groups(entries, tell):
@@ -110,7 +110,7 @@ def mend_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen)
 
 
 def stamp_of(found: Found) -> Json | None:
-    """Give the stamp of a content that begins an item of its provider, or None. Guarantee: pure.
+    """Return the stamp of a content that begins a provider's item, or None. Guarantee: pure.
 
     Args:
         found: a stored content.
@@ -123,7 +123,7 @@ def stamp_of(found: Found) -> Json | None:
 
 
 def _groups(entries: list[Json], tell: Tell) -> list[list[Found]]:
-    """Split contents into items, each a stamped content with its parts; parts that stand elsewhere belong to none."""
+    """Group contents into items, each a stamped content with its parts; parts out of place belong to none."""
     groups: list[list[Found]] = []
     for found in stored_contents(entries):
         properties = properties_of(found.content)
@@ -141,7 +141,7 @@ def _groups(entries: list[Json], tell: Tell) -> list[list[Found]]:
 
 
 def _mend_contents(group: list[Found], stamp: Json, rules: RepairRules, tell: Tell) -> str | None:
-    """Say what keeps an item from being rebuilt; a call that has lost its result gets an empty one."""
+    """Return why an item cannot be rebuilt; a call that has lost its result gets an empty one."""
     kind = stamp.get("type")
     if not isinstance(kind, str) or "id" not in stamp:
         return "has no type or no id"
@@ -197,14 +197,14 @@ def _is_id_optional(stamp: Json, rules: RepairRules) -> bool:
 
 
 def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:
-    """Find the id of the item that a function call names in its properties. Guarantee: pure.
+    """Return the id of the item that a function call has in its properties. Guarantee: pure.
 
     Args:
-        content: as it is stored.
+        content: as stored.
         rules: of the service that receives it.
 
     Returns:
-        The id, or None when the call names none.
+        The id, or None when the call has none.
     """
     value: Any = properties_of(content)
     for name in rules.item_id_paths[0] if rules.item_id_paths else ("",):
@@ -216,7 +216,7 @@ def forget_item_id(content: Json, rules: RepairRules) -> None:
     """Remove the id of the item from the properties of a function call.
 
     Args:
-        content: as it is stored; changed in place.
+        content: as stored; changed in place.
         rules: of the service that receives it.
     """
     for *way, name in rules.item_id_paths:

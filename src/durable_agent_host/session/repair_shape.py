@@ -1,4 +1,4 @@
-"""Repairs documents that do not have the shape of a session: what cannot be read is left out. Pure."""
+"""Repairs documents that are malformed as sessions: unreadable parts are left out. Pure."""
 
 import json
 from typing import Any, Final, cast
@@ -8,23 +8,23 @@ from durable_agent_host.codec.shape import Fault, Path, place_of
 from durable_agent_host.errors import CorruptStateError
 
 _ROUNDS: Final = 20
-"""More than it takes: leaving a part out can only make the part around it incomplete."""
+"""More rounds than needed: leaving a part out can only make the part around it incomplete."""
 
 
 def mend_shape(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Leave out of a document what keeps it from being read.
+    """Leave out the parts of a document that make it unreadable.
 
-    Guarantee: pure; mending what was mended changes nothing.
+    Guarantee: pure; repairing again changes nothing.
 
     Args:
         document: of a version that this program reads.
-        first: place of its first entry in the conversation, from 0.
+        first: position of its first entry in the conversation, from 0.
 
     Returns:
-        The document, the same object when it has no fault, and the places with what is wrong there.
+        The document, the same object when it has no fault, and the faults with their places.
 
     Raises:
-        CorruptStateError: there is nothing in it that could be a conversation.
+        CorruptStateError: nothing in it can be a conversation.
     """
     told: list[tuple[str, str]] = []
     for _ in range(_ROUNDS):
@@ -40,7 +40,7 @@ def mend_shape(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, A
 
 
 def _moved(fault: Fault, first: int) -> Fault:
-    """Count the entries of a fault's paths from the beginning of the conversation."""
+    """Count the entries in a fault's paths from the beginning of the conversation."""
     return fault._replace(path=move_entry(fault.path, first), unit=move_entry(fault.unit, first)) if first else fault
 
 
@@ -49,8 +49,8 @@ def _what(fault: Fault) -> str:
 
 
 def _without(document: dict[str, Any], units: set[Path]) -> dict[str, Any]:
-    """Leave parts out, the last ones first, so that the positions of the others stay."""
-    mended: Any = json.loads(json.dumps(document))  # copies what is nested too deeply for others
+    """Remove parts, the last ones first, so that the positions of the others stay."""
+    mended: Any = json.loads(json.dumps(document))  # copies nesting too deep for other ways
     for unit in sorted(units, key=lambda path: [(isinstance(one, str), one) for one in path], reverse=True):
         holder: Any = mended
         for one in unit[:-1]:

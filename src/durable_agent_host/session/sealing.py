@@ -1,8 +1,8 @@
-"""Sealing: what a turn's end moves out of the session's head, so that the head stays small. Pure.
+"""Sealing: moves data out of the session's head at a turn's end, so that the head stays small. Pure.
 
 The head keeps the newest turns and refers to the others. When it has grown, its turns become a segment, which is never
-written again; sixteen segments get an index, sixteen indexes an index of their own, so the head's list of
-references grows with the logarithm of the conversation. What a turn writes is what it adds, and now and then a list.
+written again; sixteen segments get an index, sixteen indexes another index, so the head's list of references grows with
+the logarithm of the conversation. A turn writes only what it adds, and now and then a list.
 
 The activity calls `seal_outcome` and writes the pieces; the session's ``commit`` calls `apply_sealing`, which only
 compares and swaps.
@@ -24,24 +24,24 @@ from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.receipts import kept_hash
 
 HEAD_BYTES: Final = 12 * 1024
-"""What entries and receipts may take in the head before they are sealed; with all else it stays within 32 KiB."""
+"""Limit for entries and receipts in the head before they are sealed; with all else it stays within 32 KiB."""
 KEPT_RECEIPTS: Final = 8
 """How many of the newest receipts stay in the head, for clients that repeat a request."""
 SEGMENT_BYTES: Final = 256 * 1024
-"""The size of the segments into which a long head is divided; a longer turn has one of its own."""
+"""Size of the segments into which a long head is divided; a longer turn gets its own."""
 SEGMENT_TURNS: Final = 32
-"""How many turns a segment has at most: the reference to it has a mark of each."""
+"""Maximum turns per segment: the reference to it has a mark of each."""
 FAN_OUT: Final = 16
 AGENT_SESSION_BYTES: Final = 4 * 1024
-"""From this size on, the framework's session is a piece of its own."""
+"""From this size on, the framework's session is stored as a separate piece."""
 OVERLAY_BYTES: Final = 4 * 1024
-"""The same of the overlay."""
+"""Likewise for the overlay."""
 MARK_CHARACTERS: Final = 8
 
 
 @dataclass(frozen=True)
 class SealedOutcome:
-    """An outcome ready to be committed, and what has to be stored before.
+    """An outcome ready to commit, and what must be stored first.
 
     Attributes:
         outcome: with large texts detached, and a `Sealing` when the sealed part of the session changes.
@@ -55,31 +55,31 @@ class SealedOutcome:
 
 
 def turn_mark(turn_id: str) -> str:
-    """Shorten a turn's id to eight characters; different turns may have the same. Guarantee: pure."""
+    """Shorten a turn's id to eight characters; different turns may share them. Guarantee: pure."""
     return hashlib.sha256(turn_id.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARACTERS]
 
 
 def has_mark(marks: str, turn_id: str) -> bool:
-    """Tell whether a list of marks has that of a turn. Guarantee: pure."""
+    """Return whether a list of marks contains that of a turn. Guarantee: pure."""
     mark = turn_mark(turn_id)
     return any(marks[place : place + MARK_CHARACTERS] == mark for place in range(0, len(marks), MARK_CHARACTERS))
 
 
 def has_ended(session: Session, turn_id: str) -> bool:
-    """Tell whether a session remembers that a turn has ended, as far as its head says. Guarantee: pure."""
+    """Return whether a session's head remembers that a turn has ended. Guarantee: pure."""
     return session.receipt_of(turn_id) is not None or has_mark(session.sealed.seen, turn_id)
 
 
 def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen: int) -> SealedOutcome:
-    """Prepare a turn's end for the commit: take out what is large, and seal what the head has no room for.
+    """Prepare a turn's end for the commit: detach large parts, and seal what exceeds the head's limit.
 
     Guarantee: pure.
 
     Args:
         session: the head, as it was when the turn was granted.
-        outcome: how the turn ended; its entries are whole.
+        outcome: the turn's outcome; its entries are complete.
         new_home: the session's home, if it has none yet.
-        seen: of how many sealed receipts the head keeps a mark.
+        seen: for how many sealed receipts the head keeps a mark.
 
     Returns:
         The outcome to commit, and the pieces to store first.
@@ -113,16 +113,16 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen:
 
 
 def apply_sealing(session: Session, sealing: Sealing) -> Session:
-    """Move out of the head what has been sealed.
+    """Remove sealed data from the head.
 
     Guarantee: pure.
 
     Args:
-        session: as it is.
+        session: its current state.
         sealing: of the turn that ends.
 
     Returns:
-        The session as it is to be stored, before the turn's own entries are added.
+        The session to store, before the turn's own entries are added.
 
     Raises:
         CorruptStateError: the head is not what was sealed; nothing is changed.
@@ -141,17 +141,17 @@ def apply_sealing(session: Session, sealing: Sealing) -> Session:
 
 
 def emptied(sealed: Sealed) -> Sealed:
-    """Give the sealed part of a session whose conversation is cleared; the marks of its turns stay. Guarantee: pure."""
+    """Return the sealed part of a cleared session; its turns keep their marks. Guarantee: pure."""
     return replace(sealed, refs=(), agent_session=None, overlay=None)
 
 
 def pieces_named(entries: Iterable[Mapping[str, Any]], home: str) -> set[tuple[str, str]]:
-    """Name the pieces that entries refer to.
+    """Return the pieces that entries refer to.
 
     Guarantee: pure.
 
     Args:
-        entries: as they are stored.
+        entries: as stored.
         home: of what holds them.
 
     Returns:
@@ -161,14 +161,14 @@ def pieces_named(entries: Iterable[Mapping[str, Any]], home: str) -> set[tuple[s
 
 
 def _seen_by(session: Session, taken: int) -> str:
-    """Hash what a sealing replaces; other turns may be cancelled meanwhile, so receipts do not count."""
+    """Hash what a sealing replaces; other turns may be cancelled at the same time, so receipts do not count."""
     return document_digest([list(session.entries[:taken]), encode_sealed(session.sealed)])
 
 
 def _agent_session_apart(
     session: Session, outcome: TurnOutcome, home: str
 ) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
-    """Take a large framework's session out of an outcome that has one."""
+    """Detach a large framework session from an outcome."""
     sealed = session.sealed
     if outcome.status != "completed" and outcome.agent_session is None:
         return outcome, sealed, {}
@@ -180,7 +180,7 @@ def _agent_session_apart(
 
 
 def _overlay_apart(sealed: Sealed, outcome: TurnOutcome, home: str) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
-    """Take a large overlay out of an outcome that has one."""
+    """Detach a large overlay from an outcome."""
     if outcome.overlay is None:
         return outcome, sealed, {}
     data = json_bytes_of(outcome.overlay)
@@ -204,11 +204,11 @@ def _sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Seg
 
 
 def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
-    """Make the receipt of a turn's end. Guarantee: pure.
+    """Build the receipt of a turn's end. Guarantee: pure.
 
     Args:
-        outcome: how it ended.
-        ended_at: when the outcome does not say it; UTC, ISO-8601.
+        outcome: the turn's outcome.
+        ended_at: used when the outcome has no time; UTC, ISO-8601.
     """
     return Receipt(
         turn_id=outcome.turn_id,
@@ -224,14 +224,14 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
 def divide_turns(
     entries: Sequence[Mapping[str, Any]], sizes: Sequence[int], receipts: Sequence[Mapping[str, Any]], gone: int
 ) -> list[Segment]:
-    """Divide sealed entries into segments at the ends of turns.
+    """Divide sealed entries into segments at turn boundaries.
 
     Guarantee: pure.
 
     Args:
-        entries: as they are stored, oldest first.
+        entries: as stored, oldest first.
         sizes: of their JSON.
-        receipts: as they are stored, oldest first; those of the entries' turns go with them.
+        receipts: as stored, oldest first; those of the entries' turns go with them.
         gone: how many of the receipts leave the head; those without entries go with the last segment.
 
     Returns:
@@ -270,7 +270,7 @@ def add_segments(
     Args:
         refs: oldest first.
         segments: to add, oldest first.
-        home: where they are going to be stored.
+        home: where they will be stored.
 
     Returns:
         The longer list, and the pieces to store: name → bytes.
@@ -281,13 +281,13 @@ def add_segments(
 
 
 def segment_piece(segment: Segment, home: str) -> tuple[SegmentRef, bytes]:
-    """Write a segment.
+    """Encode a segment.
 
     Guarantee: pure.
 
     Args:
-        segment: what it holds.
-        home: where it is going to be stored.
+        segment: its contents.
+        home: where it will be stored.
 
     Returns:
         The reference to it, and its bytes.
@@ -316,7 +316,7 @@ def add_refs(
     Args:
         refs: oldest first.
         more: to segments, oldest first.
-        home: where the indexes are going to be stored.
+        home: where the indexes will be stored.
 
     Returns:
         The longer list, and the indexes to store: name → bytes.
@@ -333,7 +333,7 @@ def add_refs(
 
 
 def _full_depth(refs: Sequence[SegmentRef]) -> Sequence[SegmentRef] | None:
-    """Find the last references when enough of them have one depth."""
+    """Return the last references when enough of them have one depth."""
     last = refs[-FAN_OUT:]
     return last if len(last) == FAN_OUT and len({ref.depth for ref in last}) == 1 else None
 
@@ -350,5 +350,5 @@ def _index_ref(name: str, home: str, refs: Sequence[SegmentRef]) -> SegmentRef:
 
 
 def turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
-    """Tell whose receipt it is. Guarantee: pure."""
+    """Return the turn of a receipt. Guarantee: pure."""
     return receipt.turn_id if isinstance(receipt, Receipt) else str(receipt.get("turnId"))

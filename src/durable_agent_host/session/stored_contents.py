@@ -1,4 +1,4 @@
-"""The contents of stored entries, as JSON, with the places where they stand."""
+"""The contents of stored entries, as JSON, with their places."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 
 class Found(NamedTuple):
-    """A content of an entry, with what it stands in.
+    """A content of an entry, with what contains it.
 
     Attributes:
         entry: of a conversation, in full.
@@ -23,17 +23,17 @@ class Found(NamedTuple):
 
     @property
     def type(self) -> Any:
-        """The content's type, as it is stored."""
+        """The content's type, as stored."""
         return self.content.get("$type")
 
     @property
     def call_id(self) -> Any:
-        """The id of the call that it is or answers, for function calls."""
+        """For function calls and results, the id of the call."""
         return self.content.get("callId")
 
     @property
     def place(self) -> str:
-        """Where it stands: the turn, message and content, counted from 1."""
+        """Its place: the turn, message and content, counted from 1."""
         messages = cast("list[Json]", self.entry["messages"])
         number = next(n for n, message in enumerate(messages, 1) if message is self.message)
         position = next((n for n, content in enumerate(self.message["contents"], 1) if content is self.content), 0)
@@ -41,12 +41,12 @@ class Found(NamedTuple):
         return where + (f", content {position}" if position else "")
 
     def remove(self) -> None:
-        """Take it out of its message."""
+        """Remove it from its message."""
         self.message["contents"] = [content for content in self.message["contents"] if content is not self.content]
 
 
 def stored_contents(entries: Iterable[Json]) -> Iterator[Found]:
-    """Go over the contents of entries, in order; they may be removed on the way.
+    """Iterate over the contents of entries, in order; they may be removed during iteration.
 
     Args:
         entries: in full, each content an object.
@@ -61,7 +61,7 @@ def stored_contents(entries: Iterable[Json]) -> Iterator[Found]:
 
 
 def extension_of(holder: Mapping[str, Any]) -> Json:
-    """Give what this program keeps in a stored object beside upstream's fields. Guarantee: pure.
+    """Return this program's part of a stored object, beside upstream's fields. Guarantee: pure.
 
     Args:
         holder: a content, or the data of a document.
@@ -73,12 +73,12 @@ def extension_of(holder: Mapping[str, Any]) -> Json:
 
 
 def properties_of(content: Mapping[str, Any]) -> Json:
-    """Give a content's ``additional_properties``, which hosted contents keep in their inner object.
+    """Return a content's ``additional_properties``, which hosted contents keep in their inner object.
 
     Guarantee: pure.
 
     Args:
-        content: as it is stored.
+        content: as stored.
 
     Returns:
         The content's own part, or an empty one.

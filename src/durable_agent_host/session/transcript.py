@@ -1,4 +1,4 @@
-"""Which messages of the stored conversation go to the model."""
+"""The messages of the stored conversation that go to the model."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
@@ -13,7 +13,7 @@ from durable_agent_host.model.provider_item import IMPORT, OWNER, PART_OF, STAMP
 def replay_messages(
     entries: Iterable[Mapping[str, Any]], *, imported: int = 0, between: Callable[[], object] = lambda: None
 ) -> list[Message]:
-    """Rehydrate the messages that the model is to see again.
+    """Rehydrate the messages that the model receives again.
 
     Guarantee: pure.
 
@@ -24,7 +24,7 @@ def replay_messages(
 
     Returns:
         New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
-        question and error: the model never answered them. Contents that nobody here understands are left out too; the
+        question and error: the model never answered them. Contents unknown to this program are left out too; the
         stored entries keep them.
 
     Raises:
@@ -60,13 +60,13 @@ def as_imported(messages: Iterable[Message]) -> list[Message]:
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
-    """Leave out of decoded messages what nobody here understands, and what only the stored entries know.
+    """Remove from decoded messages contents unknown to this program, and marks only for stored entries.
 
     Args:
-        messages: freshly decoded; they are changed in place.
+        messages: freshly decoded; changed in place.
 
     Returns:
-        Those that have contents.
+        The messages that still have contents.
     """
     sent = list(messages)
     for message in sent:
@@ -88,10 +88,10 @@ def _without_marks(contents: list[Content]) -> list[Content]:
 
 
 def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
-    """Find the turns that upstream stored as failed. Guarantee: pure.
+    """Return the turns that upstream stored as failed. Guarantee: pure.
 
     Args:
-        entries: in full or in short form.
+        entries: in full or short form.
 
     Returns:
         Their correlation ids.

@@ -1,1 +1,1 @@
-"""What stores of different things share: SQLite files, the app's storage account, retries."""
+"""Shared parts of the stores: SQLite files, the app's storage account, retries."""

@@ -53,7 +53,7 @@ async def retry[T](
 
     Args:
         call: idempotent.
-        is_passing: whether an error may be gone at the next try; others are raised.
+        is_passing: returns whether an error is transient; others are raised.
         what: the store, for the message.
         give_up_seconds: no try begins later.
 

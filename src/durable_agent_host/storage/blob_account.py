@@ -18,18 +18,18 @@ _CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs ever
 def container_of_app(
     environment: Mapping[str, str], container: str, *, what: str, setting: str = "AzureWebJobsStorage"
 ) -> Callable[[Any], ContainerClient]:
-    """Find the app's storage account in its settings.
+    """Return a factory for clients of the app's storage account.
 
     Args:
         environment: the app's settings.
         container: its name.
-        what: needs the account, for the message.
+        what: what needs the account, for the message.
         setting: name of a connection string, or prefix of ``{setting}__accountName`` and
             ``{setting}__blobServiceUri`` for identities, with ``{setting}__clientId`` for a user-assigned one.
 
     Returns:
-        Creates a client of the container, in the loop that is going to use it, with a given transport. Connects to
-        nothing.
+        A function that creates a client of the container with a given transport, in the loop that will use it. Connects
+        to nothing.
 
     Raises:
         SettingError: none of the settings exists.

@@ -55,7 +55,7 @@ class BlobRange:
 
 @dataclass(frozen=True)
 class ListedBlob:
-    """A blob as it is listed.
+    """A blob in a listing.
 
     Attributes:
         name: of the blob.
@@ -63,7 +63,7 @@ class ListedBlob:
         etag: of its state.
         age_seconds: since it was last written, by the storage's clock, which counts whole seconds: up to one too many
             or too few.
-        metadata: if it was asked for.
+        metadata: if requested.
     """
 
     name: str
@@ -79,7 +79,7 @@ class BlobContainer:
     Args:
         make_client: creates the client, in that loop, with a given transport.
         give_up_seconds: how long a request is retried.
-        what: is in the container, for messages.
+        what: the contents of the container, for messages.
     """
 
     def __init__(self, make_client: Callable[[Any], ContainerClient], give_up_seconds: float, *, what: str) -> None:
@@ -118,7 +118,7 @@ class BlobContainer:
         return await self.make(call)
 
     async def stage(self, name: str, block_id: str, block: bytes | memoryview) -> None:
-        """Store a block of a blob that `create_staged` is going to make. Creates the container."""
+        """Store a block of a blob that `create_staged` will create. Creates the container."""
 
         async def call() -> Any:
             return await self.client().get_blob_client(name).stage_block(block_id, as_body(bytes(block)), len(block))
@@ -129,7 +129,7 @@ class BlobContainer:
         """Create a blob from its blocks, unless it exists.
 
         Returns:
-            Whether that was done. False also if another writer has created it, and so the blocks are gone.
+            Whether it was created. False also if another writer has created it, so that the blocks are gone.
         """
 
         async def call() -> Any:
@@ -148,7 +148,7 @@ class BlobContainer:
         return True
 
     async def touch(self, name: str) -> bool:
-        """Give a blob a new age and etag; returns whether it exists."""
+        """Give a blob a new age and etag; return whether it exists."""
 
         async def call() -> Any:
             return await self.client().get_blob_client(name).set_blob_metadata({})
@@ -162,7 +162,7 @@ class BlobContainer:
         return True
 
     async def exists(self, name: str) -> bool:
-        """Tell whether a blob exists."""
+        """Return whether a blob exists."""
         return await self.etag(name) is not None
 
     async def etag(self, name: str) -> str | None:
@@ -182,7 +182,7 @@ class BlobContainer:
             LogError: the storage does not answer.
         """
         blob = self.client().get_blob_client(name)
-        start = max(position - 1, 0)  # one byte before, so that the answer tells the size even at the end
+        start = max(position - 1, 0)  # one byte before, so that the answer has the size even at the end
 
         async def call() -> BlobRange:
             try:
@@ -201,7 +201,7 @@ class BlobContainer:
             raise self.explain(error) from error
 
     async def listed(self, prefix: str, *, with_metadata: bool = False) -> list[ListedBlob]:
-        """List blobs by the beginning of their names; empty without the container."""
+        """List blobs by name prefix; empty without the container."""
 
         async def call() -> list[ListedBlob]:
             now = datetime.now(UTC)
@@ -226,7 +226,7 @@ class BlobContainer:
         return await self._list(call)
 
     async def folders(self) -> list[str]:
-        """List what stands before the first slash of the blobs' names, each once; empty without the container."""
+        """List the parts of blobs' names before the first slash, each once; empty without the container."""
 
         async def call() -> list[str]:
             found = cast("AsyncIterator[Any]", self.client().walk_blobs())
@@ -284,7 +284,7 @@ class BlobContainer:
         return self._made
 
     async def make(self, call: Callable[[], Any], give_up_seconds: float | None = None) -> bool:
-        """Make a blob by a request, and the container before it if that is missing.
+        """Create a blob by a request, and the container before it if missing.
 
         Returns:
             Whether the blob did not exist.
@@ -307,13 +307,13 @@ class BlobContainer:
 
         Raises:
             LogError: it does not.
-            HttpResponseError: its answer, other than that it has trouble.
+            HttpResponseError: its answer, except for server trouble.
         """
         seconds = self._give_up_seconds if give_up_seconds is None else give_up_seconds
         return await retry(call, _is_passing, what="the blob storage", give_up_seconds=seconds)
 
     def explain(self, error: HttpResponseError) -> LogError:
-        """Return an error that says what to do about the storage's answer."""
+        """Return an error that explains the storage's answer and what to do."""
         reason = code_of(error) or " ".join(str(error).split())[:200]
         return LogError(
             f"the blob storage refused {self._what} ({error.status_code} {reason}): see that the account may "
@@ -322,7 +322,7 @@ class BlobContainer:
 
 
 def as_body(content: bytes) -> bytes | BytesIO:
-    """Return bytes as the transport likes to send them: aiohttp wants large bodies as files."""
+    """Return bytes in the transport's preferred form: aiohttp wants large bodies as files."""
     return BytesIO(content) if len(content) > _LARGE_BYTES else content
 
 
@@ -330,9 +330,9 @@ def _is_passing(error: Exception) -> bool:
     if isinstance(error, ClientAuthenticationError):
         return False
     if isinstance(error, IncompleteReadError | DecodeError):
-        return True  # an answer that broke off; it has the status of one that was whole
+        return True  # an answer that broke off; its status is that of a complete one
     if isinstance(error, HttpResponseError):
-        # A container that is being deleted, or whose creation was answered late, settles.
+        # A container under deletion, or whose creation was answered late, settles.
         return (
             error.status_code in _PASSING_STATUS
             or error.status_code is None

@@ -1,9 +1,9 @@
 """A SQLite file of ours: connections, checkpoints, erasure, and errors that say what to do.
 
-What is deleted is nowhere in the files once `SqliteFile.clean` returns: SQLite overwrites what is deleted
-(``secure_delete``), free pages are cut off, and the write-ahead log is folded in and emptied. Of rows that share pages,
-SQLite leaves copies where it splits and merges pages, which it does not overwrite; a file with such rows is rewritten,
-up to a size that takes a moment.
+Deleted data is nowhere in the files once `SqliteFile.clean` returns: SQLite overwrites what is deleted
+(``secure_delete``), free pages are cut off, and the write-ahead log is checkpointed and emptied. Of rows that share
+pages, SQLite leaves copies where it splits and merges pages, which it does not overwrite; a file with such rows is
+rewritten, up to a size that takes a moment.
 """
 
 import logging
@@ -31,13 +31,13 @@ _DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 @dataclass(frozen=True)
 class SqliteContent:
-    """What is in a file.
+    """The contents of a file.
 
     Attributes:
-        what: in the plural, for messages.
+        what: the contents in the plural, for messages.
         version: of the tables.
         schema: the statements that create them.
-        after_damage: what becomes of things when the file is moved away.
+        after_damage: what happens to the contents when the file is moved away.
         survives_power_failures: whether a commit waits for the disk; otherwise a power failure may lose the last ones.
         has_short_rows: whether rows with text share pages, so that erasing means rewriting the file.
     """
@@ -55,10 +55,10 @@ class SqliteFile:
 
     Args:
         path: of the file; the first connection creates it.
-        content: what is in it.
+        content: its contents.
 
     Attributes:
-        name: what it is, for messages.
+        name: describes it in messages.
     """
 
     def __init__(self, path: Path, content: SqliteContent) -> None:
@@ -80,7 +80,7 @@ class SqliteFile:
             raise LogError(
                 f"the folder of the {self._content.what} {self._path} cannot be made ({error}): name another"
             ) from error
-        with suppress(OSError):  # made closed to others, as its -wal file is then; SQLite tells of trouble
+        with suppress(OSError):  # created closed to others, like its -wal file then; SQLite reports trouble
             self._path.touch(mode=0o600, exist_ok=False)
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
@@ -118,7 +118,7 @@ class SqliteFile:
             connection.execute("COMMIT")
 
     def check_place(self) -> None:
-        """Check that the file is still the one that was opened: SQLite goes on writing to a deleted file.
+        """Check that the file is still the one that was opened: SQLite continues writing to a deleted file.
 
         Raises:
             LogError: it was deleted or replaced.
@@ -130,11 +130,11 @@ class SqliteFile:
             ) from FileNotFoundError(str(self._path))
 
     def is_checkpoint_due(self) -> bool:
-        """Tell whether the write-ahead log has grown enough for a checkpoint; cheap enough for every commit."""
+        """Return whether the write-ahead log has grown enough for a checkpoint; cheap enough for every commit."""
         return not self._checkpointing.locked() and self._wal_bytes() >= self._checkpoint_at
 
     def is_checkpoint_overdue(self) -> bool:
-        """Tell whether the write-ahead log is so long that the writer has to wait for a checkpoint."""
+        """Return whether the write-ahead log is so long that the writer must wait for a checkpoint."""
         return self._wal_bytes() >= max(self._checkpoint_at, _LONGEST_LOG_BYTES)
 
     def _wal_bytes(self) -> int:
@@ -146,8 +146,8 @@ class SqliteFile:
     def checkpoint(self, *, waits: bool = False) -> bool:
         """Move the write-ahead log into the database and truncate it; called in a thread beside the writer's.
 
-        Commits go on during the bulk, and wait briefly for the rest. An active reader prevents the truncation; the next
-        checkpoint tries again.
+        Commits continue during the bulk, and wait briefly for the rest. An active reader prevents the truncation; the
+        next checkpoint tries again.
 
         Args:
             waits: for a running checkpoint; otherwise this one is skipped.
@@ -171,17 +171,17 @@ class SqliteFile:
 
     @property
     def next_cleaning(self) -> int:
-        """The number of the next `clean` that begins, which serves whoever has deleted before."""
+        """The number of the next `clean` to begin, which covers all deletions so far."""
         return self._cleanings + 1
 
     def clean(self, number: int, give_up_seconds: float) -> None:
-        """Leave nothing of what was deleted in the files, and return its space to the disk.
+        """Remove all deleted data from the files, and return its space to the disk.
 
         Called in one thread beside the writer's.
 
         Args:
-            number: `next_cleaning` of who has deleted; does nothing if that one is done.
-            give_up_seconds: how long readers and writers are waited for.
+            number: `next_cleaning` after the deletion; does nothing if that cleaning is done.
+            give_up_seconds: how long to wait for readers and writers.
 
         Raises:
             LogError: the files could not be cleaned, because another program reads or writes them all the time, or the
@@ -195,7 +195,7 @@ class SqliteFile:
         while True:
             try:
                 self._free_pages()
-                if self.checkpoint(waits=True):  # one under way began before the pages were freed
+                if self.checkpoint(waits=True):  # a running one began before the pages were freed
                     return
                 trouble = "another program reads it"
             except sqlite3.Error as error:
@@ -224,7 +224,7 @@ class SqliteFile:
                 free, before = _pragma(connection, "freelist_count"), free
                 if free >= before:
                     break
-                time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer in
+                time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer run
 
     def _connect_beside(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
@@ -237,7 +237,7 @@ class SqliteFile:
             self._connections.pop().close()
 
     def explain(self, error: sqlite3.Error) -> LogError:
-        """Return an error that says what to do about a driver's error."""
+        """Return an error that explains a driver's error and what to do."""
         name = getattr(error, "sqlite_errorname", "")
         if any(name.startswith(damaged) for damaged in _DAMAGED):
             return LogError(
@@ -265,7 +265,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _is_worth_rewriting(pages: int, free: int, used_bytes: int) -> bool:
-    """Tell whether a file of an earlier version, which cannot be cut off, is mostly empty and cheap to rewrite."""
+    """Return whether a file of an earlier version, which cannot be cut off, is mostly empty and cheap to rewrite."""
     return free > max(pages - free, _PAGES_AT_ONCE) and used_bytes <= _LARGEST_VACUUM_BYTES
 
 
@@ -282,6 +282,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def is_final(error: Exception) -> bool:
-    """Tell whether a retry cannot help."""
+    """Return whether a retry cannot help."""
     name = getattr(error, "sqlite_errorname", "")
     return not isinstance(error, sqlite3.Error) or any(name.startswith(damaged) for damaged in _DAMAGED)

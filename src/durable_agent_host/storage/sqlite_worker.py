@@ -1,9 +1,9 @@
 """One SQLite file that many loops read and write, through a few threads.
 
 Theory of operation. One thread of the process writes. Jobs that arrive during a transaction go together into the next
-one (group commit). Readers have their own threads and connections and never wait for the writer. One more thread folds
-the write-ahead log in and cleans the file. Several processes may share the file. Writers wait while the file is locked
-or its disk is full.
+one (group commit). Readers have their own threads and connections and never wait for the writer. Another thread
+checkpoints the write-ahead log and cleans the file. Several processes may share the file. Writers wait while the file
+is locked or its disk is full.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ class Job:
     """A job for the writer's thread; created in the loop that waits for it.
 
     Args:
-        size_bytes: of what is written, roughly.
+        size_bytes: approximate size of the written data.
         is_retried: whether it is retried while the file is not writable.
 
     Attributes:
-        size_bytes: of what is written, roughly.
+        size_bytes: approximate size of the written data.
         promise: of the result.
         result: for the promise, once written.
         refusal: why it was not written, or None.
@@ -52,7 +52,7 @@ class Change(Job):
 
     Args:
         change: called within a transaction, again if that fails; returns the result.
-        size_bytes: of what is written, roughly.
+        size_bytes: approximate size of the written data.
         is_retried: whether it is retried while the file is not writable.
     """
 
@@ -79,14 +79,14 @@ def _tell_nobody(jobs: Sequence[Job]) -> None:
 
 
 class SqliteWorker:
-    """The threads that work on a file. They start at the first use.
+    """The threads that work on a file. They start on first use.
 
     Args:
-        file: which.
+        file: the file.
         name: of the threads.
         give_up_seconds: how long a write is retried while the file is locked or its disk is full.
-        write: carries out a group of jobs, within a transaction; may set their refusals.
-        on_commit: told of a group that is committed, before its callers are.
+        write: performs a group of jobs, within a transaction; may set their refusals.
+        on_commit: notified of a committed group, before its callers are.
 
     Attributes:
         durable_writes: transactions committed so far.
@@ -118,7 +118,7 @@ class SqliteWorker:
         self._trouble: LogError | None = None
 
     async def write(self, job: Job) -> Any:
-        """Have a job written, with others that wait; returns its result once it is committed.
+        """Write a job, together with others that wait; return its result once it is committed.
 
         Raises:
             LogError: the file cannot be written.
@@ -148,7 +148,7 @@ class SqliteWorker:
         return await asyncio.wrap_future(reading)
 
     async def check(self, job: Job) -> None:
-        """Prove with a job that the file is writable; fails at once while the writer is failing.
+        """Check with a job that the file is writable; fail at once while the writer is failing.
 
         Raises:
             LogError: it is not.
@@ -158,7 +158,7 @@ class SqliteWorker:
         await self.write(job)
 
     async def clean(self) -> None:
-        """Leave nothing of what was deleted in the files, and return its space to the disk.
+        """Remove all deleted data from the files, and return its space to the disk.
 
         Raises:
             LogError: the files could not be cleaned.
@@ -231,7 +231,7 @@ class SqliteWorker:
             _settle(group)
 
     def _refuse(self, group: list[Job], refusal: Exception, *, all_of_it: bool) -> list[Job]:
-        """Refuse jobs that are not retried; returns the jobs that are not settled."""
+        """Refuse jobs that are not retried; return the jobs that are not settled."""
         refused = [job for job in group if all_of_it or not job.is_retried]
         for job in refused:
             job.refusal = refusal
@@ -242,7 +242,7 @@ class SqliteWorker:
         return [job for job in group if job.is_retried]
 
     def _next_group(self) -> tuple[list[Job], bool]:
-        """Wait for a job; returns it with all others that wait, and whether it is the last group."""
+        """Wait for a job; return it with all others that wait, and whether it is the last group."""
         group: list[Job] = []
         size_bytes = 0
         while (jobs := self._jobs.get()) is not None:

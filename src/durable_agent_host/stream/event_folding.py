@@ -1,7 +1,7 @@
-"""A stream of events as a model's service sent it, with neighbours joined that differ in one text alone. Pure.
+"""A stream of events as sent by a model's service, with adjacent events joined that differ in only one text. Pure.
 
-A streamed answer says in each event where its few characters belong, which takes fifty times their room. What such
-events have in common is kept once, with their texts joined and their number.
+Each event of a streamed answer repeats where its few characters belong, which takes fifty times their size. The common
+part of such events is kept once, with their joined texts and their number.
 """
 
 import json
@@ -9,18 +9,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 _SAYS_WHAT: Final = frozenset({"type", "status", "role", "name", "object", "event"})
-"""Members that say what an event is; those whose names end with ``id`` or ``index`` say what it belongs to."""
+"""Members that identify an event; those with names ending in ``id`` or ``index`` identify what it belongs to."""
 
 
 class FoldedEvents:
-    """Takes a stream of events, and joins what differs in one text.
+    """Receives a stream of events, and joins those that differ in one text.
 
     Args:
-        most_characters: of all joined events, roughly; what comes later is counted, and the last event is kept.
+        most_characters: of all joined events, approximately; later events are only counted, and the last event is kept.
 
     Attributes:
-        events: ``data`` of each, with ``event`` where it was named, and ``joined``, how many it stands for, above one.
-        left_out: events that were too much.
+        events: ``data`` of each, with ``event`` where it was named, and ``joined``, the number of joined events, above
+            one.
+        left_out: events beyond the limit.
     """
 
     def __init__(self, most_characters: int) -> None:
@@ -29,7 +30,7 @@ class FoldedEvents:
         self._left = most_characters
 
     def feed(self, blocks: Iterator[tuple[str, str]]) -> None:
-        """Take events.
+        """Add events.
 
         Args:
             blocks: name, which may be empty, and data of each.
@@ -68,7 +69,7 @@ def events_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _merged(old: Any, new: Any) -> tuple[Any, str] | None:
-    """Join two events that differ in one text; counters of the second one hold. Returns it, and what was added."""
+    """Join two events that differ in one text, with the second one's counters; also return the added text."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return None
     added: list[str] = []
@@ -118,11 +119,11 @@ def _is_number(value: object) -> bool:
 
 
 _DIFFERENT: Final = object()
-"""What two values are that cannot be joined."""
+"""The result for two values that cannot be joined."""
 
 
 _PADDING: Final = "obfuscation"
-"""Of random length, so that who listens to the line cannot tell words by their lengths."""
+"""Members of random length, so that an eavesdropper cannot infer words from lengths."""
 
 _GROWING: Final = frozenset({"delta", "text", "content", "arguments", "value"})
-"""Texts that grow also by what they said before: the next piece may be equal to the last one."""
+"""Texts that grow even by a repetition: the next piece may be equal to the last one."""

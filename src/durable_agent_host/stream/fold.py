@@ -1,12 +1,12 @@
-"""Fold streamed updates into the final response: however a stream was cut, the stored message is the same.
+"""Fold streamed updates into the final response: however a stream was split, the stored message is the same.
 
-Theory of operation. `Fold` reads each update once and gathers the contents into slots. Where the provider can tell from
-the live update which item of the model's output it belongs to, that item has a slot, so interleaved items come apart
-and come out in output order; other contents keep their order of arrival. Within a slot, `fold_content` joins the pieces
-of one content. A finished item completes the contents of its slot.
+Theory of operation. `Fold` reads each update once and collects the contents in slots. Where the provider knows from the
+live update which item of the model's output it belongs to, that item has a slot, so interleaved items are separated and
+come out in output order; other contents keep their order of arrival. Within a slot, `fold_content` joins the pieces of
+one content. A finished item completes the contents of its slot.
 
-What is gathered can be given out twice: finished (`Fold.response`), and as few updates that another fold can read in
-place of the originals (`Fold.pieces`). The fold is associative for that reason. A finished response also has a form as
+The collected contents have two outputs: finished (`Fold.response`), and as a few updates that another fold can read
+instead of the originals (`Fold.pieces`), which makes the fold associative. A finished response can also be turned into
 updates (`whole_updates`), which nothing joins.
 """
 
@@ -25,7 +25,7 @@ _WHOLE = ItemPart(None)
 
 
 class ItemReader(Protocol):
-    """What a provider knows of the updates of its clients."""
+    """A provider's knowledge of its clients' updates."""
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the item of the model's output that an update belongs to; None for updates of other providers."""
@@ -37,7 +37,7 @@ class ItemReader(Protocol):
 
 
 class _Stream:
-    """The gathered state of a stream."""
+    """The collected state of a stream."""
 
     def __init__(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
         self.messages: list[GatheredMessage] = []
@@ -49,7 +49,7 @@ class _Stream:
         self._gather(updates, read_item)
 
     def _gather(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
-        """Read updates. Most repeat what the one before said of message and response, so that check comes first."""
+        """Read updates. Most repeat message and response of the one before, so that check comes first."""
         before: tuple[Any, ...] | None = None
         kind: Any = None
         add: Any = None
@@ -119,13 +119,13 @@ _said_of_it = attrgetter(
 
 
 class Fold:
-    """The fold of one stream, or of a neighbouring part of one.
+    """The fold of one stream, or of an adjacent part of one.
 
     Guarantee: pure and linear; each update is read once, here, and none is changed.
 
     Args:
         updates: of an agent or of a chat client, in arrival order, may be empty; the stream may have ended early.
-        items: what the provider knows.
+        items: the provider's knowledge of items.
     """
 
     def __init__(self, updates: Iterable[Any], items: ItemReader) -> None:
@@ -149,12 +149,12 @@ class Fold:
         )
 
     def pieces(self) -> list[AgentResponseUpdate]:
-        """Return few updates that another fold can read in place of those that were read here.
+        """Return a few updates that another fold can read instead of the originals.
 
         Guarantee: folding ``[*Fold(a).pieces(), *Fold(b).pieces()]`` gives what folding ``[*a, *b]`` gives.
 
         Returns:
-            New updates, one for each part of an item that has something; without live provider objects.
+            New updates, one for each part of an item with content; without live provider objects.
         """
         stream = self._stream
         folded = [update for one in stream.messages for update in _as_pieces(one)]
@@ -175,12 +175,12 @@ class Fold:
 def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any]:
     """Fold the updates of a turn, or of one model call, into the response.
 
-    Guarantee: as `Fold`; cutting the stream into other pieces, folding parts of it first (`fold_part`), or folding what
-    is folded already (`whole_updates`) gives the same response.
+    Guarantee: as `Fold`; splitting the stream differently, folding parts of it first (`fold_part`), or folding what is
+    folded already (`whole_updates`) gives the same response.
 
     Args:
         updates: as for `Fold`.
-        items: what the provider knows.
+        items: the provider's knowledge of items.
 
     Returns:
         As `Fold.response`.
@@ -192,8 +192,8 @@ def fold_part(updates: Iterable[Any], items: ItemReader) -> list[AgentResponseUp
     """Fold a part of a stream, such as one batch of a log, into few updates.
 
     Args:
-        updates: neighbours of one stream, in arrival order, live or folded.
-        items: what the provider knows.
+        updates: adjacent ones of one stream, in arrival order, live or folded.
+        items: the provider's knowledge of items.
 
     Returns:
         As `Fold.pieces`.
@@ -266,7 +266,7 @@ def _as_pieces(gathered: GatheredMessage) -> Iterator[AgentResponseUpdate]:
         if slot.item is not None or not known:
             groups.append((ItemPart(slot.place, item=slot.item), []))
     if not gathered.begins_with_id or not groups:
-        groups.append((None, []))  # a service may give another id at the end than at the start
+        groups.append((None, []))  # a service may use another id at the end than at the start
     for number, (part, contents) in enumerate(groups):
         yield AgentResponseUpdate(
             contents=contents,

@@ -1,8 +1,8 @@
 """Joiners of the pieces of one streamed content. Pure; a piece costs the same, however many came before.
 
-A content type that comes in pieces has a row in `JOINERS`; all other types come whole. Texts are kept in lists and
+A content type that streams in pieces has a row in `JOINERS`; all other types arrive whole. Texts are kept in lists and
 joined once. A joiner returns its content in two forms: final, and as one piece (``as_piece``) that can be joined again
-with the same result as the pieces it stands for.
+with the same result as the original pieces.
 """
 
 import copy
@@ -21,7 +21,7 @@ _NESTED: Final = "items", "inputs", "outputs", "output", "function_call", "scree
 
 
 class Whole:
-    """A content that came whole; nothing joins it."""
+    """A content that arrived whole; nothing joins it."""
 
     def __init__(self, content: Content) -> None:
         self.type = content.type
@@ -100,11 +100,11 @@ class Text(_Joined):
         self._id = first.id
         self._protected: list[str] = []
         self._kind = _kind(first)
-        self.is_plain = self._kind is None  # a content without properties and id goes on with it
+        self.is_plain = self._kind is None  # a content without properties and id continues it
         self.add(first)
 
     def joins(self, content: Content) -> bool:
-        """Tell whether a content continues this run.
+        """Return whether a content continues this run.
 
         Args:
             content: of the same type.
@@ -129,7 +129,7 @@ class Text(_Joined):
             self._has_text = True
             self._pieces.append(text)
         if (sealed := content.protected_data) is not None:
-            if mode != "append" or not sealed.startswith("["):  # only lists come in pieces
+            if mode != "append" or not sealed.startswith("["):  # only lists are streamed in pieces
                 self._protected = []
             self._protected.append(sealed)
 
@@ -166,7 +166,7 @@ class Call(_Joined):
         self.add(first)
 
     def joins(self, content: Content) -> bool:
-        """Tell whether a content is another piece of this call.
+        """Return whether a content is another piece of this call.
 
         Args:
             content: a function call.
@@ -178,7 +178,7 @@ class Call(_Joined):
             return True
         mine = self._fields
         if (mine["id"] is not None) != (content.id is not None) and content.call_id:
-            return False  # a call id alone is no proof for a call that has an id of its own
+            return False  # a call id alone does not prove a match for a call that has its own id
         for name in ("id", "call_id", "server_name"):
             theirs = getattr(content, name)
             if mine[name] and theirs and mine[name] != theirs:
@@ -242,13 +242,13 @@ class Run(_Joined):
         self.add(first)
 
     def joins(self, content: Content) -> bool:
-        """Tell whether a content is more of this run.
+        """Return whether a content is more of this run.
 
         Args:
             content: of the same type.
 
         Returns:
-            True unless both name a call and not the same.
+            True unless both have call ids that differ.
         """
         return not (self._head.call_id and content.call_id and self._head.call_id != content.call_id)
 

@@ -1,4 +1,4 @@
-"""The last step of the fold: drop empty contents, put every result behind its call. Pure."""
+"""The last step of the fold: drop empty contents, put every result after its call. Pure."""
 
 import copy
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from durable_agent_host.model.provider_item import STAMP
 
 
 def tidy_contents(contents: Sequence[Content]) -> list[Content]:
-    """Drop empty texts, and put results of hosted tools behind their calls.
+    """Drop empty texts, and put results of hosted tools after their calls.
 
-    Guarantee: pure; tidying what is tidy changes nothing.
+    Guarantee: pure; doing it again changes nothing.
 
     Args:
         contents: of one message, joined.
@@ -36,7 +36,7 @@ def _own(content: Content) -> Content:
 
 
 def _calls_first(contents: list[Content]) -> list[Content]:
-    """Put the result of a hosted tool behind its call, where a stream emits it before."""
+    """Put the result of a hosted tool after its call, where a stream emits it before."""
     awaited = {_hosted_id(one) for one in contents if one.type.endswith("_tool_call")} - {None}
     if not awaited:
         return contents

@@ -1,4 +1,4 @@
-"""One message while its updates are gathered: slots for items and for what stands between them. Pure.
+"""One message as its updates are collected: slots for items and for contents between them. Pure.
 
 See `fold` for the theory. A piece that continues the one before takes the fast path in `GatheredMessage.add`.
 """
@@ -13,11 +13,11 @@ from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
 from durable_agent_host.stream.fold_content import JOINERS, Joiner, Whole
 
 _BY_PART: Final = "text", "function_call"
-"""How the types of contents begin of which an item may have several, one in each part."""
+"""Prefixes of the content types of which an item may have several, one in each part."""
 
 
 class Slot:
-    """Contents of one item, or contents that stand between items."""
+    """Contents of one item, or contents between items."""
 
     def __init__(self, place: int | str | None) -> None:
         self.place = place
@@ -47,7 +47,7 @@ class Slot:
 
 
 class GatheredMessage:
-    """One message while it is gathered."""
+    """One message as it is collected."""
 
     def __init__(self, update: Any) -> None:
         self.role = update.role or "assistant"
@@ -67,7 +67,7 @@ class GatheredMessage:
         self._hot: Joiner | None = None
 
     def goes_on_with(self, update: Any) -> bool:
-        """Tell whether an update belongs to this message, by the framework's rule, and to the same model call."""
+        """Return whether an update belongs to this message, by the framework's rule, and to the same model call."""
         return not any(
             mine and theirs and mine != theirs
             for mine, theirs in (
@@ -88,10 +88,10 @@ class GatheredMessage:
             self._restart()
 
     def add(self, contents: Iterable[Content], part: ItemPart | None) -> Sequence[Content]:
-        """Add an update's contents; what continues the piece before takes the fast path.
+        """Add an update's contents; those that continue the previous piece take the fast path.
 
         Returns:
-            The usage contents, which are no part of a message.
+            The usage contents, which are not part of a message.
         """
         usage: Sequence[Content] = ()
         if part is not self._part:
@@ -121,14 +121,14 @@ class GatheredMessage:
         return usage
 
     def _turn_to(self, part: ItemPart, place: int | str) -> None:
-        """Note what an update says of its item; an item that begins where another has ended gets its own slot."""
+        """Record which item an update belongs to; an item that begins where another has ended gets its own slot."""
         slot = self._slot_of(place)
         if part.begins is not None:
             if slot.item is not None and slot.item.get("id") != part.begins:
                 del self._by_place[place]
                 slot = self._slot_of(place)
             slot.begins = part.begins
-            self._places[part.begins] = place  # events of the item may tell its id alone
+            self._places[part.begins] = place  # events of the item may carry only its id
         slot.item = part.item or slot.item
 
     def _slot_of(self, place: int | str) -> Slot:
@@ -162,14 +162,14 @@ class GatheredMessage:
         return known if key is None and content.type != "function_call" else None
 
     def _told_before(self, content: Content) -> Joiner | None:
-        """Find the call that the framework repeats at the end of a run, because the app only declares its tool."""
+        """Return the call that the framework repeats at the end of a run, because the app only declares its tool."""
         if content.type != "function_call" or content.arguments or not content.user_input_request:
             return None
         calls = (joiner for slot in self.slots for _, joiner in slot.parts if joiner.type == "function_call")
         return next((call for call in calls if call.joins(content)), None)
 
     def ordered(self) -> Iterator[Slot]:
-        """Yield the slots, those of items in output order; items of unknown position as they came."""
+        """Yield the slots, those of items in output order; items of unknown position in arrival order."""
         placed = iter(sorted((slot for slot in self.slots if slot.place is not None), key=_position))
         for slot in self.slots:
             yield slot if slot.place is None else next(placed)

@@ -1,8 +1,8 @@
-"""Updates to live events: what a client is told while an agent runs.
+"""Turns updates into live events for clients while an agent runs.
 
 Theory of operation: the joined text of the events must be the stored text. The stored text is the fold's, and
-`Message.text` puts a blank between two texts of one message that something else separates. `LiveEvents` applies the
-same rules to one update at a time, and drops what a provider repeats (the whole text after its deltas). Where a stream
+`Message.text` puts a space between two texts of one message that something else separates. `LiveEvents` applies the
+same rules to one update at a time, and drops a provider's repetitions (the whole text after its deltas). Where a stream
 breaks these rules, `LiveEvents.finish` compares the two and emits the correction.
 """
 
@@ -48,7 +48,7 @@ class LiveEvent(NamedTuple):
 
 
 def answer_text(response: AgentResponse[Any]) -> str:
-    """Return the text of an answer, as it is stored and streamed.
+    """Return the text of an answer, as stored and streamed.
 
     Guarantee: pure.
 
@@ -56,12 +56,12 @@ def answer_text(response: AgentResponse[Any]) -> str:
         response: of a turn, folded or read from a session.
 
     Returns:
-        `AgentResponse.text` without the blanks around contents that have no text and only carry a provider's item.
+        `AgentResponse.text` without the spaces around contents that have no text and only carry a provider's item.
     """
     return "".join(
         " ".join(content.text for content in message.contents if content.type == "text" and content.text)
         for message in response.messages
-        if message.role != "user"  # what a person has answered in the middle of the turn
+        if message.role != "user"  # a person's answers in the middle of the turn
     )
 
 
@@ -81,7 +81,7 @@ def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
     Args:
         call_id: of the call.
         name: the tool's.
-        arguments: the model's text, a JSON object, or None while they are not known.
+        arguments: the model's text, a JSON object, or None while unknown.
 
     Returns:
         The event.
@@ -95,7 +95,7 @@ def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
     Args:
         call_id: of the call.
         outcome: ``success``, ``error`` or why it did not run.
-        result: what came of it, of any length; empty when nothing is known.
+        result: the result, of any length; empty when unknown.
 
     Returns:
         The event.
@@ -121,7 +121,7 @@ def _outcome(*, failed: bool) -> str:
 
 
 def turn_restarted(discard_from: int) -> LiveEvent:
-    """Make the event of text that clients discard, because it comes again. Guarantee: pure.
+    """Make the event of text that clients must discard, because it is sent again. Guarantee: pure.
 
     Args:
         discard_from: offset of the first event whose text is void.
@@ -133,7 +133,7 @@ def turn_restarted(discard_from: int) -> LiveEvent:
 
 
 class HostedCallReader(ItemReader, Protocol):
-    """What only the provider's own part of an update says."""
+    """Reads the provider's own part of an update."""
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
         """List the calls of hosted tools that an update ends: call id, and whether it failed."""
@@ -146,7 +146,7 @@ class LiveEvents:
     Guarantee: pure: its state is what it was fed.
 
     Args:
-        reader: of the agent's provider; None knows what the contents say.
+        reader: of the agent's provider; None uses only the contents.
         tells_functions: whether to emit events of the app's tools; False where the middleware does.
         clean: redacts results, which are shortened afterwards.
     """
@@ -195,10 +195,10 @@ class LiveEvents:
         """End the run.
 
         Args:
-            text: the answer's, as it is stored.
+            text: the answer's, as stored.
 
         Returns:
-            The events that are missing to make the text of all events the stored text.
+            The events needed to make the text of all events the stored text.
         """
         events = self._functions.flush() if self._functions is not None else []
         events += self._hosted.end_all()
@@ -211,7 +211,7 @@ class LiveEvents:
 
 
 def _result_in(reader: HostedCallReader, update: AgentResponseUpdate) -> str:
-    """Say what the finished item of an update has given, which its contents may lack."""
+    """Return the result in an update's finished item, which its contents may lack."""
     part = reader.read_item(update)
     whole = reader.complete_item([], part.item) if part is not None and part.item is not None else []
     return "\n".join(text for content in whole if (text := result_text(content)))
@@ -247,7 +247,7 @@ class _Text:
     def feed(self, content: Content) -> list[LiveEvent]:
         text = content.text or ""
         if STAMP in content.additional_properties:
-            self._part = []  # a finished item, played again from the journal: another text than the one before
+            self._part = []  # a finished item replayed from the journal: another text than the one before
         if content.merge_mode == "replace":
             text = _rest("".join(self._part), text)
         separator = " " if text and self._begun and not self._part else ""
@@ -264,7 +264,7 @@ class _Text:
 
 
 class _Reasoning:
-    """Reasoning parts; a provider repeats each part when it is whole."""
+    """Reasoning parts; a provider repeats each part when it is complete."""
 
     def __init__(self) -> None:
         self._part: list[str] = []
@@ -285,12 +285,12 @@ class _Reasoning:
 
 
 def _rest(told: str, whole: str) -> str:
-    """Return what of a whole text is new; nothing when it differs, which only the end can correct."""
+    """Return the new part of a whole text; nothing when it differs, which only the end can correct."""
     return whole[len(told) :] if whole.startswith(told) else ""
 
 
 class _Functions:
-    """Calls of function tools; their event is emitted when the arguments are whole: when something else follows."""
+    """Calls of function tools; their event is emitted when the arguments are complete: when something else follows."""
 
     def __init__(self, clean: Clean) -> None:
         self._clean = clean
@@ -339,7 +339,7 @@ class _HostedCalls:
         return call_id in self._open
 
     def has(self, content: Content) -> bool:
-        """Tell whether a function's call or result is one that the provider runs."""
+        """Return whether a function's call or result is one that the provider runs."""
         if content.type == "function_call":
             return content.informational_only
         call_id = content.call_id or ""
@@ -387,7 +387,7 @@ class _HostedCalls:
 
 
 def _has_failed(content: Content) -> bool:
-    """Tell from neutral contents alone whether a hosted call has failed."""
+    """Return whether a hosted call has failed, from neutral contents alone."""
     given: Any = content.outputs
     outputs = cast("list[Any]", given) if isinstance(given, list) else []
     return bool(

@@ -1,4 +1,4 @@
-"""Live events without what the app redacts, however a stream was cut. Pure, as far as the app's function is.
+"""Live events with the app's redaction, however a stream was split. Pure, as far as the app's function is.
 
 Theory of operation. Of a text that streams, the last characters are held until what follows them is known. A text is
 told up to a white space from which on the two parts, redacted each for itself, say the same as the whole: so nothing
@@ -21,7 +21,7 @@ _TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELT
 
 
 class Redacts(Protocol):
-    """What redacts texts and events."""
+    """Redacts texts and events."""
 
     held_characters: int | None
 
@@ -35,7 +35,7 @@ class Redacts(Protocol):
 
 
 class HeldText:
-    """One text that streams.
+    """One streaming text.
 
     Args:
         redactor: of the app.
@@ -47,7 +47,7 @@ class HeldText:
         self._next_try = 0
 
     def feed(self, text: str) -> str:
-        """Take the next piece; gives what can be told now."""
+        """Add the next piece; return what can be emitted now."""
         self._text += text
         held = self._redactor.held_characters
         if held is None or len(self._text) < max(held, self._next_try):
@@ -72,13 +72,13 @@ class HeldText:
         return self._text
 
     def settle(self) -> str:
-        """End the text; gives what was held."""
+        """End the text; return what was held."""
         text, self._text, self._next_try = self._text, "", 0
         return self._redactor.text(text)
 
 
 def _last_space(text: str, end: int) -> int:
-    """Find the end of the last white space before a place; 0 when there is none."""
+    """Return the end of the last white space before a place; 0 when there is none."""
     while end > 0 and not text[end - 1].isspace():
         end -= 1
     return end
@@ -128,11 +128,11 @@ class RedactedEvents:
         self._told: list[str] = []
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
-        """Read the next update; gives what clients are told now."""
+        """Read the next update; return the events for clients now."""
         return self.tell(self._events.feed(update))
 
     def tell(self, events: list[LiveEvent]) -> list[LiveEvent]:
-        """Redact events, in order; gives what clients are told now."""
+        """Redact events, in order; return the events for clients now."""
         told: list[LiveEvent] = []
         for event, data in events:
             call_id = str(data.get("call_id", ""))
@@ -147,17 +147,17 @@ class RedactedEvents:
         return told
 
     def settle(self) -> list[LiveEvent]:
-        """Tell all that was held: the step that it belongs to has ended."""
+        """Return all that was held: the step that it belongs to has ended."""
         return self._settle(*self._held)
 
     def finish(self, text: str) -> list[LiveEvent]:
         """End the run.
 
         Args:
-            text: the answer's, redacted, as it is stored.
+            text: the answer's, redacted, as stored.
 
         Returns:
-            The events that are missing to make the text of all events the stored text.
+            The events needed to make the text of all events the stored text.
         """
         events = self.tell(self._events.finish("".join(self._raw))) + self.settle()
         told = "".join(self._told)

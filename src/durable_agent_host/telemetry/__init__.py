@@ -1,1 +1,1 @@
-"""What is told of turns to those who run the app: traces, metrics and log lines."""
+"""Reports turns to the app's operators: traces, metrics and log lines."""

@@ -1,7 +1,7 @@
-"""The metrics of one export as JSON and back, so that a later process can send what an earlier one was about to.
+"""The metrics of one export as JSON and back, so that a later process can send what an earlier one could not.
 
-Cumulative points are named by their attributes and the time at which they began to count. One that comes a second time
-says the same again; so sending it is harmless, and counting it anew is not. Only this package's metrics are kept.
+Cumulative points are identified by their attributes and the time at which they began to count. Repeating one is
+harmless; counting it anew is not. Only this package's metrics are kept.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _KINDS: Final = ("Sum", "Histogram")
 
 
 def encode_points(metrics_data: Any) -> list[dict[str, Any]]:
-    """Write the sums and histograms of this package.
+    """Encode the sums and histograms of this package.
 
     Args:
         metrics_data: ``opentelemetry.sdk.metrics.export.MetricsData``.
@@ -31,12 +31,12 @@ def encode_points(metrics_data: Any) -> list[dict[str, Any]]:
 
 
 def decode_points(wire: list[dict[str, Any]]) -> Any:
-    """Read what `encode_points` has written, as ``MetricsData``.
+    """Decode the output of `encode_points`, as ``MetricsData``.
 
     Raises:
         KeyError, TypeError, ValueError: it is something else, or of another version of the SDK.
     """
-    from opentelemetry.sdk.metrics import export  # noqa: PLC0415 - the app's, which need not be there
+    from opentelemetry.sdk.metrics import export  # noqa: PLC0415 - the app's, which may be missing
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
 

@@ -1,16 +1,16 @@
-"""Telling of ended turns so that each is told once, whenever the process is killed.
+"""Reports each ended turn once, even if the process is killed.
 
-Theory of operation. What a turn has done is written to this process's `Outbox` before it is told, and the outbox is
-told what the app's exporters have delivered: their ``export`` is wrapped, since OpenTelemetry tells nobody. The process
-that comes after a kill tells the rest.
+Theory of operation. A turn's data is written to this process's `Outbox` before it is reported, and the outbox records
+what the app's exporters have delivered: their ``export`` is wrapped, since OpenTelemetry does not report it. After a
+kill, the next process reports the rest.
 
 - Spans are written again under the same ids, which is harmless.
 - Metrics add up, so a turn must be counted once. Each export of this package's points is written to the outbox before
   it is sent, with the turns that it counts. If the process dies, the next one sends the same points again, as those of
   the dead process, and counts only the turns that are in no export.
 
-Exporters are found by the attributes of the SDK's readers and processors. Others are told as without an outbox: what
-they have not sent is lost with the process.
+Exporters are found by the attributes of the SDK's readers and processors. Others are used without an outbox: what they
+have not sent is lost with the process.
 """
 
 import logging
@@ -35,15 +35,15 @@ from durable_agent_host.turn.trace_ids import trace_of
 
 _LOGGER = logging.getLogger(__name__)
 MOST_TURNS: Final = 2000
-"""How many turns wait for a collector that is away; a kill then loses what is older."""
+"""How many turns wait for an unavailable collector; a kill then loses older ones."""
 _REMEMBERED: Final = 500
-"""How many ended turns are remembered as told: an engine may replay an orchestration to its end again."""
+"""How many ended turns are remembered as reported: an engine may replay an orchestration to its end again."""
 _PAUSE_SECONDS: Final = 5.0
-"""Between attempts to send the last points of a process that is gone."""
+"""Delay between attempts to send the last points of a dead process."""
 
 
 def key_of(timeline: Timeline) -> str:
-    """Name a turn's end: the turn, and when it was asked, since one that was rejected may be asked again."""
+    """Return the key of a turn's end: the turn and the time of its request, as a rejected one may be repeated."""
     return trace_of(timeline.request).turn
 
 
@@ -54,9 +54,9 @@ class _Channel:
     Attributes:
         name: the same for every process of an app.
         send: the exporter's own ``export``.
-        lock: is held while it sends.
+        lock: held while it sends.
         open: keys of turns that it has not delivered.
-        collected: id of the data of an export under way → those among them that it counts.
+        collected: id of the data of an export in progress → those turns that it counts.
     """
 
     name: str
@@ -68,20 +68,20 @@ class _Channel:
 
 @dataclass(frozen=True)
 class _Turn:
-    """A turn that waits to be told: its timeline as JSON, and the id of its span."""
+    """A turn that waits to be reported: its timeline as JSON, and the id of its span."""
 
     body: Any
     span_id: int
 
 
 class Delivery:
-    """Tells of ended turns to the exporters that the app has configured when this is made.
+    """Reports ended turns to the exporters that the app has configured when this is made.
 
     Args:
         folder: see `Outbox`.
 
     Raises:
-        OSError: there can be no outbox.
+        OSError: the outbox cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -98,7 +98,7 @@ class Delivery:
         self._take_over()
 
     def tell(self, timeline: Timeline) -> None:
-        """Tell of the end of a turn, unless that was done.
+        """Report the end of a turn, unless it has been reported.
 
         Guarantee: idempotent by the turn, in this process and those before it, for the latest of them.
 
@@ -134,7 +134,7 @@ class Delivery:
             if exporter is None or collect is None:
                 continue
             channel = _Channel(f"metrics/{number}", exporter.export, getattr(reader, "_export_lock", nullcontext()))
-            reader._collect = self._collecting(channel, collect)  # noqa: SLF001 - nobody else tells what is in an export
+            reader._collect = self._collecting(channel, collect)  # noqa: SLF001 - no public API lists an export's data
             exporter.export = self._exporting_metrics(channel)
             yield channel.name, channel
 
@@ -187,7 +187,7 @@ class Delivery:
             return
         try:
             body = encode_points(metrics_data)
-        except Exception as error:  # noqa: BLE001 - of an SDK that has changed: told as without an outbox
+        except Exception as error:  # noqa: BLE001 - the SDK has changed: used without an outbox
             _LOGGER.warning("metrics of turns are not safe from kills: %s: %s", type(error).__name__, error)
             return
         with self._lock:
@@ -215,7 +215,7 @@ class Delivery:
                     self._outbox.rewrite(self._lines())
 
     def _forget(self, key: str) -> None:
-        """Forget what was said of a turn, and remember that it was."""
+        """Drop the data of a turn, and remember that it was reported."""
         self._by_span.pop(self._turns.pop(key).span_id, None)
         self._counted.discard(key)
         for channel in self._channels():
@@ -228,7 +228,7 @@ class Delivery:
         return [*self._readers.values(), *self._processors.values()]
 
     def _lines(self) -> list[list[Any]]:
-        """What a next process has to know."""
+        """The data that the next process needs."""
         return [
             ["done", list(self._done)],
             *(["turn", key, turn.body] for key, turn in self._turns.items()),
@@ -244,7 +244,7 @@ class Delivery:
             _LOGGER.warning("what is told of turns is not safe from kills: %s", error)
 
     def _take_over(self) -> None:
-        """Go on where the processes before this one were killed."""
+        """Resume where the killed processes stopped."""
         with self._outbox.leftovers() as leftovers:
             told = leftovers.told
             done = told.done | dict.fromkeys(key for key in told.turns if self._is_told(told, key))
@@ -274,12 +274,12 @@ class Delivery:
             yield key, timeline
 
     def _is_told(self, told: Told, key: str) -> bool:
-        """Whether all spans of a turn have been sent, and it is counted in an export."""
+        """Whether all spans of a turn have been sent, and an export counts it."""
         is_counted = key in told.counted or not self._readers
         return is_counted and all(key in told.sent.get(name, ()) for name in self._processors)
 
     def _send_points(self, points: Mapping[str, Any]) -> None:
-        """Send the last points of processes that are gone, until they have arrived."""
+        """Send the last points of dead processes, until they have arrived."""
         for name, body in points.items():
             channel = self._readers.get("/".join(name.split("/")[-2:]))
             while channel is not None and not self._send(channel, body):

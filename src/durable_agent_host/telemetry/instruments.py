@@ -1,7 +1,7 @@
-"""Instruments that count twice: for OpenTelemetry, and for this process's own page in the text form of Prometheus.
+"""Instruments that count twice: for OpenTelemetry, and for this process's own page in Prometheus text format.
 
-OpenTelemetry's instruments do nothing until the app configures a provider. What is counted here costs an addition, and
-is there without one.
+OpenTelemetry's instruments do nothing until the app configures a provider. Counting here costs one addition, and works
+without a provider.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Counter:
-    """Something that only grows.
+    """A value that only grows.
 
     Args:
         name: after the common prefix, parts joined by dots.
@@ -40,11 +40,11 @@ class Counter:
         self._lock = Lock()
 
     def add(self, amount: float, attributes: Mapping[str, str]) -> None:
-        """Add to it.
+        """Add an amount.
 
         Args:
             amount: 0 or more.
-            attributes: few different ones: names of agents, tools and models, statuses.
+            attributes: with few distinct values: names of agents, tools and models, statuses.
         """
         self._instrument.add(amount, attributes)
         labels = tuple(sorted(attributes.items()))
@@ -52,7 +52,7 @@ class Counter:
             self._values[labels] = self._values.get(labels, 0) + amount
 
     def samples(self) -> Iterator[tuple[str, Labels, float]]:
-        """Give what Prometheus reads: the ending of the name, labels, value."""
+        """Yield samples for Prometheus: suffix of the name, labels, value."""
         with self._lock:
             values = list(self._values.items())
         for labels, value in values:
@@ -84,7 +84,7 @@ class Histogram:
             self._values[labels] = counts, total + seconds
 
     def samples(self) -> Iterator[tuple[str, Labels, float]]:
-        """Give what Prometheus reads: the ending of the name, labels, value."""
+        """Yield samples for Prometheus: suffix of the name, labels, value."""
         with self._lock:
             values = [(labels, list(counts), total) for labels, (counts, total) in self._values.items()]
         for labels, counts, total in values:
@@ -97,7 +97,7 @@ class Histogram:
 
 
 class Gauge:
-    """Something that is looked at when it is asked for.
+    """A value that is read on request.
 
     Args:
         name, description: see `Counter`.
@@ -116,7 +116,7 @@ class Gauge:
         )
 
     def samples(self) -> Iterator[tuple[str, Labels, float]]:
-        """Give what Prometheus reads: the ending of the name, labels, value."""
+        """Yield samples for Prometheus: suffix of the name, labels, value."""
         yield "", (), self._look()
 
 
@@ -126,7 +126,7 @@ _ENDINGS: Final = {"s": "_seconds", "By": "_bytes"}
 
 
 def prometheus_text(instruments: Iterable[Instrument]) -> str:
-    """Write instruments in the text form of Prometheus.
+    """Render instruments in Prometheus text format.
 
     Source: Prometheus, "Exposition formats", version 0.0.4.
     """

@@ -1,4 +1,4 @@
-"""One line of the log when a turn begins, and one when it ends; nothing of what was said is in them."""
+"""One log line when a turn begins, and one when it ends; neither contains any of the conversation."""
 
 import logging
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ _PHASES: Final[tuple[tuple[str, tuple[PhaseKind, ...]], ...]] = (
 
 
 class TurnLines:
-    """Writes the line of a turn's begin."""
+    """Logs the beginning of a turn."""
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
-        """Write the line, once for a turn."""
+        """Log the line, once per turn."""
         match moment:
             case AttemptBegan(replayed=False):
                 found = trace_of(turn.request)
@@ -35,7 +35,7 @@ class TurnLines:
 
 
 def log_end(timeline: Timeline) -> None:
-    """Write the line of a turn's end.
+    """Log the end of a turn.
 
     Args:
         timeline: of the turn.

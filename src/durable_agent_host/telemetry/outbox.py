@@ -1,14 +1,14 @@
-"""What a process has to tell of ended turns, in a file that survives it.
+"""A process's unreported data of ended turns, in a file that survives it.
 
-Theory of operation. Each process appends to a file of its own, which it holds locked for as long as it lives. A write
-that has returned survives the process, though not the machine's power. The next process finds the files that nobody
-holds and goes on with them. Lines are ``[kind, ...]``; the last one may be torn.
+Theory of operation. Each process appends to its own file, which it keeps locked as long as it lives. A write that has
+returned survives the process, though not a power failure. The next process finds the unlocked files and continues with
+them. Lines are ``[kind, ...]``; the last one may be torn.
 
-- ``turn``: key and timeline of a turn that has ended; written before it is told.
+- ``turn``: key and timeline of an ended turn; written before it is reported.
 - ``points``: a channel's next export of metrics, written before it is sent, and the keys of the turns it counts.
 - ``counted``: keys of turns that the metrics of an earlier process count.
 - ``sent``: a channel has delivered; the keys of the turns.
-- ``done``: keys of turns of which everything has been told.
+- ``done``: keys of completely reported turns.
 """
 
 import json
@@ -32,14 +32,14 @@ _ENDING: Final = ".told"
 
 @dataclass
 class Told:
-    """What the lines of files say.
+    """The contents of files' lines.
 
     Attributes:
         turns: key → timeline as JSON, in the order of their ends.
         counted: keys of turns that are in exports of metrics.
         sent: channel → keys that it has delivered.
         points: channel → the latest export that may not have arrived.
-        done: keys of turns of which everything has been told, in order.
+        done: keys of completely reported turns, in order.
     """
 
     turns: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -49,7 +49,7 @@ class Told:
     done: dict[str, None] = field(default_factory=dict[str, None])
 
     def read(self, line: list[Any]) -> None:
-        """Take one line in."""
+        """Add one line."""
         match line:
             case ["turn", key, body]:
                 self.turns[key] = body
@@ -103,7 +103,7 @@ class Outbox:
         return self._size > _REWRITE_BYTES + 2 * self._kept
 
     def rewrite(self, lines: Iterable[list[Any]]) -> None:
-        """Replace all lines; a crash in between leaves both files, which together say the same."""
+        """Replace all lines; a crash in between leaves both files, which together have the same contents."""
         with self._lock:
             self._rewrite(lines)
 
@@ -114,11 +114,11 @@ class Outbox:
         os.close(old)
 
     def close(self) -> None:
-        """Let go of the file, as the end of the process does."""
+        """Release the file, as the end of the process does."""
         os.close(self._file)
 
     def leftovers(self) -> "Leftovers":
-        """Read and lock the files of processes that are gone."""
+        """Read and lock the files of dead processes."""
         return Leftovers(self._folder, self.path)
 
     def _open(self, lines: Iterable[list[Any]]) -> None:
@@ -130,10 +130,10 @@ class Outbox:
 
 
 class Leftovers:
-    """The files of processes that are gone, locked until they are closed.
+    """The files of dead processes, locked until they are closed.
 
     Attributes:
-        told: what they say together; channels are named by file and channel.
+        told: their combined contents; channels are named by file and channel.
     """
 
     def __init__(self, folder: Path, own: Path) -> None:
@@ -159,7 +159,7 @@ class Leftovers:
             self.told.sent.setdefault(channel, set()).update(keys)
 
     def remove(self) -> None:
-        """Delete the files, whose content stands elsewhere now."""
+        """Delete the files, whose contents have been copied."""
         for path, file in self._files.items():
             path.unlink(missing_ok=True)
             os.close(file)

@@ -1,7 +1,7 @@
-"""What is told of conversations beside spans, without what is redacted.
+"""Redacts log events with conversations, which are exported beside spans.
 
-The framework tells messages as events of OpenTelemetry's log, too, when the app sets ``ENABLE_SENSITIVE_DATA``. They
-pass no logger of Python's, so what the host does with lines of the log does not reach them.
+The framework also emits messages as OpenTelemetry log events when the app sets ``ENABLE_SENSITIVE_DATA``. They pass no
+Python logger, so the host's redaction of log lines does not reach them.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ from durable_agent_host.redaction import without_secrets
 
 
 def keep_secrets_out_of_events() -> None:
-    """Take out of all that the configured logger provider tells what is redacted, before its processors get it.
+    """Redact everything that the configured logger provider emits, before its processors get it.
 
-    The SDK (1.45) asks processors in the order in which they were added, and the app has added its exporters. So the
-    call is changed that asks them all.
+    The SDK (1.45) calls processors in the order in which they were added, and the app has added its exporters first. So
+    the call to all processors is replaced.
 
     Guarantee: idempotent; nothing is done while the app has configured no provider.
     """
@@ -26,7 +26,7 @@ def keep_secrets_out_of_events() -> None:
 
 
 class _WithoutSecrets:
-    """Hands records on without their secrets."""
+    """Passes records on without their secrets."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
         self._tell = tell
@@ -40,7 +40,7 @@ class _WithoutSecrets:
 
 
 def _clean(value: Any) -> Any:
-    """Clean the texts of a value, at any depth; what has none to clean is the same."""
+    """Clean the texts of a value, at any depth; a value without changes is the same object."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""What spans say of conversations and addresses, without what is redacted.
+"""Redacts conversations and addresses in spans.
 
-The framework puts what is said into spans when the app sets ``ENABLE_SENSITIVE_DATA``, and instrumentations put the
-addresses of requests into theirs, some of which have a key in them.
+The framework puts conversations into spans when the app sets ``ENABLE_SENSITIVE_DATA``, and instrumentations add the
+URLs of requests, some of which contain a key.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ SAYING: Final = frozenset(
         *("url.full", "url.query", "url.path", "http.url", "http.target"),
     }
 )
-"""Attributes whose values are texts that others wrote."""
+"""Attributes whose values are texts from others."""
 
 
 def redact_span(span: Any) -> None:
-    """Take out of a span that is about to end what is redacted, of attributes, events and status.
+    """Redact the attributes, events and status of a span that is about to end.
 
-    The SDK (1.45) lets nobody write to such a span, so its fields are replaced.
+    The SDK (1.45) does not allow changes to such a span, so its fields are replaced.
 
     Args:
         span: of the SDK of OpenTelemetry.

@@ -1,12 +1,12 @@
-"""Spans with ids of our own, through whatever tracer provider the app has configured.
+"""Spans with our own ids, through whatever tracer provider the app has configured.
 
 Theory of operation. A turn's span is the parent of spans from several processes, and is written when the turn has
-ended, so its id has to be known before: it follows from the turn. The API of OpenTelemetry draws ids itself; the tracer
-of its SDK draws them from an ``id_generator``. Our own tracer, and no other, gets one that gives the id at hand. With a
-provider without it spans have drawn ids, and are found by the turn's id in their attributes.
+ended, so its id must be known before: it derives from the turn. OpenTelemetry's API draws ids itself; its SDK's tracer
+draws them from an ``id_generator``. Our own tracer, and no other, gets one that returns the current id. With a provider
+without a generator, spans have drawn ids, and are found by the turn's id in their attributes.
 
-Whether a turn is sampled is decided once, with its request, and heeded by all processes: a sampler that limits a rate
-would decide differently each time. Samplers may also ask whether a parent is still recording, so parents end last.
+Whether a turn is sampled is decided once, with its request, and all processes follow that: a rate-limiting sampler
+would decide differently each time. Samplers may also check whether a parent is still recording, so parents end last.
 """
 
 from collections.abc import Generator, Mapping
@@ -29,13 +29,13 @@ _IDS: ContextVar[tuple[TurnTrace, int] | None] = ContextVar("durable_agent_host_
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _AZURE_RATE: Final = "_MS.sampleRate"
-"""Where the samplers of Azure Monitor's distro (1.8) look for what was decided for a parent."""
+"""Where the samplers of Azure Monitor's distro (1.8) look up a parent's decision."""
 
 Attributes = Mapping[str, str | int | float | bool]
 
 
 class _ChosenIds:
-    """An id generator that gives the ids at hand, and else asks another one."""
+    """An id generator that returns the current ids, and otherwise asks another one."""
 
     def __init__(self, others: Any) -> None:
         self._others = others
@@ -53,7 +53,7 @@ class _ChosenIds:
 
 
 class _DecidedSampler:
-    """A sampler that decides for the spans of a turn as was decided for the turn's request."""
+    """A sampler that applies the decision for the turn's request to the spans of the turn."""
 
     def __init__(self, others: Any) -> None:
         self._others = others
@@ -66,10 +66,10 @@ class _DecidedSampler:
         decision: Any = result.decision
         decisions: Any = decision.__class__
         decided = decisions.RECORD_AND_SAMPLE if trace.TraceFlags(flags).sampled else decisions.DROP
-        given: Any = named.get("attributes") or (more[1:2] or ({},))[0]  # the result of a drop has none
+        given: Any = named.get("attributes") or (more[1:2] or ({},))[0]  # a drop's result has none
         noted: dict[str, Any] = {**(given or {}), **(result.attributes or {})}
         if type(self._others).__module__.startswith("azure.monitor."):
-            noted[_AZURE_RATE] = 100.0  # without it, each child of the span is drawn anew
+            noted[_AZURE_RATE] = 100.0  # without it, each child of the span is sampled anew
         return type(result)(decided, noted, result.trace_state)
 
     def get_description(self) -> str:
@@ -77,9 +77,9 @@ class _DecidedSampler:
 
 
 class _NamesTurns:
-    """A span processor that says of every span within a turn whose it is, those of the framework and of tools too.
+    """A span processor that marks every span within a turn with the turn, including those of the framework and tools.
 
-    It takes out of all spans what is redacted.
+    It also redacts all spans.
     """
 
     def on_start(self, span: Any, parent_context: Context | None = None) -> None:
@@ -102,7 +102,7 @@ class _NamesTurns:
 
 
 _prepared: list[Any] = []
-"""The provider that has been prepared; at most one, as the API keeps the first that is set."""
+"""The prepared provider; at most one, as the API keeps the first that is set."""
 
 
 def current_tracer() -> trace.Tracer | None:
@@ -132,7 +132,7 @@ def _with_ids(turn: TurnTrace, span_id: int) -> Generator[None]:
 
 
 def caller_context(turn: TurnTrace) -> Context:
-    """Return the context of the span that the caller of a turn named; an empty one without any."""
+    """Return the context of the span that the turn's caller named; an empty one without any."""
     if turn.parent_span_id is None or turn.flags is None:
         return Context()
     flags = trace.TraceFlags(turn.flags)
@@ -141,7 +141,7 @@ def caller_context(turn: TurnTrace) -> Context:
 
 @contextmanager
 def told_of(turn: TurnTrace, span_id: int) -> Generator[None]:
-    """Let what is logged be of a span of the turn that is written later, for those who put lines beside spans."""
+    """Attach log records to a span of the turn that is written later, for exporters that link lines to spans."""
     flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if turn.flags is None else turn.flags)
     span = trace.SpanContext(turn.trace_id, span_id, is_remote=False, trace_flags=flags)
     token = otel_context.attach(_context_of(span))
@@ -155,10 +155,10 @@ def turn_context(tracer: trace.Tracer, turn: TurnTrace, span_id: int, attributes
     """Return the context in which spans are children of a span of the turn that is written later.
 
     Args:
-        tracer: decides, by its sampler, whether they are recorded.
+        tracer: decides, by its sampler, whether to record them.
         turn: the trace.
         span_id: of the parent.
-        attributes: that every span in the context gets.
+        attributes: for every span in the context.
     """
     with _with_ids(turn, span_id):
         ahead = tracer.start_span("turn", context=caller_context(turn), attributes=attributes)  # never ended nor sent

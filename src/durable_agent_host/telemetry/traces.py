@@ -1,8 +1,8 @@
-"""One trace for each turn.
+"""One trace per turn.
 
-The span of the turn, those of its attempts and of what it waited for are written when the turn has ended, by the
-process that ends it, from the orchestration's history. An attempt runs the framework in a context whose span is the
-attempt's: the framework's own spans of model calls and tools are children of that, and are sent as they end.
+The spans of a turn, its attempts and its waits are written when the turn has ended, by the process that ends it, from
+the orchestration's history. An attempt runs the framework in a context whose span is the attempt's: the framework's own
+spans of model calls and tools are its children, and are sent as they end.
 """
 
 from contextvars import ContextVar
@@ -57,21 +57,21 @@ _TOOL: Final = "execute_tool"
 
 
 _NOTED: Final = (RunBegan, ModelCallFinished, ToolCallFinished, ModelCallFailed, RunRepeats)
-"""The moments that are looked at; the others come with every piece of an answer."""
+"""The moments handled here; the others come with every piece of an answer."""
 
 
 class TurnSpans:
-    """Puts an attempt's spans into the trace of its turn, and adds those that the framework does not have."""
+    """Puts an attempt's spans into the trace of its turn, and adds those that the framework lacks."""
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
-        """Note a moment, in the task that carries the step out."""
+        """Handle a moment, in the task that performs the step."""
         if isinstance(moment, RunBegan):
             keep_secrets_out_of_events()
         if not isinstance(moment, _NOTED) or (tracer := current_tracer()) is None:
             return
         match moment:
             case RunBegan():
-                # The run goes on in this task, so what is current now is current for the framework's spans.
+                # The run continues in this task, so the context set here applies to the framework's spans.
                 otel_context.attach(_attempt_context(tracer, turn))
                 _name_conversation(turn.request.session_id)
             case ModelCallFinished(model=model, replayed=True):
@@ -89,7 +89,7 @@ class TurnSpans:
 
 
 def _name_conversation(session_id: str) -> None:
-    """Tell the framework (1.23) the conversation of its spans: else it names the service's latest response."""
+    """Give the framework (1.23) the conversation id for its spans: otherwise it uses the service's latest response."""
     variable = getattr(observability, "_TELEMETRY_CONVERSATION_ID", None)
     if isinstance(variable, ContextVar):
         cast("ContextVar[str | None]", variable).set(session_id)
@@ -120,7 +120,7 @@ def write_turn(timeline: Timeline) -> bool:
         timeline: of the turn.
 
     Returns:
-        Whether they are going to be sent: the app has configured a provider, and the turn is sampled.
+        Whether they will be sent: the app has configured a provider, and the turn is sampled.
     """
     tracer = current_tracer()
     if tracer is None:
@@ -184,7 +184,7 @@ def _attributes_of_turn(timeline: Timeline) -> dict[str, Any]:
 
 
 def tokens_of(usage: dict[str, int]) -> dict[str, int]:
-    """Give token counts the names of the semantic conventions. Guarantee: pure."""
+    """Rename token counts to the names of the semantic conventions. Guarantee: pure."""
     return {theirs: usage[ours] for ours, theirs in _TOKENS.items() if ours in usage}
 
 

@@ -1,4 +1,4 @@
-"""What is counted of turns: at their ends from their timelines, in their attempts as it happens."""
+"""Metrics of turns: counted at their ends from their timelines, and during their attempts."""
 
 import time
 from collections.abc import Mapping
@@ -100,12 +100,12 @@ def count_turn(timeline: Timeline) -> None:
 
 
 def metrics_page() -> str:
-    """Write the metrics of this process in the text form of Prometheus."""
+    """Render the metrics of this process in Prometheus text format."""
     return prometheus_text(INSTRUMENTS)
 
 
 class TurnMeasurements:
-    """Measures within attempts what their ends do not say: the first text, tools, replays."""
+    """Measures during attempts what their ends do not show: the first text, tools, replays."""
 
     def __init__(self) -> None:
         self._tools: dict[tuple[str, str, int], dict[str, float]] = {}

@@ -1,4 +1,4 @@
-"""Who watches turns for those who run the app: the observers of attempts, and what is told of a turn at its end."""
+"""Telemetry for the app's operators: the observers of attempts, and the reports of a turn's end."""
 
 import hashlib
 import logging
@@ -23,7 +23,7 @@ _MEASUREMENTS: Final = TurnMeasurements()
 
 
 class _Ends:
-    """The ends of turns: which were told lately, and the delivery to the exporters, once the app has some."""
+    """The ends of turns: which were recently reported, and the delivery to the exporters, once the app has some."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -33,7 +33,7 @@ class _Ends:
         self._has_failed = False
 
     def add(self, key: str) -> bool:
-        """Add an end; returns whether it is new."""
+        """Add an end; return whether it is new."""
         with self._lock:
             if key in self._keys:
                 return False
@@ -68,12 +68,12 @@ def turn_observers() -> list[TurnObserver]:
 
 
 def tell_left() -> None:
-    """Tell what processes before this one were killed with, if the app has configured exporters. Does not raise."""
+    """Report what killed processes left, if the app has configured exporters. Does not raise."""
     _ENDS.delivery()
 
 
 def tell_end(timeline: Timeline) -> None:
-    """Tell all who watch of the end of a turn; what one of them raises is logged and touches nothing.
+    """Report the end of a turn to all receivers; an exception in one is logged and affects nothing.
 
     Guarantee: idempotent by the turn for as long as it is among the latest: an engine may replay an orchestration to
     its end more than once.
@@ -100,7 +100,7 @@ def _has_providers() -> bool:
 
 
 def _folder(environment: Mapping[str, str]) -> Path:
-    """Where processes of this app on this machine leave what they have to tell."""
+    """Where this app's processes on this machine keep unreported data."""
     if data := environment.get("FUNCTIONS_HOST_DATA"):
         return Path(data, "telemetry")
     app = environment.get("AzureWebJobsScriptRoot") or str(Path.cwd())

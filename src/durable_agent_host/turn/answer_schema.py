@@ -1,8 +1,8 @@
-"""The format that a client asks of an answer: a JSON schema, and whether an answer fits it. Pure; fetches nothing.
+"""The response format that a client requests: a JSON schema, and checks of answers against it. Pure; fetches nothing.
 
-Clients write schemas, and some take for ever: a pattern that backtracks, references that double at each level, a large
-schema for each item of a large answer. So what an answer is held against in a process that has other things to do is
-counted, and left to another process when it is much, or has parts of which nobody knows how long they take
+Clients write schemas, and some never finish: a backtracking pattern, references that double at each level, a large
+schema for each item of a large answer. So the steps of a check are counted where other work shares the process, and the
+check is left to another process when there are many, or when the time of a step cannot be predicted
 (`durable_agent_host.agent.answer_checks`).
 """
 
@@ -24,23 +24,23 @@ MAX_SCHEMA_CHARACTERS: Final = 64 * 1024
 """The longest ``response_format``, as JSON."""
 
 MAX_SCHEMA_OBJECTS: Final = 2_000
-"""How many objects it may consist of: each takes half a millisecond to be held against the rules of JSON Schema."""
+"""Maximum objects in a schema: checking each against the rules of JSON Schema takes half a millisecond."""
 
 STEPS_AT_ONCE: Final = 50_000
-"""How many keywords are held against values before it is too much for a process that has other things to do."""
+"""Maximum keyword checks against values in a process that has other things to do."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OBJECTS_AT_ONCE: Final = 200
 _UNBOUNDED: Final = frozenset({"pattern", "patternProperties", "uniqueItems", "$schema"})
-"""Keywords that may take for ever in one step, and the one that changes what all others mean."""
+"""Keywords that may take for ever in one step, and the one that changes the meaning of all others."""
 
 
 class TooMuchToCheckError(Exception):
-    """An answer cannot be held against its format in a few steps."""
+    """An answer cannot be checked against its format in a few steps."""
 
 
 def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Find the schema in a response format.
+    """Return the schema in a response format.
 
     Guarantee: pure.
 
@@ -60,7 +60,7 @@ def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def check_response_format(response_format: Mapping[str, Any]) -> None:
-    """Refuse a response format whose schema is none, before a model is asked.
+    """Refuse a response format with an invalid schema, before the model is called.
 
     Guarantee: pure.
 
@@ -91,19 +91,19 @@ def check_response_format(response_format: Mapping[str, Any]) -> None:
 
 
 def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: int | None = None) -> None:
-    """Hold an answer against the format that was asked for.
+    """Check an answer against the requested format.
 
     Guarantee: pure.
 
     Args:
         text: the model's answer.
         response_format: as `schema_of` takes it.
-        most_steps: keywords that may be held against values; None for any number.
+        most_steps: maximum keyword checks; None for no limit.
 
     Raises:
-        TooMuchToCheckError: there are more, or some of which nobody knows how long they take.
-        InvalidAnswerError: the answer is not JSON, or does not fit the schema; says where.
-        RequestError: the schema is none, or refers to another document; nothing is fetched.
+        TooMuchToCheckError: there are more, or some whose time cannot be predicted.
+        InvalidAnswerError: the answer is not JSON, or does not match the schema; says where.
+        RequestError: the schema is invalid, or refers to another document; nothing is fetched.
     """
     try:
         value = json.loads(text)
@@ -134,7 +134,7 @@ def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: i
 
 
 def _objects(schema: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Go through all objects of a schema; that it names its own dialect at its top means nothing."""
+    """Iterate over all objects of a schema; a dialect named at its top is ignored."""
     waiting: list[Any] = [{name: value for name, value in schema.items() if name != "$schema"}]
     while waiting:
         found = waiting.pop()
@@ -147,7 +147,7 @@ def _objects(schema: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _counting(validator_class: Any, most_steps: int) -> Any:
-    """Make a validator that gives up after so many keywords."""
+    """Make a validator that gives up after a number of keywords."""
     left = iter(range(most_steps))
 
     def counted(hold: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,21 +163,21 @@ def _counting(validator_class: Any, most_steps: int) -> Any:
 
 
 def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Add a structured answer to what clients get. Guarantee: pure.
+    """Add a structured answer to the view for clients. Guarantee: pure.
 
     Args:
-        view: of a turn that has completed.
+        view: of a completed turn.
         text: the answer's.
-        response_format: what was asked for, or None.
+        response_format: as requested, or None.
 
     Returns:
-        The view, with the parsed answer as ``value`` when a format was asked for.
+        The view, with the parsed answer as ``value`` when a format was requested.
     """
     if response_format is None:
         return view
     try:
         return view | {"value": json.loads(text)}
-    except (ValueError, RecursionError):  # a text of another version, which was not checked
+    except (ValueError, RecursionError):  # text from another version, which was not checked
         return view
 
 

@@ -1,7 +1,7 @@
-"""A body as the parts in which it differs from an earlier one: a conversation's requests repeat themselves. Pure.
+"""A body as its differences from an earlier one: a conversation's requests repeat themselves. Pure.
 
-A part is a text; a pair, start and length of a passage of the earlier body; or a number, so many characters that were
-not kept. What is read back has texts and numbers alone.
+A part is a text; a pair, start and length of a passage of the earlier body; or a number of characters that were not
+kept. Pieces read back are only texts and numbers.
 """
 
 import re
@@ -12,23 +12,23 @@ Part = str | tuple[int, int] | int
 """Of a body, see above."""
 
 Piece = str | int
-"""Of a body that was read back: a text, or so many characters that are not known."""
+"""Part of a body that was read back: a text, or a number of unknown characters."""
 
 _LEAST_PASSAGE: Final = 48
-"""Characters of a passage that is worth a reference."""
+"""Minimum length of a passage that is replaced by a reference."""
 
 _ITEM: Final = re.compile(r"[^}]*\},?|[^}]+")
 """Items of a list in JSON, roughly; where exactly a text is cut does not matter, as long as both are cut alike."""
 
 
 def delta_of(base: str, body: str) -> list[Part]:
-    """Write a body as parts of an earlier one and new texts.
+    """Encode a body as references to an earlier one and new texts.
 
     Guarantee: pure; ``rebuilt(delta_of(base, body), [base]) == [body]``.
 
     Args:
         base: the earlier body.
-        body: to write.
+        body: the body to encode.
     """
     start = _common_start(base, body)
     most = min(len(base), len(body)) - start
@@ -51,7 +51,7 @@ def _common_start(one: str, other: str) -> int:
 
 
 def _moved(base: str, text: str) -> list[Part]:
-    """Find items of the earlier body that stand elsewhere now: a window has moved over the conversation."""
+    """Find items of the earlier body at new positions: a window has moved over the conversation."""
     if len(text) < _LEAST_PASSAGE:
         return [text] if text else []
     places: dict[str, int] = {}
@@ -73,7 +73,7 @@ def _moved(base: str, text: str) -> list[Part]:
 
 
 def _tidied(parts: Sequence[Part], base: str) -> list[Part]:
-    """Write short passages out."""
+    """Replace references to short passages by their text."""
     tidied: list[Part] = []
     for part in parts:
         one: Part = part
@@ -87,12 +87,12 @@ def _tidied(parts: Sequence[Part], base: str) -> list[Part]:
 
 
 def written_characters(parts: Iterable[Part]) -> int:
-    """Count the characters that parts write out. Guarantee: pure."""
+    """Count the characters written as text. Guarantee: pure."""
     return sum(len(part) for part in parts if isinstance(part, str))
 
 
 def bounded(parts: Iterable[Part], most: int) -> list[Part]:
-    """Leave out the middle of texts, so that parts write out so many characters at most. Guarantee: pure.
+    """Leave out the middle of texts, so that at most a number of characters is written as text. Guarantee: pure.
 
     Args:
         parts: of a body.
@@ -112,16 +112,16 @@ def bounded(parts: Iterable[Part], most: int) -> list[Part]:
 
 
 def rebuilt(parts: Iterable[Part], base: Sequence[Piece]) -> list[Piece]:
-    """Read a body back.
+    """Restore a body.
 
     Guarantee: pure.
 
     Args:
         parts: as `delta_of` and `bounded` wrote them.
-        base: pieces of the earlier body; what lies behind their end is not known.
+        base: pieces of the earlier body; text beyond their end is unknown.
 
     Returns:
-        Its pieces: one text when all of it is known.
+        Its pieces: a single text when all of it is known.
     """
     pieces: list[Piece] = []
     for part in parts:
@@ -148,19 +148,19 @@ def _passage(base: Sequence[Piece], start: int, length: int) -> Iterable[Piece]:
 
 
 def whole_text(pieces: Sequence[Piece]) -> str | None:
-    """Return the text of a body that is known as a whole, or None. Guarantee: pure."""
+    """Return the text of a completely known body, or None. Guarantee: pure."""
     if any(isinstance(piece, int) for piece in pieces):
         return None
     return "".join(cast("Sequence[str]", pieces))
 
 
 def encode_parts(parts: Iterable[Part]) -> list[str | int | list[int]]:
-    """Write parts as JSON. Guarantee: pure."""
+    """Encode parts as JSON. Guarantee: pure."""
     return [list(part) if isinstance(part, tuple) else part for part in parts]
 
 
 def decode_parts(wire: object) -> list[Part]:
-    """Read parts from JSON; what is none is left out. Guarantee: pure."""
+    """Decode parts from JSON; malformed parts are left out. Guarantee: pure."""
     parts: list[Part] = []
     for part in cast("list[object]", wire) if isinstance(wire, list) else ():
         if isinstance(part, str) or (isinstance(part, int) and part >= 0):

@@ -1,4 +1,4 @@
-"""Budgets: what a call may need, what an answer has cost, and which limit it would cross. Pure."""
+"""Budgets: a call's estimated need, an answer's cost, and the limit that a call would cross. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from durable_agent_host.turn.question_ids import BUDGET_PREFIX
 
 Scope = Literal["turn", "session"]
 ANY_MODEL: Final = "*"
-"""The name in an app's prices that stands for all models without a price of their own."""
+"""The name in an app's prices for all models without their own price."""
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _MILLION: Final = 1_000_000
@@ -27,12 +27,12 @@ class Crossing:
     """A limit that a call would cross.
 
     Attributes:
-        scope: whose budget it is.
+        scope: of the budget.
         kind: the field of `Budget`.
-        limit: as the app has set it.
+        limit: the app's limit.
         used: by the turn or the session so far.
-        needed: by the call, as far as is known before it.
-        exceeded: what the app wants then, as in `Budget`.
+        needed: by the call, as estimated before it.
+        exceeded: what happens then, as in `Budget`.
     """
 
     scope: Scope
@@ -44,7 +44,7 @@ class Crossing:
 
     @property
     def sentence(self) -> str:
-        """Say it to whoever asked."""
+        """Describe it to the caller."""
         return (
             f"the {self.scope}'s budget of {self.limit:g} {_WORDS[self.kind]} does not allow the next call: "
             f"{self.used:g} used, and the call needs {self.needed:g}"
@@ -59,25 +59,25 @@ class Crossing:
         )
 
     def question(self, number: int) -> str:
-        """Name the question to a person; each approval allows as much again as the limit."""
+        """Return the id of the question to a person; each approval allows the limit again."""
         return f"{BUDGET_PREFIX}{self.scope}-{self.kind}" + (f"-{number}" if number else "")
 
 
 def find_crossings(
     scope: Scope, budget: Budget, used: Spent, needed: Spent, *, before: Spent, grants: Mapping[Kind, int]
 ) -> Iterable[Crossing]:
-    """Find the limits that a call would cross.
+    """Return the limits that a call would cross.
 
     Guarantee: pure.
 
     Args:
-        scope: whose budget it is.
+        scope: of the budget.
         budget: with its limits.
         used: so far, by the turn, or by the session with this turn.
-        needed: by the call, as far as is known before it.
-        before: what was used when the turn began: a limit that had been crossed then counts from there, so that an
-            approval allows as much again.
-        grants: how often a person has allowed as much again, by kind.
+        needed: by the call, as estimated before it.
+        before: what was used when the turn began: a limit already crossed then counts from there, so that an approval
+            allows the limit again.
+        grants: how often a person has allowed the limit again, by kind.
     """
     for kind in KINDS:
         limit = getattr(budget, kind)
@@ -92,16 +92,16 @@ def find_crossings(
 
 
 def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
-    """Find the price of a model.
+    """Return the price of a model.
 
     Guarantee: pure.
 
     Args:
-        prices: by the name of a model, or by the beginning of the names of its dated versions, or `ANY_MODEL`.
-        model: as the service named it, or None.
+        prices: by the name of a model, the prefix of the names of its dated versions, or `ANY_MODEL`.
+        model: as named by the service, or None.
 
     Returns:
-        The price under the longest name that fits; for a model without one the dearest, so that a budget errs on the
+        The price under the longest matching name; for a model without one the highest, so that a budget errs on the
         safe side; None without prices.
     """
     fitting = [name for name in prices if name != ANY_MODEL and model and model.startswith(name)]
@@ -118,7 +118,7 @@ def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: 
     Guarantee: pure.
 
     Args:
-        usage: token counts by the framework's names, or None when the service said nothing.
+        usage: token counts by the framework's names, or None when the service reported none.
         model: that served it.
         prices: as for `price_of`.
     """
@@ -126,7 +126,7 @@ def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: 
     read, written = _count(counts, "input_token_count"), _count(counts, "output_token_count")
     total = _count(counts, "total_token_count")
     cached, written_to_cache = (_count(counts, f"cache_{way}_input_token_count") for way in ("read", "creation"))
-    if not total:  # a service that gives no total counts what its cache read and wrote apart from the input
+    if not total:  # a service without a total counts cache reads and writes apart from the input
         read += cached + written_to_cache
         total = read + written
     price = price_of(prices, model)
@@ -145,8 +145,8 @@ def reserve(characters: int, max_output_tokens: int, model: str | None, prices: 
 
     Args:
         characters: of the request's texts.
-        max_output_tokens: that the request allows, or 0 when it says nothing.
-        model: that was served last, or None.
+        max_output_tokens: allowed by the request, or 0 when it sets no limit.
+        model: that served the last call, or None.
         prices: as for `price_of`.
     """
     read = max(-(-characters // _CHARACTERS_PER_TOKEN), 1)
@@ -175,7 +175,7 @@ def raised(reservation: Reservation, characters: int, model: str | None, prices:
 
 
 def spent_on_reservation(reservation: Reservation) -> Spent:
-    """Count a model call whose answer is not known: it may have been made. Guarantee: pure."""
+    """Count a model call without a known answer: it may have been made. Guarantee: pure."""
     return Spent(tokens=reservation.tokens, cost=reservation.cost, model_calls=1)
 
 

@@ -1,7 +1,8 @@
-"""The model calls of a turn as they went over the wire, read from its log. Pure.
+"""The model calls of a turn as sent over the wire, read from its log. Pure.
 
-Each request is a call of its own here, tries and calls of strategies included; `name` is unique in the turn. A finished
-call that a later attempt found in the journal is listed for that attempt, too, as replayed: nothing was sent then.
+Each request is a separate call here, including retries and calls of strategies; `name` is unique in the turn. A
+finished call that a later attempt found in the journal is listed for that attempt, too, as replayed: nothing was sent
+then.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ class BodyPlace(NamedTuple):
     """Where a body is kept.
 
     Attributes:
-        turn_id: in whose log.
+        turn_id: the turn whose log has it.
         name: of the call there.
         side: of the call.
     """
@@ -45,8 +46,8 @@ class CallReader:
     """Reads the calls of one turn.
 
     Args:
-        turn_id: which turn.
-        has_ended: whether the turn has; a call without an answer is lost then.
+        turn_id: the turn.
+        has_ended: whether the turn has ended; a call without an answer is then lost.
     """
 
     def __init__(self, turn_id: str, *, has_ended: bool) -> None:
@@ -73,17 +74,17 @@ class CallReader:
                 self._note_finished(record)
 
     def calls(self) -> list[dict[str, Any]]:
-        """Return the calls in their order, without their bodies; to be called once."""
+        """Return the calls in order, without their bodies; call it once."""
         if self._has_ended:
             self._lose()
         return self._calls
 
     def body(self, name: str, side: Side) -> Mapping[str, Any] | None:
-        """Return what is kept of a body."""
+        """Return the kept part of a body."""
         return self._bodies.get((name, side))
 
     def base(self, name: str, side: Side) -> BodyPlace | None:
-        """Tell which other body a body refers to, or None."""
+        """Return which other body a body refers to, or None."""
         body = self.body(name, side)
         base = cast("Mapping[str, str] | None", body.get("base")) if body is not None else None
         return BodyPlace(base["turn_id"], base["name"], side) if base else None
@@ -156,13 +157,13 @@ class CallReader:
 
 
 def put_together(bodies: Sequence[Mapping[str, Any]]) -> list[Piece]:
-    """Read a body back.
+    """Restore a body.
 
     Guarantee: pure.
 
     Args:
-        bodies: what is kept of it, and before it of each body that it goes back to; the first one is whole, or refers
-            to one that is gone.
+        bodies: what is kept of it, preceded by each body that it refers back to; the first one is whole, or refers to
+            one that is gone.
     """
     pieces: list[Piece] = []
     for body in bodies:
@@ -171,7 +172,7 @@ def put_together(bodies: Sequence[Mapping[str, Any]]) -> list[Piece]:
 
 
 def _sizes(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Say how large a body was."""
+    """Return the size of a body."""
     return {"bytes": data.get("received_bytes", data.get("bytes", 0)), "sha256": data.get("sha256")}
 
 

@@ -1,4 +1,4 @@
-"""The events of a turn: every name once, and what each means to whoever stores or streams it. Pure."""
+"""The events of a turn: each name once, with its meaning for storage and streaming. Pure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -17,11 +17,11 @@ TURN_CANCELLED: Final = "turn.cancelled"
 
 
 class EventRule(NamedTuple):
-    """What an event means.
+    """The meaning of an event.
 
     Attributes:
-        is_delta: its ``text`` continues the previous event's, so neighbours can be joined.
-        is_discardable: it tells of a model call, and is void when that call is made again.
+        is_delta: its ``text`` continues the previous event's, so adjacent events can be joined.
+        is_discardable: it reports on a model call, and is void when that call is retried.
         ends_turn: the last event of a stream. It is made from the turn's outcome and never stored in the log.
     """
 
@@ -49,19 +49,19 @@ _UNKNOWN: Final = EventRule()
 
 
 def rule_of_stored(name: str) -> EventRule:
-    """Give the rule of an event that was read from a log. Guarantee: pure.
+    """Return the rule of an event read from a log. Guarantee: pure.
 
     Args:
-        name: as stored; another version may have written one that this version does not know.
+        name: as stored; another version may have written one unknown to this version.
 
     Returns:
-        Its row. An unknown event is passed on to clients as it is, is never joined or discarded, and ends no turn.
+        Its row. An unknown event is passed to clients unchanged, is never joined or discarded, and ends no turn.
     """
     return EVENTS.get(name, _UNKNOWN)
 
 
 def check_appended(name: str) -> None:
-    """Refuse an event that does not belong into a log. Guarantee: pure.
+    """Refuse an event that does not belong in a log. Guarantee: pure.
 
     Args:
         name: of an event that this version is about to append.

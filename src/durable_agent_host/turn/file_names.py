@@ -1,4 +1,4 @@
-"""Names and media types of files, as callers give them and as headers can carry them. Pure."""
+"""Names and media types of files, from callers and for headers. Pure."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from durable_agent_host.errors import RequestError
 
 MAX_NAME_CHARACTERS: Final = 255
 OCTETS: Final = "application/octet-stream"
-"""The media type of bytes of which nothing is known."""
+"""The media type of unknown bytes."""
 
 _TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9*][a-z0-9!#$&^_.+-]{0,126}")
 _SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "application/json"})
@@ -44,31 +44,31 @@ _BY_ENDING: Final = {
 
 
 def media_type_of_name(name: str | None) -> str | None:
-    """Tell the media type by a name's ending. Guarantee: pure.
+    """Return the media type for a name's extension. Guarantee: pure.
 
     Args:
         name: of a file, or a URL's path, or None.
 
     Returns:
-        The type, or None when the ending says nothing.
+        The type, or None when the extension is unknown.
     """
     return _BY_ENDING.get(name.rpartition(".")[2].lower()) if name and "." in name else None
 
 
 def check_media_type(given: str, where: str) -> str:
-    """Check a media type, and leave its parameters out.
+    """Check a media type, and remove its parameters.
 
     Guarantee: pure.
 
     Args:
-        given: as ``Content-Type`` has it.
-        where: what it belongs to, for the error.
+        given: from ``Content-Type``.
+        where: the field, for the error.
 
     Returns:
         Type and subtype in lower case.
 
     Raises:
-        RequestError: it is none.
+        RequestError: it is not a media type.
     """
     bare = given.partition(";")[0].strip().lower()
     if not _TYPE.fullmatch(bare):
@@ -77,19 +77,19 @@ def check_media_type(given: str, where: str) -> str:
 
 
 def check_name(given: str, where: str) -> str:
-    """Check the name of a file, and leave the folders before it out.
+    """Check the name of a file, and remove folders.
 
     Guarantee: pure.
 
     Args:
-        given: as the caller has it, perhaps with a path.
-        where: what it belongs to, for the error.
+        given: as given by the caller, possibly with a path.
+        where: the field, for the error.
 
     Returns:
         The name.
 
     Raises:
-        RequestError: it is empty or too long, or has a character that is not printed.
+        RequestError: it is empty or too long, or has an unprintable character.
     """
     name = given.replace("\\", "/").rpartition("/")[2].strip()
     if not name.strip(". "):
@@ -103,13 +103,13 @@ def check_name(given: str, where: str) -> str:
 
 
 def is_shown_inline(media_type: str) -> bool:
-    """Tell whether a browser may show bytes of a type, which no page of it could run. Guarantee: pure.
+    """Return whether a browser may show bytes of a type inline, because it cannot execute them. Guarantee: pure.
 
     Args:
         media_type: of the bytes.
 
     Returns:
-        True for the images and texts of a short list; HTML, SVG and what is not known are downloads.
+        True for the images and texts of a short list; HTML, SVG and unknown types are downloads.
     """
     return media_type in _SHOWN
 

@@ -1,7 +1,7 @@
-"""What a caller says to an agent: a text, or a list of parts, as the contents of a message. Pure.
+"""A caller's message to an agent: a text, or a list of parts, as the contents of a message. Pure.
 
 A part is an object with a ``type``. `_FORMS` lists the types and their fields: our own (text, image, audio, file), the
-input parts of OpenAI's Responses API, and the framework's contents as its ``to_dict`` writes them. Whatever the form, a
+input parts of OpenAI's Responses API, and the framework's contents as written by its ``to_dict``. Whatever its form, a
 part becomes one of three contents: a text, bytes as a data URI, or a reference (a URL, or the id of a file).
 """
 
@@ -18,7 +18,7 @@ from durable_agent_host.errors import RequestError
 from durable_agent_host.turn.file_names import check_media_type, check_name, media_type_of_name
 
 MAX_PARTS: Final = 256
-"""Parts of one message."""
+"""Maximum parts of one message."""
 
 _MAX_URL_CHARACTERS: Final = 8192
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -44,15 +44,15 @@ _FORMS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "uri": ("file", _FRAMEWORK | {"uri": "url"}),
     "hosted_file": ("file", _FRAMEWORK | {"file_id": "file_id"}),
 }
-"""Type of a part → what it is, and its fields by our names."""
+"""Type of a part → its kind, and its fields by our names."""
 
 
 class Said(NamedTuple):
-    """What a caller says.
+    """A caller's message.
 
     Attributes:
-        text: all its text, for lists and logs; empty when it has none.
-        contents: the message's contents as they are stored; empty when the text is all.
+        text: all of its text, for lists and logs; empty when it has none.
+        contents: the message's contents as stored; empty when it is only a text.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Said(NamedTuple):
 
 
 class _Bytes(NamedTuple):
-    """Bytes that a part brings: their base64, and what a data URI says of their type."""
+    """Bytes from a part: their base64, and their type from a data URI."""
 
     encoded: str
     media_type: str | None
@@ -72,13 +72,13 @@ def read_message(message: Any) -> Said:
     Guarantee: pure.
 
     Args:
-        message: what JSON can hold.
+        message: a JSON value.
 
     Returns:
-        What is said. A list of one text says the same as the text.
+        The message. A list of one text is the same as the text.
 
     Raises:
-        RequestError: it is something else, or a part cannot be used; names the part, counted from 1, and its field.
+        RequestError: it is something else, or a part is invalid; names the part, counted from 1, and its field.
     """
     if isinstance(message, list):
         parts = _numbered(cast("list[Any]", message))
@@ -87,7 +87,7 @@ def read_message(message: Any) -> Said:
 
 
 def said_in(contents: Sequence[Content]) -> Said:
-    """Give contents as what is said. Guarantee: pure.
+    """Return contents as a message. Guarantee: pure.
 
     Args:
         contents: texts, data, URIs and hosted files; at least one.
@@ -99,27 +99,27 @@ def said_in(contents: Sequence[Content]) -> Said:
 
 
 def file_content(data: bytes | memoryview, *, name: str | None, media_type: str | None) -> Content:
-    """Make the content of a file that came as bytes. Guarantee: pure.
+    """Make the content of an uploaded file. Guarantee: pure.
 
     Args:
         data: of the file.
         name: checked, or None.
-        media_type: checked, or None when the name shall say it.
+        media_type: checked, or None to derive it from the name.
     """
     kind = media_type or media_type_of_name(name) or "application/octet-stream"
     return _data(base64.b64encode(data).decode(), kind, name)
 
 
 def file_reference(file_id: str, name: str | None, media_type: str | None) -> Content:
-    """Make the content that names a file by its id. Guarantee: pure."""
+    """Make the content that refers to a file by its id. Guarantee: pure."""
     return Content("hosted_file", file_id=file_id, name=name, media_type=media_type)
 
 
 def with_contents(said: Said, added: Sequence[Content]) -> Said:
-    """Add contents to a message, after what it has. Guarantee: pure.
+    """Add contents to a message, after its own. Guarantee: pure.
 
     Args:
-        said: the message; empty when it has these contents alone.
+        said: the message; empty when these contents are all of it.
         added: files and the like, may be empty.
     """
     if not added:
@@ -139,16 +139,16 @@ def _numbered(message: Sequence[Any]) -> list[tuple[int, Any]]:
 
 
 def checked_text(message: Any) -> str:
-    """Check a message that is a text. Guarantee: pure.
+    """Check a text message. Guarantee: pure.
 
     Args:
-        message: as it came.
+        message: the raw value.
 
     Returns:
         The same.
 
     Raises:
-        RequestError: it is missing, blank, no text, or has half of a surrogate pair.
+        RequestError: it is missing, blank, not a text, or has an unpaired surrogate.
     """
     if message is None or message == "":
         raise RequestError('Message is required: send text, or JSON like {"message": "Hello"}')
@@ -188,7 +188,7 @@ def _text_of(fields: Mapping[str, Any], where: str) -> str:
 
 
 def _with_audio(fields: dict[str, Any], where: str) -> dict[str, Any]:
-    """Take OpenAI's audio, which has an object of its own, apart."""
+    """Read OpenAI's audio, which is a nested object."""
     if "input_audio" not in fields:
         return fields
     audio: Any = fields["input_audio"]
@@ -256,7 +256,7 @@ _SOURCES: Final = {"url": _by_url, "data": _by_data, "file_id": _by_id}
 
 
 def _bytes_of(data: str, where: str) -> _Bytes:
-    """Read base64, or a data URL of RFC 2397."""
+    """Decode base64, or a data URL of RFC 2397."""
     media_type = None
     if data[:5].lower() == "data:":
         head, comma, data = data[5:].partition(",")

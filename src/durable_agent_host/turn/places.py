@@ -1,4 +1,4 @@
-"""In which session a request runs. Pure."""
+"""The session in which a request runs. Pure."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,14 +13,14 @@ class Place(NamedTuple):
 
     Attributes:
         session_id: the id of the session, without the agent's name.
-        owner: whose it is or is going to be; None where nobody is identified.
+        owner: its owner or future owner; None where nobody is identified.
     """
 
     session_id: str
     owner: Owner | None
 
     def claim(self, request: TurnRequest) -> TurnRequest:
-        """Say in a request whose its session has to be, before anything of it is stored. Guarantee: pure."""
+        """Put the required owner of its session into a request, before anything of it is stored. Guarantee: pure."""
         if self.owner is None or self.owner == request.session_owner:
             return request
         return replace(request, owner=encode_owner(self.owner))

@@ -1,4 +1,4 @@
-"""The turn's orchestration as a generator of named steps. Pure; `durable.orchestrator` carries the steps out."""
+"""The turn's orchestration as a generator of named steps. Pure; `durable.orchestrator` runs the steps."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -17,12 +17,12 @@ LONGEST_LEASES: Final = 10
 
 @dataclass(frozen=True)
 class PlanTimes:
-    """How long a turn waits for what. A change does not disturb running turns.
+    """Time limits of a turn's waits. A change does not disturb running turns.
 
     Attributes:
         lease_seconds: after how long a queued turn checks whether the turn before it is alive.
         approval_seconds: how long a person has; calls without an answer are denied then.
-        activity_attempts: maximum attempts of the activity when it fails for reasons that are not the agent's.
+        activity_attempts: maximum attempts of the activity when it fails for reasons other than the agent.
         retry_seconds: the pause before the second attempt; each further one is four times as long.
     """
 
@@ -80,9 +80,9 @@ class ShowWaiting:
 
 @dataclass(frozen=True)
 class WakeTurn:
-    """Tell a queued turn that the session is free; sends back whether its orchestration exists.
+    """Notify a queued turn that the session is free; sends back whether its orchestration exists.
 
-    ``request`` is given for a turn that only the session knows of yet: its orchestration is started.
+    ``request`` is given for a turn that only the session knows so far: its orchestration is started.
     """
 
     turn_id: str
@@ -91,7 +91,7 @@ class WakeTurn:
 
 @dataclass(frozen=True)
 class CheckTurn:
-    """Check whether a turn's orchestration exists; of one that is gone, what still runs is stopped, and counted."""
+    """Check whether a turn's orchestration exists; if it is gone, its remaining work is stopped and counted."""
 
     turn_id: str
 
@@ -105,17 +105,17 @@ class CancelTurn:
 
 @dataclass(frozen=True)
 class ForgetTurn:
-    """Let what only the running turn needed be deleted soon, because the app redacts what is kept."""
+    """Have the data that only the running turn needed deleted soon, because the app redacts stored data."""
 
 
 @dataclass(frozen=True)
 class SettleTurn:
-    """Count what the turn has spent, and let nothing of it run any more; sends back the figures, or an empty object."""
+    """Count the turn's spending, and let nothing of it run any more; sends back the figures, or an empty object."""
 
 
 @dataclass(frozen=True)
 class Happened:
-    """What ended a wait; ``value`` is the answer's payload."""
+    """The event that ended a wait; ``value`` is the answer's payload."""
 
     what: Literal["granted", "answer", "cancel", "timeout"]
     value: Any = None
@@ -125,7 +125,7 @@ Tending = WakeTurn | CheckTurn | CancelTurn | ForgetTurn | SettleTurn
 Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | Tending
 
 ERASURE_PAUSES: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
-"""How long a turn waits, in seconds, before it asks again a session that is being erased; then it is rejected."""
+"""Wait in seconds before a turn asks a session under erasure again; after the last one it is rejected."""
 
 LOG_UNAVAILABLE: Final = "LogUnavailableError"
 """The type of the error of a turn that was rejected because its log could not be opened."""
@@ -134,7 +134,7 @@ ENDED_BEFORE: Final = "ended_before"
 """Key in the activity's outcome of a turn that had a receipt: nothing is committed."""
 
 TO_BE_FORGOTTEN: Final = "to_be_forgotten"
-"""Key in the activity's outcome of a turn that has been noted to be forgotten, so that no step is needed for it."""
+"""Key in the activity's outcome of a turn whose deletion is already scheduled, so that no step is needed for it."""
 
 _NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", "work", ENDED_BEFORE})
 
@@ -145,15 +145,15 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
     Guarantee: pure and deterministic: replay gives the same steps.
 
     Args:
-        request: what the client asked for.
-        times: how long it waits for what.
+        request: the client's request.
+        times: time limits of its waits.
 
     Returns:
-        The outcome as JSON, without what the session now holds. A step that failed is an outcome too.
+        The outcome as JSON, without data that the session now holds. A failed step is an outcome, too.
     """
     ended = yield from _carry_out(request, times)
     if (request.raw is not None or ended.get("redacts")) and not ended.pop(TO_BE_FORGOTTEN, False):
-        with suppress(Exception):  # the turn has ended all the same, and what is left goes with its retention
+        with suppress(Exception):  # the turn has ended all the same, and its data expires with its retention
             yield ForgetTurn()
     return ended
 
@@ -238,13 +238,13 @@ def _free(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step,
 
 
 def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
-    """Run the agent until it has ended: again after a failure of the platform, and with answers after a wait."""
+    """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
     answers: dict[str, Mapping[str, Any]] = {}
     failures, round_, cancelled = 0, 0, False
     while True:
         try:
             outcome = cast("dict[str, Any]", (yield RunAgent(dict(answers), cancelled)))
-        except Exception as error:  # noqa: BLE001 - the session has to be freed whatever happened in the activity
+        except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
             failures += 1
             if failures >= times.activity_attempts:
                 return encode_turn_outcome(failure(request, error))
@@ -263,16 +263,16 @@ def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[st
             continue
         if outcome["status"] != "suspended":
             return outcome
-        if cancelled:  # the agent was told, and waits again: nothing of it can be kept
+        if cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
             return encode_turn_outcome(cancelled_while_waiting(request))
         round_ += 1
         cancelled = yield from _ask_people(outcome["pending"], answers, WaitForAnswer(round_, times.approval_seconds))
 
 
 def _counted(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
-    """Add what the turn has spent to an outcome that was not made by a run of the agent.
+    """Add the turn's spending to an outcome that was not made by a run of the agent.
 
-    When that cannot be read, because the turn's log is away, the turn ends all the same.
+    When it cannot be read, because the turn's log is unavailable, the turn ends all the same.
     """
     has_not_begun = outcome["status"] == "rejected" or outcome.get(ENDED_BEFORE)
     if outcome.get("spent") or has_not_begun:
@@ -291,7 +291,7 @@ def _commit(
         payload["status"] = "rejected"
     try:
         committed = yield AskSession("commit", payload)
-    except Exception as error:  # noqa: BLE001 - the session has to be freed whatever was wrong with the outcome
+    except Exception as error:  # noqa: BLE001 - the session must be freed whatever was wrong with the outcome
         spent = {"spent": outcome["spent"]} if outcome.get("spent") else {}
         outcome = encode_turn_outcome(failure(request, error)) | spent
         committed = yield AskSession("commit", outcome)
@@ -301,7 +301,7 @@ def _commit(
 def _ask_people(
     pending: Sequence[Mapping[str, Any]], answers: dict[str, Mapping[str, Any]], wait: WaitForAnswer
 ) -> Generator[Step, Any, bool]:
-    """Wait until every call has an answer, and add them to ``answers``; returns whether the turn was cancelled."""
+    """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
     while waiting := [call for call in pending if call["call_id"] not in answers]:
         yield ShowWaiting(waiting, dict(answers))
         happened: Happened = yield wait
@@ -325,7 +325,7 @@ def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any
     A failure here does not fail this turn; the next turn that asks tries again.
 
     Returns:
-        Whether the turn that waits first is this one.
+        Whether this turn is first in the queue.
     """
     with suppress(Exception):
         while turn_id := found.get("next"):
@@ -338,17 +338,17 @@ def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any
 
 
 def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
-    """Write the input of the activity.
+    """Build the input of the activity.
 
     Guarantee: pure.
 
     Args:
-        request: what was asked.
+        request: the turn's request.
         step: the run, with the answers of all rounds so far.
 
     Returns:
-        The request as JSON, with ``answers`` when there are some and ``cancelled`` when the turn was cancelled while
-        it waited for them.
+        The request as JSON, with ``answers`` when there are some and ``cancelled`` when the turn was cancelled while it
+        waited for them.
     """
     wire = encode_turn_request(request)
     if step.answers:

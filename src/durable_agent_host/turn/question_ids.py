@@ -1,8 +1,8 @@
-"""Under which id a person is asked: the id of the call, as long as nobody can take it for another question. Pure.
+"""The id of a question to a person: the call's id, unless it could be confused with another question. Pure.
 
-Ids of calls are what the model's service says, and a person's answer is found by the id of the question. So two
-questions of a turn never have the same id, whatever ids the calls have: otherwise the answer to a harmless call would
-let another one run.
+Call ids come from the model's service, and a person's answer is matched by the question's id. So two questions of a
+turn never have the same id, whatever ids the calls have: otherwise the answer to a harmless call would approve another
+one.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import Final
 from durable_agent_host.model.journal_entry import ToolKey
 
 BUDGET_PREFIX: Final = "budget-"
-"""What ids of questions for a budget begin with; see `durable_agent_host.turn.budgeting.Crossing`."""
+"""Prefix of ids of budget questions; see `durable_agent_host.turn.budgeting.Crossing`."""
 
 _LOOKS_MADE: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+(?::[0-9]+)?\Z|:[0-9]+\Z")
 
 
 def question_id(key: ToolKey, number: int = 0, *, is_repeated: bool) -> str:
-    """Name a question. Guarantee: pure; two questions of a turn have different names.
+    """Return the id of a question. Guarantee: pure; two questions of a turn have different ids.
 
     Args:
         key: of the call.
@@ -25,8 +25,8 @@ def question_id(key: ToolKey, number: int = 0, *, is_repeated: bool) -> str:
         is_repeated: an earlier call of the turn has the same call id.
 
     Returns:
-        The call's id; with its place behind it when it is repeated, or looks like a name that is made here; with the
-        number behind that from the second question on.
+        The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
+        on, also followed by the number.
     """
     needs_place = is_repeated or _LOOKS_MADE.search(key.call_id) is not None
     place = f"@{key.position}.{key.occurrence}" if needs_place else ""

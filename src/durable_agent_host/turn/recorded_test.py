@@ -1,4 +1,4 @@
-"""A turn as the text of a test: the app is asked again, and the model answers what it answered then. Pure."""
+"""A turn as the text of a test: the app is asked again, and the model repeats its answers. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def test_the_turn_is_as_it_was(durable_app):
 
 
 def why_no_test(turn: Turn) -> str | None:
-    """Say why a turn cannot be copied as a test, or None. Guarantee: pure."""
+    """Return why a turn cannot be copied as a test, or None. Guarantee: pure."""
     if turn.outcome is None or turn.outcome.status != "completed":
         return "only a turn that has completed can be copied as a test"
     if turn.answers:
@@ -52,17 +52,17 @@ def why_no_test(turn: Turn) -> str | None:
 
 
 def text_of_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> str | None:
-    """Write the test of a turn.
+    """Generate the test of a turn.
 
     Guarantee: pure.
 
     Args:
         turn: completed.
-        calls: request and answer of each call that the model has answered, in their order.
+        calls: request and answer of each answered model call, in order.
         path: of ``run``, with its prefix.
 
     Returns:
-        A module of Python in ASCII; None when an answer is not one of the Responses API.
+        A Python module in ASCII; None when an answer is not one of the Responses API.
     """
     answers: list[Any] = [answer for _, answer in calls]
     if not answers or not all(map(_is_response, answers)):
@@ -100,5 +100,5 @@ def _items(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _plain(name: str) -> str:
-    """Write a name into a comment: nothing in it can end that."""
+    """Write a name into a comment, so that it cannot end the comment."""
     return "".join(one if (one.isalnum() and one.isascii()) or one in "-_.:+" else "?" for one in name)

@@ -1,9 +1,9 @@
-"""What an app redacts, in all that is stored and shown of a turn. Pure, as far as the app's function is.
+"""Applies an app's redaction to all stored and shown data of a turn. Pure, as far as the app's function is.
 
 Theory of operation. The app's function gets a content and returns it, or a copy. It is called for each content, for
-those inside of it, and with a text content for each other text: of arguments, results, citations, the provider's items.
-A content that has changed keeps no item of its provider, which would say again what is gone, and no signature, which
-would not hold; so it is replayed as what it still says. A mark tells that it was redacted.
+nested ones, and with a text content for each other text: of arguments, results, citations, the provider's items. A
+changed content keeps no provider item, which would repeat what was removed, and no signature, which would be invalid;
+it is replayed from its remaining text. A mark shows that it was redacted.
 """
 
 import copy
@@ -28,7 +28,7 @@ REDACTED: Final = "durable_agent_host.redacted"
 """Key in the ``additional_properties`` of a content that has been redacted."""
 
 Redact = Callable[[Content], Content]
-"""Returns a content, or a copy of it without what is not to be stored."""
+"""Returns a content, or a copy without what must not be stored."""
 
 _NAMES: Final = frozenset(
     {
@@ -37,7 +37,7 @@ _NAMES: Final = frozenset(
         "additional_properties",
     }
 )
-"""Fields of a content that say what it is, and nothing of what was said."""
+"""Fields of a content that describe it, and contain nothing of the conversation."""
 
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -45,15 +45,15 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 _SHORT_CHARACTERS: Final = 64
 _MOST_HARMLESS: Final = 4096
-"""How many short texts are known to have nothing redacted: names of fields, ids, words that come again and again."""
+"""Size of the cache of short texts without redactions: field names, ids, recurring words."""
 
 
 class Redactor:
     """Applies an app's function.
 
     Args:
-        redact: pure; it returns a copy of what it changes. Its attribute ``held_characters``, if it has one, says how
-            much of a streamed text it needs to see at once; without it, it needs all of a content.
+        redact: pure; it returns a copy of what it changes. Its optional attribute ``held_characters`` says how much of
+            a streamed text it needs to see at once; without it, it needs all of a content.
     """
 
     def __init__(self, redact: Redact) -> None:
@@ -62,14 +62,14 @@ class Redactor:
         self.held_characters: int | None = getattr(redact, "held_characters", None)
 
     def does(self, redact: Redact) -> bool:
-        """Tell whether this is what applies a function. Guarantee: pure."""
+        """Return whether this applies a given function. Guarantee: pure."""
         return self._redact is redact
 
     def check(self) -> None:
-        """Try the app's function on a text, so that one that cannot work is told before a turn needs it.
+        """Try the app's function on a text, so that a broken one is reported before a turn needs it.
 
         Raises:
-            ValueError: the function failed, or its ``held_characters`` is no number; says what to give.
+            ValueError: the function failed, or its ``held_characters`` is not a number; says what to give.
         """
         held: Any = self.held_characters
         if held is not None and (not isinstance(held, int) or isinstance(held, bool) or held < 1):
@@ -96,7 +96,7 @@ class Redactor:
         return redacted
 
     def text_or_mask(self, text: str) -> str:
-        """Redact a text of an error or a line of the log; of one that cannot be redacted, nothing is left."""
+        """Redact the text of an error or log line; if that fails, nothing of it is left."""
         try:
             return self.text(text)
         except RedactionError:
@@ -106,7 +106,7 @@ class Redactor:
         """Redact every text in a value, keys and numbers included.
 
         Args:
-            value: contents, and what JSON can hold.
+            value: contents, and JSON values.
 
         Returns:
             The same object where nothing has changed, or a copy.
@@ -181,7 +181,7 @@ class Redactor:
         return redacted
 
     def messages(self, messages: Sequence[Message]) -> list[Message]:
-        """Redact messages; those that have not changed are the same objects.
+        """Redact messages; unchanged ones are the same objects.
 
         Raises:
             RedactionError: the app's function failed.
@@ -189,7 +189,7 @@ class Redactor:
         return [self._message(message) for message in messages]
 
     def request(self, request: TurnRequest) -> TurnRequest:
-        """Redact what was asked.
+        """Redact a turn's request.
 
         Returns:
             The request itself, or a copy.
@@ -229,7 +229,7 @@ class Redactor:
         properties = self.value(response.additional_properties or {})
         try:
             value = dump_value(response.value, "value")
-        except ValueError:  # the text does not fit the format that the agent asked for, so there is no value
+        except ValueError:  # the text does not match the format that the agent asked for, so there is no value
             value = None
         walked = self.value(value)
         is_same = walked is value and properties == (response.additional_properties or {})
@@ -256,7 +256,7 @@ class Redactor:
         return replace(overlay, pieces=tuple(self._piece(piece) for piece in overlay.pieces))
 
     def calls(self, calls: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Redact calls as people see them: arguments and reason.
+        """Redact calls as shown to people: arguments and reason.
 
         Raises:
             RedactionError: the app's function failed.
@@ -264,7 +264,7 @@ class Redactor:
         return tuple(self.data(call) for call in calls)
 
     def data(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Redact what an event says; its names of calls and tools stay.
+        """Redact an event's data; names of calls and tools stay.
 
         Raises:
             RedactionError: the app's function failed.
@@ -300,7 +300,7 @@ class Redactor:
             redacted = self.content(content)
             if STAMP in content.additional_properties:
                 lost = STAMP not in redacted.additional_properties
-            elif lost and PART_OF in redacted.additional_properties:  # of an item that is not there any more
+            elif lost and PART_OF in redacted.additional_properties:  # of an item that no longer exists
                 redacted = copy.copy(redacted)
                 kept = redacted.additional_properties.items()
                 redacted.additional_properties = {name: value for name, value in kept if name != PART_OF}
@@ -337,7 +337,7 @@ class Redactor:
         return content if not is_own and returned is given and not _differs(given, content) else returned
 
     def _asked(self, given: Content, text_type: type) -> tuple[Content | None, str]:
-        """Ask the app's function; without a content that can be used, say what it did."""
+        """Call the app's function; without a usable content, return what it did."""
         content_type = given.type
         try:
             returned: Any = self._redact(given)
@@ -361,7 +361,7 @@ def _with_name(call: Content, offered: Container[str], clean: Callable[[str], st
 
 
 def _differs(one: Content, other: Content) -> bool:
-    """Tell whether two contents say something else; what hangs below them is compared by identity or value."""
+    """Return whether two contents differ; nested values are compared by identity or value."""
     said, known = vars(one), vars(other)
     if said == known:
         return False

@@ -1,4 +1,4 @@
-"""Which options of its agent a client may set for a turn. Pure."""
+"""The options of its agent that a client may set for a turn. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from typing import Any, Final, cast
 from durable_agent_host.errors import RegistrationError, RequestError
 
 AllowedOptions = Mapping[str, bool | Sequence[Any]]
-"""Name of an option → True for any value, or the values that are allowed."""
+"""Name of an option → True for any value, or the allowed values."""
 
 _OURS: Final = frozenset({"response_format", "tools", "tool_choice", "conversation_id", "instructions"})
-"""Options that a request sets in other ways, or that are the app's alone."""
+"""Options that a request sets in other ways, or that only the app may set."""
 
 _MAX_BYTES: Final = 4096
 
@@ -22,13 +22,13 @@ def check_allowed(allowed: AllowedOptions) -> AllowedOptions:
     Guarantee: pure.
 
     Args:
-        allowed: as the app gave it.
+        allowed: the app's.
 
     Returns:
         The same.
 
     Raises:
-        RegistrationError: it allows an option that clients may not set, or says neither True nor which values.
+        RegistrationError: it allows an option that clients may not set, or has neither True nor a list of values.
     """
     given: Any = allowed
     if not isinstance(given, Mapping):
@@ -42,7 +42,7 @@ def check_allowed(allowed: AllowedOptions) -> AllowedOptions:
 
 
 def check_options(options: Any, allowed: AllowedOptions) -> dict[str, Any]:
-    """Check the options that a client asks for.
+    """Check a client's options.
 
     Guarantee: pure.
 
@@ -54,7 +54,7 @@ def check_options(options: Any, allowed: AllowedOptions) -> dict[str, Any]:
         The options; empty when there are none.
 
     Raises:
-        RequestError: it is no object, or has an option or a value that is not allowed; names it.
+        RequestError: it is not an object, or has an option or a value that is not allowed; names it.
     """
     if options is None:
         return {}
@@ -81,5 +81,5 @@ def check_options(options: Any, allowed: AllowedOptions) -> dict[str, Any]:
 
 
 def _is_same(value: Any, allowed: Any) -> bool:
-    """Compare as JSON does, to which true is no 1."""
+    """Compare as JSON does, where true is not 1."""
     return type(value) is type(allowed) and value == allowed

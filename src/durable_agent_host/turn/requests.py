@@ -1,4 +1,4 @@
-"""Requests of turns: the one place that builds them, whoever asks. Pure."""
+"""Requests of turns: the only place that builds them, for every caller. Pure."""
 
 import hashlib
 import json
@@ -19,12 +19,12 @@ _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!
 
 
 def hash_of(asked: Any) -> str:
-    """Hash what a client asked, so that a retry can be told from another request.
+    """Hash a client's request, so that a retry can be told from another request.
 
     Guarantee: pure; stable across versions, because receipts keep it.
 
     Args:
-        asked: a text, or what JSON can hold; anything else counts as its text.
+        asked: a text, or a JSON value; anything else counts as its text.
 
     Returns:
         A SHA-256 in hexadecimal digits.
@@ -35,10 +35,10 @@ def hash_of(asked: Any) -> str:
 
 
 def valid_traceparent(value: Any) -> str | None:
-    """Keep a ``traceparent`` that names a trace. Guarantee: pure.
+    """Return a ``traceparent`` that names a trace. Guarantee: pure.
 
     Args:
-        value: of the header, or None.
+        value: the header's, or None.
 
     Returns:
         Version, ids and flags, or None when they are malformed; then the turn starts a trace of its own. What a later
@@ -73,16 +73,16 @@ def request_of_client(
     Args:
         agent: the agent's registered name.
         said: the message.
-        caller: as the gate found it.
+        caller: as identified by the gate.
         session_id: the client's, or None.
         key: the idempotency key, or None; without a session id, it names the session.
         secret: of the app, so that nobody can compute the ids of session and turn that a key names.
         new_id: draws an id for what the client did not name.
         created_at: UTC, ISO-8601.
-        request_hash: of what was asked, see `hash_of`.
+        request_hash: of the client's request, see `hash_of`.
         response_format: a JSON schema, or None.
-        enable_tool_calls: False offers no tools.
-        options: further options for the agent, which the app allows.
+        enable_tool_calls: False offers the model no tools.
+        options: further options for the agent, allowed by the app.
         policy: what happens when the session is busy.
 
     Returns:
@@ -143,7 +143,7 @@ def request_of_run(
         The request; the correlation id is the turn's id.
 
     Raises:
-        RequestError: there is no message, or one, or a response format, that cannot be used.
+        RequestError: the message is missing, or the message or response format is not usable.
     """
     fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"message": payload}
     message: Any = fields.get("message")
@@ -175,19 +175,19 @@ def request_of_run(
 
 
 def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) -> TurnRequest:
-    """Build the request of an agent in an activity of the app's own orchestration. Guarantee: pure.
+    """Build the request of an agent in an activity of your own orchestration. Guarantee: pure.
 
     Args:
         agent: the agent's name.
-        call_id: names the call; the same at every run of it.
+        call_id: identifies the call; the same each time it runs.
         message: the user's text, or a list of parts.
         created_at: UTC, ISO-8601.
 
     Returns:
-        The request, in a session that only its journal knows.
+        The request, in a session known only to its journal.
 
     Raises:
-        RequestError: a part cannot be used.
+        RequestError: a part is invalid.
     """
     said = read_message(message) if isinstance(message, list) else Said(message)
     return TurnRequest(
@@ -201,13 +201,13 @@ def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) 
 
 
 def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRequest:
-    """Read the input of a turn's orchestration, and fill in what its caller left out.
+    """Decode the input of a turn's orchestration, and fill in what its caller left out.
 
     Guarantee: pure; the same input gives the same request.
 
     Args:
-        wire: as `encode_turn_request` wrote it, or by hand: ``agent`` and ``message``, a text or a list of parts, and
-            of the other names of `TurnRequest` those that are wanted. Without ``session_id``, a new session begins.
+        wire: from `encode_turn_request`, or written by hand: ``agent`` and ``message``, a text or a list of parts, and
+            any other names of `TurnRequest`. Without ``session_id``, a new session begins.
         instance_id: of the orchestration; it is the turn's id.
         created_at: when the orchestration was started.
 
@@ -249,7 +249,7 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
 
 
 def _with_contents(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a message of several parts, if it is one; what is None is left out."""
+    """Read a message of several parts, if it is one; omit None values."""
     given = {name: value for name, value in wire.items() if value is not None}
     if not isinstance(given.get("message"), list):
         return given

@@ -1,9 +1,9 @@
 """The steps of a turn, read from its log: attempts, model calls, tool calls, waits, retries and restarts. Pure.
 
-Theory of operation. The log has what the journal needs and what clients were told, in the order in which it happened. A
-reader goes over it once: what opens a step makes a dictionary, what ends it completes the same one, and a further
-attempt says of everything that was open that nobody has seen its end. Where the log does not say a thing, the step
-does not have it: logs of earlier versions have no times, and a process that died has written no reason.
+Theory of operation. The log has what the journal needs and what clients received, in order of time. A reader goes over
+it once: an entry that opens a step makes a dictionary, the entry that ends it completes the same one, and a further
+attempt marks everything still open as having an unknown end. A step lacks what the log lacks: logs of earlier versions
+have no times, and a process that died has written no reason.
 """
 
 import json
@@ -42,7 +42,7 @@ from durable_agent_host.turn.budgeting import spent_on_answer
 from durable_agent_host.turn.model_names import bounded_name
 
 MAX_TEXT_CHARACTERS: Final = 4000
-"""A longer result is cut; the conversation has it whole."""
+"""A longer result is cut; the conversation has it in full."""
 
 _MAX_ARGUMENTS: Final = 16_000
 _DELTAS: Final = frozenset(name for name, rule in event_names.EVENTS.items() if rule.is_delta)
@@ -54,8 +54,8 @@ class StepReader:
     """Reads the steps of one turn.
 
     Args:
-        turn: as it is now; what its log does not say is taken from here.
-        prices: of the app, by which model calls have a cost; as for `price_of`.
+        turn: its current state, for what the log does not contain.
+        prices: of the app, for the cost of model calls; as for `price_of`.
     """
 
     def __init__(self, turn: Turn, prices: Mapping[str, Price]) -> None:
@@ -103,7 +103,7 @@ class StepReader:
             self.note(record)
 
     def steps(self) -> list[Step]:
-        """Return the steps so far, in the order in which they began; to be called once."""
+        """Return the steps so far, in the order in which they began; call it once."""
         outcome = self._turn.outcome
         if outcome is not None:
             self._interrupt()
@@ -132,7 +132,7 @@ class StepReader:
         self._attempt = self._add("attempt", number=number, began_at=None, ended_at=None, ended=None, **found)
 
     def _begun(self, at: str | None) -> None:
-        """An attempt runs the agent; whatever the turn has waited for is over."""
+        """Record that an attempt runs the agent; the turn's waits are over."""
         self._began_at = self._began_at or at
         if self._attempt is not None and self._attempt["began_at"] is None:
             self._attempt["began_at"] = at
@@ -151,7 +151,7 @@ class StepReader:
             self._model = None
 
     def _interrupt(self) -> None:
-        """Say of what is open that its end is not known: the process died, or another one has taken over."""
+        """Mark the end of what is open as unknown: the process died, or another one has taken over."""
         if self._attempt is not None and self._attempt["ended"] is None:
             self._attempt["ended"] = "crashed"
         self._lose_model_call()
@@ -270,7 +270,7 @@ class StepReader:
 
     def _note_retry(self, data: Mapping[str, Any], at: str | None) -> None:
         last = self._steps[-1]
-        if "position" not in data and last["kind"] == "retry":  # of a stream that broke, both have told
+        if "position" not in data and last["kind"] == "retry":  # for a stream that broke, both have reported it
             last["repeats_run"] = True
             return
         self._lose_model_call()
@@ -298,7 +298,7 @@ class StepReader:
         self._wait = self._add("wait", reason="person", calls=calls, began_at=at, ended_at=None)
 
     def _served(self, response: Mapping[str, Any]) -> dict[str, Any]:
-        """Tell by what a model call was served, and what it took."""
+        """Return the model that served a call, and its usage."""
         try:
             decoded = decode_model_response(response)
         except (CorruptStateError, KeyError):
@@ -321,7 +321,7 @@ def _bounded(model: str | None) -> str | None:
 
 
 def turn_summary(turn: Turn) -> dict[str, Any]:
-    """Say in a few members what the steps belong to. Guarantee: pure."""
+    """Return a short summary of the steps' turn. Guarantee: pure."""
     outcome = turn.outcome
     status = outcome.status if outcome else "waiting_for_approval" if turn.pending else "running"
     return {
@@ -343,7 +343,7 @@ def _time(milliseconds: Any) -> str | None:
 
 
 def _calls_in(response: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Find the functions that a response asks for: call id → name and arguments."""
+    """Return the functions called in a response: call id → name and arguments."""
     try:
         decoded = decode_model_response(response)
     except (CorruptStateError, KeyError):

@@ -1,7 +1,7 @@
-"""What a turn did when, from the steps of its orchestration. Pure.
+"""A turn's phases with their times, from the steps of its orchestration. Pure.
 
 The orchestration sees a turn from its admission to its end, in whichever processes it ran, and its history has the time
-of each step; so what is told of a turn at its end has no holes where a process died.
+of each step; so a timeline reported at the end has no gaps where a process died.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from durable_agent_host.turn.plan import (
 )
 
 PhaseKind = Literal["session", "attempt", "lost", "queue", "person", "retry", "erasure"]
-"""A call of the session's entity · an attempt that ended · one whose process died · what a turn waited for."""
+"""A call of the session's entity · an attempt that ended · one whose process died · kinds of waits."""
 
 WAITS: Final[frozenset[PhaseKind]] = frozenset({"queue", "person", "retry", "erasure"})
 
@@ -34,10 +34,10 @@ class Phase:
         kind: see `PhaseKind`.
         began_at: UTC. Of an attempt whose process died, the earliest possible.
         ended_at: UTC. Of an attempt whose process died, the latest possible.
-        number: of the attempt, from 1; 0 for what is none.
+        number: of the attempt, from 1; 0 for other phases.
         name: the operation of a call of the session.
         status: of an attempt: ``completed``, ``failed``, ``cancelled``, ``suspended`` or ``rejected``.
-        error_type: what failed it; empty when nothing did.
+        error_type: of the failure; empty when there was none.
         work: of an attempt, see `TurnOutcome`.
     """
 
@@ -61,7 +61,7 @@ class Timeline:
     """A turn that has ended.
 
     Attributes:
-        request: what was asked.
+        request: the turn's request.
         began_at: when the request arrived, UTC.
         ended_at: UTC.
         outcome: the orchestration's output.
@@ -76,18 +76,18 @@ class Timeline:
 
     @property
     def work(self) -> Mapping[str, Any]:
-        """What the turn did in all, as its last attempt says; earlier steps come to it replayed."""
+        """The whole turn's work, as reported by its last attempt, to which earlier steps are replayed."""
         works = [one.work for one in self.phases if one.work]
         return works[-1] if works else dict[str, Any]()
 
     @property
     def attempts(self) -> int:
-        """The number of attempts, those whose processes died among them."""
+        """The number of attempts, including those whose processes died."""
         return max((one.number for one in self.phases), default=0)
 
     @property
     def usage(self) -> dict[str, int]:
-        """The token counts of the turn, those of all its models, by the framework's names."""
+        """The token counts of the turn, summed over all its models, by the framework's names."""
         total: dict[str, int] = {}
         models: dict[str, dict[str, int]] = self.work.get("models", {})
         for usage in models.values():
@@ -96,20 +96,20 @@ class Timeline:
         return total
 
     def seconds(self, *kinds: PhaseKind) -> float:
-        """Return how long the turn was in some kinds of phases."""
+        """Return the total time of some kinds of phases."""
         return sum(phase.seconds for phase in self.phases if phase.kind in kinds)
 
 
 TellEnd = Callable[[Timeline], None]
-"""Told of a turn when it has ended, in the process that ends it; at least once, and does not raise."""
+"""Notified of a turn's end, in the process that ends it; at least once, and does not raise."""
 
 
 class TimelineWriter:
-    """Takes down the steps of one turn; deterministic, so that a replay takes down the same.
+    """Records the steps of one turn; deterministic, so that a replay records the same.
 
     Args:
-        request: what was asked.
-        now: the orchestration's time of its begin.
+        request: the turn's request.
+        now: when it begins, by the orchestration's clock.
     """
 
     def __init__(self, request: TurnRequest, now: datetime) -> None:
@@ -123,13 +123,13 @@ class TimelineWriter:
         self._ended_before = False
 
     def note(self, step: Step, began_at: datetime, ended_at: datetime, result: Any) -> None:
-        """Take down a step.
+        """Record a step.
 
         Args:
-            step: that was carried out.
+            step: the step that ran.
             began_at: by the orchestration's clock.
-            ended_at: the same.
-            result: of the step, or the error that it raised.
+            ended_at: likewise.
+            result: of the step, or the error raised.
         """
         match step:
             case AskSession(operation):
@@ -149,7 +149,7 @@ class TimelineWriter:
                 pass
 
     def finish(self, outcome: Mapping[str, Any], now: datetime) -> Timeline | None:
-        """Give the timeline; None for a turn that had ended before, and whose end was told then.
+        """Return the timeline; None for a turn that had ended before, and was reported then.
 
         Args:
             outcome: the orchestration's output.
@@ -187,7 +187,7 @@ class TimelineWriter:
         self._phases.append(Phase("lost", since, max(since, until), number=number, error_type=self._lost_error))
 
     def _wait(self, kind: PhaseKind, began_at: datetime, ended_at: datetime) -> None:
-        """Add a wait, or prolong the one before it: a turn that waits looks at its session now and then."""
+        """Add a wait, or extend the previous one: a waiting turn checks its session now and then."""
         for index in range(len(self._phases) - 1, -1, -1):
             phase = self._phases[index]
             if phase.kind == kind:
@@ -199,16 +199,16 @@ class TimelineWriter:
 
 
 def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -> Timeline | None:
-    """Give the timeline of a turn that runs within one call, of an entity or of an activity of the app's own.
+    """Return the timeline of a turn that runs within one call, of an entity or of your own activity.
 
     Guarantee: pure.
 
     Args:
-        request: what was asked.
+        request: the turn's request.
         outcome: of the attempt.
 
     Returns:
-        The timeline, with what is known of earlier attempts: that they were. None when the turn has not ended.
+        The timeline, with only the number of earlier attempts known. None when the turn has not ended.
     """
     work = outcome.work
     if work is None or outcome.status == "suspended":

@@ -1,4 +1,4 @@
-"""A turn that has ended, as JSON without anything that was said: what telemetry needs to tell of it again. Pure."""
+"""An ended turn as JSON without its conversation: what telemetry needs to report it again. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,7 +12,7 @@ _OF_PHASE: Final = ("number", "name", "status", "error_type", "work")
 
 
 def encode_timeline(timeline: Timeline) -> dict[str, Any]:
-    """Write a timeline without message, answer and the texts of errors."""
+    """Encode a timeline without message, answer and the texts of errors."""
     outcome: Mapping[str, Any] = timeline.outcome
     error: Mapping[str, Any] = outcome.get("error") or {}
     stats: Mapping[str, Any] = outcome.get("stats") or {}
@@ -30,7 +30,7 @@ def encode_timeline(timeline: Timeline) -> dict[str, Any]:
 
 
 def decode_timeline(wire: Mapping[str, Any]) -> Timeline:
-    """Read what `encode_timeline` has written.
+    """Decode the output of `encode_timeline`.
 
     Raises:
         KeyError, TypeError, ValueError: it is something else.

@@ -1,4 +1,4 @@
-"""The ids of a turn's trace. They follow from the turn, so every process that has part in it finds the same. Pure."""
+"""The ids of a turn's trace. They derive from the turn, so every process involved computes the same. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,10 +14,10 @@ class TurnTrace:
     """The trace that a turn belongs to.
 
     Attributes:
-        trace_id: the caller's, or one that follows from the turn.
+        trace_id: the caller's, or one derived from the turn.
         parent_span_id: the caller's span, or None when the turn begins the trace.
         flags: the caller's trace flags, or None when nobody has decided on sampling.
-        turn: names the turn, and when it was asked: one that was rejected may be asked again under the same id.
+        turn: identifies the turn, and when it was requested: a rejected one may be requested again under the same id.
     """
 
     trace_id: int
@@ -31,7 +31,7 @@ class TurnTrace:
         return self.span_id("turn")
 
     def attempt_span_id(self, number: int) -> int:
-        """Give the span of an attempt.
+        """Return the span of an attempt.
 
         Args:
             number: of the attempt, from 1.
@@ -39,7 +39,7 @@ class TurnTrace:
         return self.span_id("attempt", str(number))
 
     def span_id(self, *parts: str) -> int:
-        """Give the id of a part of the turn.
+        """Return the id of a part of the turn.
 
         Args:
             parts: name it.
@@ -48,12 +48,12 @@ class TurnTrace:
 
     @property
     def name(self) -> str:
-        """The trace id as it is written: 32 hexadecimal digits."""
+        """The trace id in its text form: 32 hexadecimal digits."""
         return f"{self.trace_id:032x}"
 
 
 def trace_of(request: TurnRequest) -> TurnTrace:
-    """Find the trace of a turn.
+    """Return the trace of a turn.
 
     Guarantee: pure; the same for every process and attempt.
 
@@ -72,21 +72,21 @@ def trace_of(request: TurnRequest) -> TurnTrace:
 
 
 def traceparent_in(asked: str | None, trace_id: int, flags: int) -> str:
-    """Write the trace of a turn whose request has a span of its own.
+    """Build the ``traceparent`` of a turn whose request has its own span.
 
-    That span is lost when the process dies before it answers, so it is no parent of the turn: the caller's span is, or
-    none. Whether the request is sampled holds for the turn.
+    That span is lost when the process dies before it answers, so it is not the turn's parent: the caller's span is, or
+    none. The request's sampling decision applies to the turn.
 
     Guarantee: pure; a valid header value. Only `trace_of` knows when its span is none.
 
     Args:
-        asked: the caller's, or None.
+        asked: the caller's header, or None.
         trace_id: of the request's span.
-        flags: the same.
+        flags: of the request's span.
     """
     trace = f"{trace_id:032x}"
     caller = asked.split("-") if asked is not None else ["00", trace, _no_parent(trace)]
-    if caller[1] != trace:  # another propagator than W3C's: the caller's header has it
+    if caller[1] != trace:  # another propagator than W3C's: the caller's header applies
         return asked or ""
     return f"00-{trace}-{caller[2]}-{flags & 0xFF:02x}"
 

@@ -1,4 +1,4 @@
-"""Outcomes of turns that no run of the agent has ended: the orchestration makes them. Pure."""
+"""Outcomes of turns not ended by a run of the agent: the orchestration makes them. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,7 +18,7 @@ def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
 
 
 def lost_log(request: TurnRequest, error: Mapping[str, Any]) -> TurnOutcome:
-    """Fail a turn whose log went away while it ran and did not come back."""
+    """Fail a turn whose log became unavailable while it ran and did not come back."""
     message = (
         f"{error['message']}; the turn had begun before that, so it is unknown which of its tools have run: check what "
         "they did before you try again"
@@ -38,7 +38,7 @@ def cancelled_while_waiting(request: TurnRequest) -> TurnOutcome:
 
 
 def outcome_without_running(request: TurnRequest, admission: Mapping[str, Any]) -> TurnOutcome:
-    """End a turn that the session did not let in, or that has ended before."""
+    """End a turn that the session did not admit, or that has ended before."""
     if admission["status"] == "refused":
         return TurnOutcome(request.turn_id, "failed", error=admission["error"], request_hash=request.request_hash)
     if admission["status"] == "ended":

@@ -1,7 +1,7 @@
-"""What a turn shows while it waits for people, the custom status of its orchestration, and what they answer. Pure.
+"""What a turn shows while it waits for people (its orchestration's custom status), and their answers. Pure.
 
-Durable Functions takes 16 KiB of it (UTF-16), and encrypted it is a third longer. Arguments that do not fit are left
-out; the turn's events have them.
+Durable Functions accepts 16 KiB of it (UTF-16), and encryption adds a third. Arguments that do not fit are left out;
+the turn's events have them.
 """
 
 import json
@@ -12,11 +12,11 @@ from durable_agent_host.turn.nesting import is_nested_too_deeply
 
 _MAX_CHARACTERS: Final = 5800
 _SHOWN: Final = 25
-"""How many calls, and how many answers, are shown at once. As calls are answered, those behind them come forward."""
+"""Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
 
 
 def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Write which calls wait and what has been answered.
+    """Encode which calls wait and which answers have arrived.
 
     Guarantee: pure.
 
@@ -37,13 +37,13 @@ def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, M
 
 
 def shortened_calls(pending: Sequence[Mapping[str, Any]], max_characters: int) -> tuple[dict[str, Any], ...]:
-    """Shorten calls that wait, so that they can travel; the turn's events have them whole.
+    """Shorten waiting calls, so that they can travel; the turn's events have them in full.
 
     Guarantee: pure.
 
     Args:
         pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``.
-        max_characters: of all of them as JSON, when that is possible.
+        max_characters: of all of them as JSON, if possible.
 
     Returns:
         The same calls; the largest have ``truncated: true`` instead of arguments and reason.
@@ -61,7 +61,7 @@ def _shorten(some: list[dict[str, Any]], whole: Any, max_characters: int) -> Non
 
 
 def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
-    """Read which calls wait and what has been answered. Guarantee: pure.
+    """Decode which calls wait and which answers have arrived. Guarantee: pure.
 
     Args:
         status: the custom status, or None.
@@ -76,7 +76,7 @@ def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str
 
 
 def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Read the payload of the event that answers calls; what is no answer is left out.
+    """Parse the payload of the event that answers calls; malformed answers are left out.
 
     Guarantee: pure.
 

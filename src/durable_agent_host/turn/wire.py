@@ -1,4 +1,4 @@
-"""What crosses the durable boundary during a turn: request and outcome, as plain JSON. Pure."""
+"""Data that crosses the durable boundary during a turn: request and outcome, as plain JSON. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
@@ -11,21 +11,21 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
 
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
 _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
-"""Fields that older documents and histories do not have."""
+"""Fields missing in older documents and histories."""
 _LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
-"""Fields of a request that may be stored outside of it, with what stands in their place."""
+"""Fields of a request that may be stored outside of it, with their placeholders."""
 _ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted"})
 _OUTCOME_FIELDS: Final = frozenset(field.name for field in fields(TurnOutcome))
 
 
 def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
-    """Write a request, as the input of the turn's orchestration. Guarantee: pure.
+    """Encode a request as the input of the turn's orchestration. Guarantee: pure.
 
     Args:
-        request: what was asked.
+        request: the turn's request.
 
     Returns:
-        A dictionary that JSON can hold, by the names of `TurnRequest`.
+        A JSON object, with the names of `TurnRequest`.
     """
     wire = asdict(request)
     for name in _ABSENT_WHEN_NONE:
@@ -38,10 +38,10 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
 
 
 def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
-    """Read a request, without the names that this version does not know. Guarantee: pure.
+    """Decode a request, ignoring names unknown to this version. Guarantee: pure.
 
     Args:
-        wire: as `encode_turn_request` wrote it.
+        wire: from `encode_turn_request`.
 
     Returns:
         The request.
@@ -52,13 +52,13 @@ def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
 
 
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
-    """Divide a request that is too large to travel.
+    """Split a request that is too large to travel.
 
-    Guarantee: pure; `join_request` puts it together again.
+    Guarantee: pure; `join_request` reassembles it.
 
     Args:
-        request: what was asked.
-        max_bytes: what may travel, as JSON.
+        request: the turn's request.
+        max_bytes: limit of what travels, as JSON.
 
     Returns:
         The request without its large fields, and those fields, to be stored; or the same request and None.
@@ -70,30 +70,30 @@ def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, di
 
 
 def raw_fields(request: TurnRequest) -> dict[str, Any]:
-    """Give what was asked of a request that travels redacted; `join_request` puts it back. Guarantee: pure."""
+    """Return a redacted request's original fields; `join_request` puts them back. Guarantee: pure."""
     wire = encode_turn_request(request)
     return {name: wire[name] for name in _LARGE if name in wire}
 
 
 def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest:
-    """Put a divided request together. Guarantee: pure.
+    """Reassemble a split request. Guarantee: pure.
 
     Args:
         request: as it travelled.
-        stored: the fields that `split_request` took out.
+        stored: the fields removed by `split_request`.
     """
     large = {name: stored[name] for name in _LARGE if name in stored}
     return replace(request, stored=None, raw=None, **large | {"contents": tuple(stored.get("contents") or ())})
 
 
 def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
-    """Write an outcome, as the result of the activity and the output of the orchestration. Guarantee: pure.
+    """Encode an outcome as the result of the activity and the output of the orchestration. Guarantee: pure.
 
     Args:
-        outcome: how a turn ended.
+        outcome: the turn's outcome.
 
     Returns:
-        A dictionary that JSON can hold, by the names of `TurnOutcome`.
+        A JSON object, with the names of `TurnOutcome`.
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
     del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
@@ -119,10 +119,10 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
 
 
 def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
-    """Read an outcome, without the names that this version does not know. Guarantee: pure.
+    """Decode an outcome, ignoring names unknown to this version. Guarantee: pure.
 
     Args:
-        wire: as `encode_turn_outcome` wrote it.
+        wire: from `encode_turn_outcome`.
 
     Returns:
         The outcome.
@@ -138,15 +138,15 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
 
 
 def check_turn_outcome(wire: Any) -> None:
-    """Check what becomes a receipt: an operation of the entity can be called by anybody who may call entities.
+    """Check data that becomes a receipt: anyone who may call entities can call the operation.
 
     Guarantee: pure.
 
     Args:
-        wire: what the operation was given.
+        wire: the operation's input.
 
     Raises:
-        RequestError: it is no outcome; says what is wrong with it.
+        RequestError: it is not an outcome; says what is wrong with it.
     """
     check_turn_named(wire)
     if (status := wire.get("status")) not in get_args(TurnStatus):
@@ -167,10 +167,10 @@ def check_turn_outcome(wire: Any) -> None:
 
 
 def check_figures(wire: Mapping[str, Any]) -> None:
-    """Check what a turn's end says that it took. Guarantee: pure.
+    """Check the figures of a turn's end. Guarantee: pure.
 
     Raises:
-        RequestError: a figure is no number.
+        RequestError: a figure is not a number.
     """
     for name in ("stats", "spent"):
         figures: Any = wire.get(name) or {}
@@ -192,10 +192,10 @@ def check_turn_named(wire: Any) -> None:
 
 
 def decode_ended(turn_id: str, wire: Mapping[str, Any]) -> TurnOutcome:
-    """Read how a turn ended that asked again, as histories of the first versions have it. Guarantee: pure.
+    """Decode how a repeated turn had ended, as in histories of the first versions. Guarantee: pure.
 
     Args:
-        turn_id: whose end it is.
+        turn_id: the turn.
         wire: ``receipt``, ``text``, ``usage`` and ``message_count``.
 
     Returns:

@@ -24,8 +24,9 @@ JOURNAL_POINTS: Final = (
 """In the order in which a turn with tools passes them: ``turn.*`` once per attempt, the others at each step."""
 
 HISTORY_POINTS: Final = ("history.after_save", "history.after_clear", "history.after_copy")
-"""Passed by agents whose conversations a history provider of the app keeps: it has the turn, which has no outcome yet;
-it has deleted, or copied, the conversation, and the session is as it was."""
+"""Passed by agents whose conversations a history provider of the app keeps: after it has saved the turn, before the
+outcome; after it has deleted or copied the conversation, before the session changes.
+"""
 
 SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call.after_append")
 """Passed by agents whose compaction strategies call a model."""
@@ -43,7 +44,7 @@ COPY_POINTS: Final = (
     "repair.after_original",
     "repair.before_head",
 )
-"""What imports, forks and repairs of long sessions pass; ``import.*_put`` each time that pieces are stored."""
+"""Passed by imports, forks and repairs of long sessions; ``import.*_put`` each time that pieces are stored."""
 
 UPKEEP_POINTS: Final = (
     "erasure.after_mark",
@@ -53,7 +54,7 @@ UPKEEP_POINTS: Final = (
     "sweep.before_delete",
     "sweep.before_release",
 )
-"""What erasures and sweeps pass."""
+"""Passed by erasures and sweeps."""
 
 BUDGET_POINTS: Final = (
     "journal.budget.before_reserve",
@@ -64,10 +65,10 @@ BUDGET_POINTS: Final = (
 """Passed by agents with a budget: before each model call, and when the service refuses one."""
 
 FORGET_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
-"""What the deletion of an ended turn's log and raw pieces passes, for apps that redact."""
+"""Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""
 
 KEY_POINTS: Final = ("keys.before_put", "keys.after_put", "keys.after_delete")
-"""What making a data key and wrapping it again pass, for apps that encrypt; the last one only the latter."""
+"""Passed when making a data key and wrapping it again, for apps that encrypt; the last one only by the latter."""
 
 CRASH_POINTS: Final = (
     *JOURNAL_POINTS,

@@ -1,8 +1,8 @@
 """Followers of the turn logs of one store, in this process.
 
-Theory of operation. A store announces what it has made durable; followers in the same process get those records as they
-are, without a read. They read the store for everything else: what was there before, what did not fit into their
-mailbox, and what other processes append, for which they poll, seldom while a local writer announces.
+Theory of operation. A store announces what it has made durable; followers in the same process get those records
+directly, without a read. They read the store for everything else: earlier records, records that did not fit into their
+mailbox, and appends of other processes, for which they poll, seldom while a local writer announces.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ type Appended = tuple[str, Sequence[LogRecord], int]
 
 
 class _Mailbox(Waiter):
-    """What was announced to one follower since its last look, up to a capacity, and how the follower is woken."""
+    """The records announced to one follower since its last check, up to a capacity, and how to wake the follower."""
 
     def __init__(self, capacity_bytes: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Mailbox(Waiter):
             self._waiter.set_result(None)
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until woken, or for so long; tells whether it was woken."""
+        """Wait until woken, or for a time limit; return whether it was woken."""
         if self._is_woken:
             return True
         self._waiter = self.loop.create_future()
@@ -104,7 +104,7 @@ class Followers:
         self._is_closed = False
 
     def announce(self, appended: Iterable[Appended]) -> None:
-        """Give the followers of logs what was appended to them, and wake them.
+        """Deliver appended records to the followers of their logs, and wake them.
 
         Args:
             appended: in the order of the offsets.
@@ -134,15 +134,15 @@ class Followers:
         idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
-        """Yield what is there and what will be: announced records as they are, everything else by reading.
+        """Yield present and future records: announced ones directly, all others by reading.
 
         Args:
-            log: is read for what was not announced.
-            log_id: which log.
+            log: read for records that were not announced.
+            log_id: the log.
             from_offset: as in `TurnLog.follow`.
             max_bytes: as there.
-            idle_seconds: as there.
-            until: as there.
+            idle_seconds: likewise.
+            until: likewise.
 
         Yields:
             Pages with at least one record, and empty ones after a silence.

@@ -1,4 +1,4 @@
-"""Whether a store is writable: asked by the health route, and before anything begins that needs the store."""
+"""Whether a store is writable: checked by the health route, and before work that needs the store."""
 
 import asyncio
 import logging
@@ -18,15 +18,15 @@ _KEYS: Final = re.compile(r"(?<=[?&]code=)[^&\s]+|(?<=://)[^/@\s]*(?=@)")
 
 
 class Probe:
-    """Asks a store for a small write, at most once a second, for all concurrent callers together.
+    """Checks a store with a small write, at most once a second, for all concurrent callers together.
 
-    A store that hangs is asked once; later callers wait for that answer, or time out. A change between writable and not
-    writable is logged once.
+    A store that hangs is checked once; later callers wait for that answer, or time out. A change between writable and
+    not writable is logged once.
 
     Args:
         what: the store, for messages.
         trusted_seconds: how long an answer is reused.
-        answer_seconds: timeout of a question.
+        answer_seconds: timeout of a check.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Probe:
     async def _ask(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
         try:
             await ask()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what is wrong
+        except Exception as error:  # noqa: BLE001 - any error is the problem
             return error
         finally:
             self._answered_at = time.monotonic()
@@ -81,7 +81,7 @@ class Probe:
 
 
 class LogProbe(Probe):
-    """Asks the turn log.
+    """Checks the turn log.
 
     Args:
         open_log: returns the log of the process.
@@ -99,7 +99,7 @@ class LogProbe(Probe):
         """Check that the log is writable.
 
         Raises:
-            LogUnavailableError: it is not, or does not answer in time; says why.
+            LogUnavailableError: it is not, or does not answer in time; the message says why.
         """
         if (error := await self.find_problem()) is not None:
             raise LogUnavailableError(
@@ -109,7 +109,7 @@ class LogProbe(Probe):
 
 
 def name_of(error: BaseException) -> str:
-    """Name an error in one word, for callers who may not see more: the driver's code or type of error.
+    """Return an error's name in one word, for callers who may not see more: the driver's code or type of error.
 
     Guarantee: pure; contains no address, path or text of the store.
 

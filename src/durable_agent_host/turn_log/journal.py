@@ -6,8 +6,8 @@ journal. A model call is identified by its position in the turn, a tool call by 
 asked for it, its call id, and a count, because providers repeat ids. The journal consists of entries of the turn log.
 It is read when a run begins; during a run it only counts and appends.
 
-The order of the entries is the promise: a model's response is durable before a tool that it asks for starts, a tool's
-intent is durable before the tool runs, and its result before the model gets it.
+The order of the entries is the guarantee: a model's response is durable before a tool that it calls starts, a tool's
+intent is durable before the tool runs, and its result before the model receives it.
 
 `durable_agent_host.agent.model_calls` and `durable_agent_host.agent.tool_calls` call the journal;
 `durable_agent_host.codec.journal_entry` has the JSON of its entries.
@@ -48,7 +48,7 @@ _LAZY_SECONDS: Final = 1.0
 
 @dataclass
 class RecordedTool:
-    """What the journal knows of a tool call.
+    """The journal's data of a tool call.
 
     Attributes:
         starts: how often it has started.
@@ -61,15 +61,15 @@ class RecordedTool:
 
 @dataclass
 class Recorded:
-    """What a turn log says of the turn so far.
+    """The records of a turn's log so far.
 
     Attributes:
         responses: of finished model calls, by position.
         continuations: of responses generated in the background, by position; None when there is nothing to fetch.
         tools: started and finished tool calls.
-        outcome: what the activity returned, once it is done.
+        outcome: the activity's result, once it is done.
         discard_from: offset of the first event of a model call without a response, or None.
-        asked: calls of which clients know that a person has to decide.
+        asked: calls of which clients know that a person must decide.
         has_begun: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
@@ -112,7 +112,7 @@ class Recorded:
         self.discard_from = None
 
     def _note_step(self, record: LogRecord) -> bool:
-        """Add a step; tells whether the events before it are confirmed."""
+        """Add a step; return whether the events before it are confirmed."""
         step = decode_journal_entry(record.entry)
         match step:
             case ModelFinished():
@@ -182,11 +182,11 @@ async def read_journal(log: TurnLog, log_id: str) -> Recorded:
 
     Args:
         log: the store.
-        log_id: which log; a missing one is empty.
+        log_id: the log; a missing one is empty.
 
     Raises:
         LogError: the store does not answer.
-        CorruptStateError: entries are missing; whoever took the rest for the whole would do again what was done.
+        CorruptStateError: entries are missing; reading the rest as complete would repeat finished work.
     """
     recorded = Recorded()
     offset, more, last = 0, True, None
@@ -270,7 +270,7 @@ class Journal:
         reach("journal.side_call.after_append")
 
     async def inner_call_finished(self, call: InnerCallFinished) -> None:
-        """Append that a model call of an agent within the agent was answered; durable when this returns."""
+        """Append that a model call of an inner agent was answered; durable when this returns."""
         reach("journal.inner_call.before_append")
         await self._writer.commit(encode_journal_entry(call))
         reach("journal.inner_call.after_append")
@@ -279,9 +279,9 @@ class Journal:
         """Append that a model call begins under a budget; durable when this returns.
 
         Args:
-            position: as `CallReserved` has it.
-            number: the same.
-            reservation: what it may spend.
+            position: as in `CallReserved`.
+            number: likewise.
+            reservation: its possible spending.
             seconds: how long the agent has worked on the turn.
         """
         reach("journal.budget.before_reserve")
@@ -306,13 +306,13 @@ class Journal:
         reach("journal.budget.after_release")
 
     def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
-        """Begin a tool call; in the order in which the model asked for them.
+        """Begin a tool call; in the order in which the model made them.
 
         Args:
-            call_id: as the model returned it.
+            call_id: from the model.
 
         Returns:
-            Its key, and what is known of it.
+            Its key, and its recorded data.
         """
         count = self._seen.get((self.position, call_id), 0)
         self._seen[self.position, call_id] = count + 1
@@ -320,7 +320,7 @@ class Journal:
         return key, self.recorded.tools.get(key, RecordedTool())
 
     def is_repeated(self, key: ToolKey) -> bool:
-        """Tell whether an earlier call of this turn has the same call id, so that the id alone is ambiguous."""
+        """Return whether an earlier call of this turn has the same call id, so that the id alone is ambiguous."""
         return key.occurrence > 0 or any(
             call_id == key.call_id and position < key.position for position, call_id in self._seen
         )
@@ -358,7 +358,7 @@ class Journal:
         reach("journal.tool.after_append")
 
     async def close(self, outcome: Mapping[str, Any]) -> None:
-        """Append what the activity returns; durable when this returns."""
+        """Append the activity's result; durable when this returns."""
         self._has_ended = True
         reach("turn.before_outcome")
         await self._writer.commit(LogEntry(OUTCOME, outcome))

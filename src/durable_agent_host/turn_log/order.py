@@ -1,7 +1,7 @@
-"""What the order of a log's records says of it: that none is missing and none was put in another's place. Pure.
+"""Checks by the order of a log's records that none is missing and none is out of place. Pure.
 
-Offsets have no gaps, attempts only grow, and each begins once. A store that has lost records, or from which somebody
-has taken some, does not say so by itself; a recovery that believed it would run again what has run.
+Offsets have no gaps, attempts only grow, and each begins once. A store that has lost records, or had some removed, does
+not report it; a recovery that trusted it would repeat finished work.
 """
 
 from collections.abc import Iterable
@@ -14,15 +14,15 @@ def check_order(log_id: str, records: Iterable[LogRecord], *, after: LogRecord |
     """Check that records of a log follow each other. Guarantee: pure.
 
     Args:
-        log_id: which log.
+        log_id: the log.
         records: in the order of their offsets.
-        after: the record before them; None when that is not known.
+        after: the record before them; None when unknown.
 
     Returns:
-        The last record; ``after`` when there is none.
+        The last record; ``after`` when there are none.
 
     Raises:
-        CorruptStateError: one is missing, or stands where it cannot stand.
+        CorruptStateError: one is missing, or out of place.
     """
     for record in records:
         if after is not None:
@@ -42,8 +42,8 @@ def missing_entries(log_id: str, offset: int) -> CorruptStateError:
     """Make the error for a log that has lost entries. Guarantee: pure.
 
     Args:
-        log_id: which log.
-        offset: of the first one that is missing.
+        log_id: the log.
+        offset: of the first missing one.
     """
     return CorruptStateError(
         f"the turn log {log_id} has lost entries from {offset} on: restore a copy; nothing was changed"

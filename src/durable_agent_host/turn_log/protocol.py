@@ -1,6 +1,6 @@
-"""The turn log's protocol. `sqlite`, `blob` and `redis` implement it; `stores` chooses one by the settings.
+"""The turn log's protocol. `sqlite`, `blob` and `redis` implement it; `stores` selects one by the settings.
 
-`tests/contract` tests what is said here against every implementation.
+`tests/contract` tests this contract against every implementation.
 """
 
 import asyncio
@@ -61,10 +61,10 @@ class TurnLog(Protocol):
         ...
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
-        """Read what is there now.
+        """Read the entries that are there now.
 
         Args:
-            log_id: which log; a missing one is empty.
+            log_id: the log; a missing one is empty.
             from_offset: first offset wanted; truncated ones are skipped.
             max_bytes: limit of the encoded entries; one entry is returned even if it is larger.
 
@@ -82,13 +82,13 @@ class TurnLog(Protocol):
         idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncIterator[LogPage]:
-        """Read what is there and what will be, until the caller stops.
+        """Read present and future entries, until the caller stops.
 
         Args:
-            log_id: which log; it may begin to exist later.
+            log_id: the log; it may be created later.
             from_offset: as in `read`.
             max_bytes: as in `read`.
-            idle_seconds: yields an empty page after so long without a record; None: never.
+            idle_seconds: yields an empty page after this time without a record; None: never.
             until: of the caller's loop; when it is done, nothing more is yielded, even if there is more to read.
 
         Yields:
@@ -101,7 +101,7 @@ class TurnLog(Protocol):
         """Delete the entries before an offset. Offsets do not change; idempotent.
 
         Args:
-            log_id: which log.
+            log_id: the log.
             before_offset: the first offset to keep; an implementation may keep some before it.
         """
         ...
@@ -109,7 +109,7 @@ class TurnLog(Protocol):
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their cancel marks, if they exist; idempotent. Many at once cost much less than one by one.
 
-        When it returns, nothing that the logs held can be found in the store's files, blobs or keys. A SQLite file with
+        When it returns, none of the logs' data can be found in the store's files, blobs or keys. A SQLite file with
         more than 256 MB in use keeps copies of short entries until less is in use.
 
         Args:
@@ -121,7 +121,7 @@ class TurnLog(Protocol):
         ...
 
     async def sweep(self, *, older_than_seconds: float) -> int:
-        """Delete logs without an append for so long.
+        """Delete logs without an append for a given time.
 
         Args:
             older_than_seconds: age of the last append.
@@ -136,11 +136,11 @@ class TurnLog(Protocol):
         ...
 
     async def is_cancel_requested(self, log_id: str) -> bool:
-        """Tell whether the turn is marked; cheap enough to ask twice a second."""
+        """Return whether the turn is marked; cheap enough to call twice a second."""
         ...
 
     async def check(self) -> None:
-        """Prove that the store is writable, by one small write that replaces the previous one.
+        """Check that the store is writable, by one small write that replaces the previous one.
 
         Raises:
             LogError: it is not; retried for at most `CHECK_SECONDS`, or as long as the store takes to answer.

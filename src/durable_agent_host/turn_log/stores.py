@@ -1,4 +1,4 @@
-"""Which store keeps the turn logs. The one place where a store is chosen and opened.
+"""Selects and opens the store of the turn logs; the only place that does.
 
 A new technology is a class that implements `durable_agent_host.turn_log.protocol.TurnLog`, and a row of `STORES`.
 """
@@ -24,7 +24,7 @@ class Store:
 
     Attributes:
         form: how the setting is written, for error messages.
-        accepts: whether the setting, whose scheme is this store's, has that form.
+        accepts: returns whether a setting with this store's scheme has that form.
         open: creates the log; connects to nothing. Gets the setting, all settings, and the environment.
     """
 
@@ -44,14 +44,14 @@ def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.envi
     """Create the turn log that the settings name; connects to nothing.
 
     Args:
-        settings: ``turn_log`` names the store; a store that forgets by itself is told how long logs are kept.
+        settings: ``turn_log`` names the store; a store that expires logs itself is told how long they are kept.
         environment: names the embedded host's data folder, if it is the host, and the app's storage account.
 
     Returns:
         The log; without a setting a SQLite file in the embedded host's data folder, else the app's storage account.
 
     Raises:
-        SettingError: the setting has no meaning, or what it needs is missing.
+        SettingError: the setting is invalid, or something it needs is missing.
     """
     data = environment.get("FUNCTIONS_HOST_DATA")
     setting = settings.turn_log or (f"sqlite:{Path(data, 'turn-log.sqlite')}" if data else "blob")

@@ -24,12 +24,12 @@ class TurnLogWriter:
 
     Args:
         log: the store.
-        log_id: which log.
+        log_id: the log.
         attempt: as returned by ``log.open``.
         interval_seconds: between the starts of two writes.
         batch_bytes: a batch of this size, roughly, is written before the interval is over.
         waiting_bytes: `put` waits while more than this is not durable.
-        clock: gives the seconds since 1970.
+        clock: returns the seconds since 1970.
 
     Attributes:
         next_offset: after the last entry that this writer has made durable; 0 before the first.
@@ -74,9 +74,9 @@ class TurnLogWriter:
             data: its JSON object; must not change afterwards.
 
         Raises:
-            ValueError: the log takes no event of this name.
-            FencedError: a later attempt has begun; this one has to stop.
-            LogError: an earlier write failed finally; what was put since is lost.
+            ValueError: the log accepts no event of this name.
+            FencedError: a later attempt has begun; this one must stop.
+            LogError: an earlier write failed finally; everything put since is lost.
         """
         check_appended(event)
         entry = LogEntry(EVENT, {"event": event, "data": data})
@@ -87,15 +87,15 @@ class TurnLogWriter:
         self._check()
 
     def note(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
-        """Append what recovery does not need: durable soon, and before anything committed later.
+        """Append an entry that recovery does not need: durable soon, and before anything committed later.
 
         Args:
-            entry: of a kind that clients are not told of.
-            size_bytes: of it, roughly.
-            within_seconds: how long it may wait for something else to be written with it.
+            entry: of a kind that is not sent to clients.
+            size_bytes: its approximate size.
+            within_seconds: how long it may wait to be written with something else.
 
         Raises:
-            FencedError: a later attempt has begun; this one has to stop.
+            FencedError: a later attempt has begun; this one must stop.
             LogError: an earlier write failed finally.
         """
         if not within_seconds:
@@ -116,7 +116,7 @@ class TurnLogWriter:
             The offset of the first one.
 
         Raises:
-            FencedError: a later attempt has begun; this one has to stop.
+            FencedError: a later attempt has begun; this one must stop.
             LogError: the store failed finally.
         """
         self._check()
@@ -131,7 +131,7 @@ class TurnLogWriter:
         """Wait until everything put is durable.
 
         Raises:
-            FencedError: a later attempt has begun; this one has to stop.
+            FencedError: a later attempt has begun; this one must stop.
             LogError: the store failed finally.
         """
         while self._error is None and (self._waiting or self._is_writing):
@@ -185,7 +185,7 @@ class TurnLogWriter:
             raise self._error
 
     async def _write_all(self) -> None:
-        """Write what waits, and go on while more is urgent. The first error of the store is final."""
+        """Write what waits, and continue while more is urgent. The first error of the store is final."""
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []

@@ -1,11 +1,11 @@
 """Anthropic's Claude, through `agent_framework_anthropic` 1.0.0b261022: blocks are kept and sent back as they were.
 
-`provider` implements the port, `client` adapts the client that an agent brings. `assembly` puts a streamed message
-together, `block_types` has one row for each type of block, `blocks` turns blocks into contents and back,
-`request_messages` writes the request.
+`provider` implements the port, `client` adapts an agent's client. `assembly` assembles a streamed message,
+`block_types` has one row for each type of block, `blocks` turns blocks into contents and back, `request_messages`
+writes the request.
 """
 
 from typing import Final
 
 CLIENT: Final = ("agent_framework_anthropic", "RawAnthropicClient")
-"""Package and name of the class from which clients of Anthropic derive, those for Bedrock and Vertex among them."""
+"""Package and name of the class from which clients of Anthropic derive, including those for Bedrock and Vertex."""

@@ -1,10 +1,9 @@
-"""Puts a streamed message together, block by block. Pure; needs no SDK.
+"""Assembles a streamed message, block by block. Pure; needs no SDK.
 
-Theory of operation. Blocks are numbered in their order of arrival, since proxies may repeat an index, and a message may
-begin with whole blocks that no event announces. Text blocks that follow each other have one place in the output: they
-are one text, cut where a citation begins. A finished block is told with its place as the *item* ``{"blocks": [...]}``,
-all blocks of that place so far; the sandbox, which the service names at the end, is told as ``container`` of the same
-item.
+Theory of operation. Blocks are numbered in order of arrival, since proxies may repeat an index, and a message may begin
+with complete blocks that no event announces. Adjacent text blocks share one place in the output: they are one text, cut
+where a citation begins. A finished block is emitted with its place as the *item* ``{"blocks": [...]}``, all blocks of
+that place so far; the sandbox, which the service names at the end, is emitted as ``container`` of the same item.
 
 Source: ``accumulate_event`` of anthropic 1.17 (``lib/streaming/_beta_messages.py``) says what each delta does. A delta
 of an unknown type adds to the field of its block that has the same name.
@@ -21,7 +20,7 @@ from durable_agent_host.providers.anthropic.code_text import CodeText
 Block = dict[str, Any]
 
 RUNS_CODE: Final = frozenset({"code_execution", "bash_code_execution", "text_editor_code_execution"})
-"""Names of the service's tools that work in a container."""
+"""Names of the service's tools that run in a container."""
 
 _OF_DELTA: Final = {
     "text_delta": "text",
@@ -29,22 +28,22 @@ _OF_DELTA: Final = {
     "signature_delta": "thinking",
     "input_json_delta": "tool_use",
 }
-"""Type of delta → the type of the block that it belongs to, for streams that did not announce the block."""
+"""Type of delta → the type of its block, for streams that did not announce the block."""
 
 _REPLACED: Final = frozenset({"signature", "encrypted_content"})
-"""Fields that a delta replaces; all other strings are joined."""
+"""Fields that a delta replaces; all other strings are appended."""
 
 
 @dataclass
 class OpenBlock:
-    """A block that streams.
+    """A streaming block.
 
     Attributes:
-        part: where its updates belong.
-        block: as the service began it; complete when it is finished.
+        part: the place of its updates.
+        block: as begun by the service; complete when finished.
         blocks: all blocks of its place, this one last.
-        pieces: of strings that are not joined yet, by field.
-        code: reads the code of a run while it is streamed.
+        pieces: strings not joined yet, by field.
+        code: reads the code of a run as it streams.
     """
 
     part: ItemPart
@@ -54,7 +53,7 @@ class OpenBlock:
     code: CodeText = field(default_factory=CodeText)
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """Add a delta, as the service sent it."""
+        """Add a delta, as sent by the service."""
         kind = delta.get("type")
         if kind == "input_json_delta":
             self.pieces.setdefault("input", []).append(str(delta.get("partial_json") or ""))
@@ -75,7 +74,7 @@ class OpenBlock:
             self.block[name] = value
 
     def finish(self) -> ItemPart:
-        """Complete the block, and tell it with its place."""
+        """Complete the block, and return it with its place."""
         for name, pieces in self.pieces.items():
             text = "".join(pieces)
             if name == "input":
@@ -88,7 +87,7 @@ class OpenBlock:
 
 
 class Assembly:
-    """The message of one stream, while it arrives."""
+    """The message of one stream, as it arrives."""
 
     def __init__(self) -> None:
         self._open: dict[Any, OpenBlock] = {}
@@ -96,11 +95,11 @@ class Assembly:
         self._places: list[tuple[ItemPart, list[Block]]] = []
 
     def start(self, index: Any, block: Block) -> OpenBlock:
-        """Begin a block; one that was open under the same index is finished by what it has.
+        """Begin a block; finish one that is still open under the same index.
 
         Args:
-            index: in the message, as the service says; None when it says none.
-            block: as the service began it; becomes the assembly's own.
+            index: in the message, from the service; None when it gives none.
+            block: as begun by the service; becomes the assembly's own.
         """
         if (before := self._open.pop(index, None)) is not None:
             before.finish()
@@ -118,7 +117,7 @@ class Assembly:
         return opened
 
     def of(self, index: Any, delta_type: str) -> OpenBlock:
-        """Find the block that a delta belongs to; a block that was never announced begins here."""
+        """Return the block of a delta; begin a block that was never announced."""
         known = self._open.get(index)
         if known is None:
             kind = _OF_DELTA.get(delta_type, delta_type.removesuffix("_delta") or "text")
@@ -135,13 +134,13 @@ class Assembly:
         return [part for index in list(self._open) if (part := self.stop(index)) is not None]
 
     def contain(self, container: Mapping[str, Any] | None) -> list[ItemPart]:
-        """Say in which container the code of the message ran.
+        """Set the container in which the code of the message ran.
 
         Args:
             container: ``id``, ``expires_at``; None when the service names none.
 
         Returns:
-            An item for each call of a tool that works there, or else one of its own, without blocks.
+            An item for each call of a tool that ran there, or otherwise one of its own, without blocks.
         """
         if not container:
             return []
@@ -154,12 +153,12 @@ class Assembly:
 
 
 def runs_code(block: Mapping[str, Any]) -> bool:
-    """Tell whether a block calls one of the service's tools that work in a container. Guarantee: pure."""
+    """Return whether a block calls one of the service's tools that run in a container. Guarantee: pure."""
     return block.get("type") == "server_tool_use" and block.get("name") in RUNS_CODE
 
 
 def whole_message(blocks: Sequence[Block], container: Mapping[str, Any] | None) -> list[ItemPart]:
-    """Give the items of a message that came whole. Guarantee: pure but for the blocks, which become its own."""
+    """Return the items of a message that did not stream. Guarantee: pure, except that it takes over the blocks."""
     assembly = Assembly()
     parts: list[ItemPart] = []
     for index, block in enumerate(blocks):
@@ -172,7 +171,7 @@ def whole_message(blocks: Sequence[Block], container: Mapping[str, Any] | None) 
 
 
 def _parsed(text: str, begun: Any) -> Any:
-    """Read the input of a tool from its pieces; what is no JSON object is kept as the framework keeps it."""
+    """Parse the input of a tool from its pieces; input that is not a JSON object is kept as the framework keeps it."""
     if not text:
         return begun if begun is not None else {}
     try:

@@ -1,7 +1,7 @@
-"""One row for each type of block: its neutral contents, and what of the block they hold. Pure.
+"""One row for each type of block: its neutral contents, and which fields of the block they hold. Pure.
 
-A block of a type without a row is kept whole on an empty text and sent back as it came. A new type that deserves
-neutral contents is a new row in `BLOCK_TYPES`; a new tool of the service is a row in `SERVER_TOOLS`.
+A block of a type without a row is kept whole on an empty text and sent back unchanged. A new type that deserves neutral
+contents is a new row in `BLOCK_TYPES`; a new tool of the service is a row in `SERVER_TOOLS`.
 """
 
 import json
@@ -24,7 +24,7 @@ Rebuild = Callable[[Sequence[Content]], Block]
 
 @dataclass(frozen=True)
 class BlockType:
-    """What is known of one type of block.
+    """The handling of one type of block.
 
     Attributes:
         contents: makes the neutral contents; the first has the stamp.
@@ -83,7 +83,7 @@ def _hosted_call(block: Block) -> list[Content]:
 
 
 def _call_fields(group: Sequence[Content]) -> Block:
-    """Read the fields of a call of any function, the app's own among them."""
+    """Read the fields of a function call, also of the app's own functions."""
     said = group[0].arguments
     return {"name": group[0].name, "input": (json.loads(said) if said else {}) if isinstance(said, str) else said or {}}
 
@@ -105,7 +105,7 @@ SERVER_TOOLS: Final[dict[str, tuple[Contents, Rebuild]]] = {
         ("web_search", "web_fetch", "tool_search_tool_regex", "tool_search_tool_bm25"), (_search_call, _search_fields)
     ),
 }
-"""Name of a tool of the service → how its calls are told; others are calls of functions that are nobody's work."""
+"""Name of a tool of the service → contents of its calls; others are calls of functions that nobody has to run."""
 
 
 def _server_call(block: Block) -> list[Content]:
@@ -207,9 +207,9 @@ def _mcp_result_fields(group: Sequence[Content]) -> Block:
 
 
 def _hosted_result(block: Block) -> list[Content]:
-    """Tell a result that has no neutral type as that of a function; the stamp is on a text before it.
+    """Represent a result without a neutral type as a function's result; the stamp is on a text before it.
 
-    The framework copies the properties of a call to its result, so a stamp on a function's result says nothing.
+    The framework copies the properties of a call to its result, so a stamp on a function's result means nothing.
     """
     told = _result(block)
     failed = told.get("error_message") or told.get("error_code")
@@ -225,7 +225,7 @@ def _hosted_result_fields(group: Sequence[Content]) -> Block:
     return {"tool_use_id": group[1].call_id}
 
 
-# What the model says
+# The model's output
 
 
 def _thinking(block: Block) -> list[Content]:
@@ -274,13 +274,13 @@ BLOCK_TYPES: Final[dict[str, BlockType]] = {
     "mcp_tool_result": BlockType(_mcp_result, _mcp_result_fields, answers=True),
     "container_upload": BlockType(_upload, _upload_fields),
 }
-"""Type of block → its row. Texts have rules of their own, in `texts`."""
+"""Type of block → its row. Texts have their own rules, in `texts`."""
 
 _UNKNOWN: Final = BlockType(_carrier, _nothing)
 
 
 def block_type(kind: Any) -> BlockType:
-    """Find the row of a type of block; one that is not known is kept whole. Guarantee: pure."""
+    """Return the row for a type of block; an unknown one is kept whole. Guarantee: pure."""
     return BLOCK_TYPES.get(str(kind), _UNKNOWN)
 
 

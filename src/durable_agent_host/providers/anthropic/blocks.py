@@ -1,7 +1,7 @@
 """Blocks of a message in neutral contents, and back. Pure; needs no SDK.
 
 The first content of a block has a stamp, see `providers.stamps`. A container that no call names has an empty text with
-a stamp of its own, of the type ``container``, which is no block.
+its own stamp, of the type ``container``, which is not a block.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +28,8 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     Guarantee: pure.
 
     Args:
-        contents: what was streamed of it; kept where the stream ended before the block did.
-        item: see `assembly`; None for items of others, too.
+        contents: as streamed; kept where the stream ended before the block did.
+        item: see `assembly`; None also for items of others.
     """
     if item is None or "blocks" not in item:
         return contents
@@ -46,9 +46,9 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
 
 def sent_blocks(group: Sequence[Content]) -> list[Block]:
-    """Rebuild the blocks of a stamped group as they are sent: none for a container, several for a text that was cut.
+    """Rebuild the blocks of a stamped group for sending: none for a container, several for a text that was cut.
 
-    Guarantee: pure; the blocks share values with the contents, and are not to be changed.
+    Guarantee: pure; the blocks share values with the contents, and must not be changed.
     """
     mark = cast("Block", group[0].additional_properties[STAMP])
     if mark["type"] == CONTAINER:
@@ -59,7 +59,7 @@ def sent_blocks(group: Sequence[Content]) -> list[Block]:
 
 
 def container_of(contents: Iterable[Content]) -> Mapping[str, Any] | None:
-    """Find the container that contents name last, as their properties have it. Guarantee: pure."""
+    """Return the container that contents name last, from their properties. Guarantee: pure."""
     found = None
     for content in contents:
         if stamp_of(content) is not None and content.additional_properties.get("container_id"):
@@ -70,9 +70,7 @@ def container_of(contents: Iterable[Content]) -> Mapping[str, Any] | None:
 def _contents_of(block: Block, streamed: Sequence[Content]) -> list[Content]:
     kind = str(block.get("type"))
     if kind == "tool_use" and streamed and streamed[0].type == "function_call":
-        group = list(
-            streamed
-        )  # the framework gives some tools another name, and the arguments are as they were written
+        group = list(streamed)  # the framework renames some tools, and the arguments are kept as written
     else:
         group = block_type(kind).contents(block)
     _STAMPS.put(group, {"type": kind, **block}, _rebuilt(kind, group))
@@ -80,7 +78,7 @@ def _contents_of(block: Block, streamed: Sequence[Content]) -> list[Content]:
 
 
 def _rebuilt(kind: str, group: Sequence[Content]) -> Block:
-    """Give what the contents say of a block; no more than its type when they have lost their shape."""
+    """Return a block's fields from its contents; only its type when they are malformed."""
     try:
         return {"type": kind, **block_type(kind).rebuild(group)}
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError):

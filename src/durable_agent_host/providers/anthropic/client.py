@@ -1,7 +1,7 @@
 """The hosted copy of an agent's client for Anthropic, which keeps the provider's blocks.
 
-The user's client is not changed and no module is patched: the copy's class has a few overrides in front of the class
-that the client had. They read the stream's events (`stream_events`), and write messages as the service had written them
+The user's client is not changed and no module is patched: the copy's class has a few overrides in front of the client's
+own class. They read the stream's events (`stream_events`), and write messages as the service wrote them
 (`request_messages`).
 """
 # ruff: noqa: SLF001 - the overrides call what they override
@@ -30,13 +30,13 @@ _READER: Final = "_durable_reader"
 def adapt_client(client: Any) -> Any:
     """Copy a client of Anthropic so that it keeps the provider's blocks.
 
-    Guarantee: pure; the client given is not changed.
+    Guarantee: pure; the given client is not changed.
 
     Args:
         client: of the class `RawAnthropicClient` or one derived from it.
 
     Returns:
-        A copy that shares its connections; the client itself when it is adapted already.
+        A copy that shares its connections; the client itself when it is already adapted.
     """
     return hosted_copy(client, _KeepsBlocks)
 
@@ -78,7 +78,7 @@ class _KeepsBlocks(FoldsStreams):
         return Several([*reader.end(event), update])
 
     def _reader_of(self, request_state: Any) -> Reader:
-        """Give the reader of the stream to which a request's state belongs."""
+        """Return the reader of the stream for a request's state."""
         reader = getattr(request_state, _READER, None)
         if reader is None:
             client: Any = super()
@@ -138,7 +138,7 @@ class _KeepsBlocks(FoldsStreams):
 
 
 _CONTINUE: Final = {"role": "user", "content": "Continue"}
-"""What the framework appends where an answer of the assistant comes last."""
+"""Appended by the framework where an assistant's answer comes last."""
 
 
 def _note_pause(said: Any, message: Any) -> None:
@@ -147,9 +147,9 @@ def _note_pause(said: Any, message: Any) -> None:
 
 
 def _lacks_thoughts(messages: Sequence[Message]) -> bool:
-    """Tell whether the model has called tools in this turn with thoughts that cannot be sent any more.
+    """Return whether the model has called tools in this turn with thoughts that can no longer be sent.
 
-    The service wants them back where calls go on, unless thinking is off.
+    The service requires them where calls continue, unless thinking is off.
     """
     for message in reversed(messages):
         if message.role == "user":
@@ -161,10 +161,10 @@ def _lacks_thoughts(messages: Sequence[Message]) -> bool:
 
 
 def _runs_code(prepared: Mapping[str, Any]) -> bool:
-    """Tell whether a request offers tools that may work in a container."""
+    """Return whether a request offers tools that may run in a container."""
     tools: Any = prepared.get("tools") or ()
     return any(str(getattr(tool, "get", dict[str, Any]().get)("type")).startswith(_IN_CONTAINER) for tool in tools)
 
 
 _IN_CONTAINER: Final = ("code_execution", "web_fetch", "web_search")
-"""Types of tools begin so: code runs for itself, or to filter what was found."""
+"""Prefixes of tool types: code that runs by itself, or to filter search results."""

@@ -1,4 +1,4 @@
-"""Reads code out of the JSON text of a tool's input while that is streamed. Pure; each piece is read once."""
+"""Reads code out of a tool's streaming JSON input. Pure; each piece is read once."""
 
 import json
 import re
@@ -9,11 +9,11 @@ _LONGEST_OPENING: Final = 40
 _WHOLE: Final = re.compile(
     r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*'
 )
-"""Characters and escapes of a JSON string that are whole; the halves of a surrogate pair belong together."""
+"""Complete characters and escapes of a JSON string; the halves of a surrogate pair belong together."""
 
 
 class CodeText:
-    """The code in an input that is streamed as ``{"code": "..."}``; of other inputs nothing is read."""
+    """The code in an input that streams as ``{"code": "..."}``; other inputs are ignored."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -21,7 +21,7 @@ class CodeText:
         self._is_over = False
 
     def feed(self, piece: str) -> str:
-        """Read the next piece of the JSON text, and give what of the code is new."""
+        """Read the next piece of the JSON text, and return the new part of the code."""
         if self._is_over:
             return ""
         self._rest += piece

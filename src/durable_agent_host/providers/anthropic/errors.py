@@ -33,16 +33,16 @@ _CONTAINER_ID: Final = re.compile(r"container_\w+")
 _SIGNATURE_REFUSED: Final = re.compile(
     r"Invalid `?(?:signature|data)`?\s+in\s+`?(?:redacted_)?thinking`?\s+block", re.IGNORECASE
 )
-"""With marks as Anthropic says it, without as Bedrock does (chenhg5/cc-connect#897, can1357/oh-my-pi#333)."""
+"""With marks in Anthropic's wording, without in Bedrock's (chenhg5/cc-connect#897, can1357/oh-my-pi#333)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
-    """Say in a sentence why a model call failed, and what to do.
+    """Explain in a sentence why a model call failed, and what to do.
 
-    Guarantee: pure, but for dates, which are compared with the clock.
+    Guarantee: pure, except for dates, which are compared with the clock.
 
     Args:
-        error: what the agent raised; its causes are searched for the SDK's error.
+        error: raised by the agent; its causes are searched for the SDK's error.
 
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
@@ -69,12 +69,12 @@ def explain_error(error: BaseException) -> ProviderError | None:
 
 
 def forgotten_by_service(error: BaseException) -> Forgotten | None:
-    """Tell what the service has lost, when it refused a request for that reason.
+    """Return what the service has lost, when it refused a request for that reason.
 
     Guarantee: pure.
 
     Args:
-        error: what the agent raised.
+        error: raised by the agent.
 
     Returns:
         ``container`` when the container is gone; ``reasoning`` when it refuses a signature; else None.
@@ -92,7 +92,7 @@ def forgotten_by_service(error: BaseException) -> Forgotten | None:
 
 
 def _cut_in_call(error: BaseException) -> ProviderError | None:
-    """Explain what the framework raises when an answer ends within the call of a tool."""
+    """Explain the framework's error when an answer ends within a tool call."""
     invalid = next((one for one in causes_of(error) if type(one).__name__ == "ResponseInvalidatedException"), None)
     if invalid is None or "message_stop" in str(invalid) or advice_of(invalid) is not None:
         return None
@@ -103,13 +103,13 @@ def _cut_in_call(error: BaseException) -> ProviderError | None:
 
 
 def _sdk_error(error: BaseException) -> BaseException | None:
-    """Find the SDK's error among the causes, without loading the SDK: what is not loaded has not failed."""
+    """Return the SDK's error among the causes, without loading the SDK: an SDK not loaded has not failed."""
     sdk: Any = sys.modules.get("anthropic")
     return next((one for one in causes_of(error) if isinstance(one, sdk.AnthropicError)), None) if sdk else None
 
 
 def _told(cause: BaseException) -> tuple[str, str]:
-    """Give the service's name for what went wrong, and its words."""
+    """Return the service's error type and message."""
     body: Any = getattr(cause, "body", None)
     told: Any = cast("Mapping[str, Any]", body).get("error") if isinstance(body, Mapping) else None
     if not isinstance(told, Mapping):

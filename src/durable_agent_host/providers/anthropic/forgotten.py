@@ -1,8 +1,8 @@
-"""Leaves out of a transcript what the service can no longer use, and remembers it. Pure.
+"""Removes from a transcript what the service can no longer use, and remembers it. Pure.
 
-A container is lost when it has expired; signatures are lost when the app gets another endpoint that cannot read them.
-Both are known once the service has refused them, and remembered with the session, so that the next turn is not refused
-again.
+A container is lost when it has expired; signatures are lost when the app switches to an endpoint that cannot read them.
+Both are known once the service has refused them, and are remembered with the session, so that the next turn is not
+refused again.
 """
 
 import copy
@@ -16,7 +16,7 @@ from durable_agent_host.providers.anthropic.blocks import container_of, sent_blo
 from durable_agent_host.providers.seals import count_unreadable, name_of_seal
 
 WITHOUT_THOUGHTS: Final = "anthropic.without_thoughts"
-"""Key in the properties of a message for one request: thoughts were left out that the service cannot read."""
+"""Key in the properties of a message for one request: thoughts that the service cannot read were left out."""
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_thoughts"
@@ -28,16 +28,16 @@ def without_forgotten(
 ) -> tuple[list[Message], dict[str, Any]]:
     """Leave out what can no longer be sent.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: the stored conversation.
-        remembered: what this function gave before: ``expired_containers`` by id, and ``unreadable_thoughts``, until
-            which block with thoughts they are left out.
+        remembered: this function's previous result: ``expired_containers`` by id, and ``unreadable_thoughts``, the last
+            block with thoughts that is left out.
         lost: what the service has refused since.
 
     Returns:
-        The messages, with copies of those that changed, and what is to be remembered from now on.
+        The messages, with copies of the changed ones, and what to remember from now on.
     """
     expired = list(cast("list[str]", remembered.get(_EXPIRED) or ()))
     until: Any = remembered.get(_UNREADABLE)

@@ -1,6 +1,6 @@
-"""Writes contents without a stamp: of callers, of tools, and of another provider's model. Pure.
+"""Writes contents without a stamp: from callers, tools, and other providers' models. Pure.
 
-The framework's client writes most of them. It leaves out documents and files, drops prompt-caching marks, and takes the
+The framework's client writes most of them. It leaves out documents and files, drops prompt-caching marks, and mistakes
 calls of another provider's own tools for the app's.
 """
 
@@ -13,12 +13,12 @@ from agent_framework import Content, Message
 from durable_agent_host.providers.anthropic.assembly import Block
 
 CACHE_CONTROL: Final = "cache_control"
-"""Key in a content's properties: the mark that its block gets, as the service defines it."""
+"""Key in a content's properties: the caching mark for its block, as defined by the service."""
 
 Prepare = Callable[[Message], list[Block]]
 
 _FOREIGN: Final = frozenset({"mcp_server_tool_call", "mcp_server_tool_result"})
-"""Contents of other providers that the framework would write as blocks that the service refuses."""
+"""Contents of other providers that the framework would write as blocks that the service rejects."""
 
 _DOCUMENTS: Final = {"application/pdf": "base64", "text/plain": "text"}
 
@@ -30,7 +30,7 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
 
     Args:
         message: of the conversation.
-        prepare: the framework's way; called with contents that it can write.
+        prepare: the framework's method; called with contents that it can write.
 
     Returns:
         Messages with ``role`` and ``content``.
@@ -85,7 +85,7 @@ def _document(source: Block, content: Content) -> Block:
 
 
 def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
-    """Leave out calls of another provider's own tools, and their results: they are nobody's work here."""
+    """Leave out calls of another provider's own tools, and their results: nobody has to run them here."""
     hosted = {one.call_id for one in contents if one.type == "function_call" and one.informational_only}
     return [
         one

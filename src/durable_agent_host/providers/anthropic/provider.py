@@ -1,4 +1,4 @@
-"""Anthropic behind the port: clients of the Messages API, those of Bedrock, Vertex and Foundry among them."""
+"""Anthropic behind the port: clients of the Messages API, including those of Bedrock, Vertex and Foundry."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,11 +38,11 @@ class AnthropicProvider(HostedProvider):
     )
 
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
-        """Know the compaction blocks that the option ``context_management`` makes the service emit."""
+        """Recognize the compaction blocks that the option ``context_management`` makes the service emit."""
         return _has_compaction if options.get("context_management") else None
 
     def read_item(self, update: Any, /) -> ItemPart | None:
-        """Read it from what the hosted client says."""
+        """Read it from the hosted client's updates."""
         return read_item(update)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
@@ -50,7 +50,7 @@ class AnthropicProvider(HostedProvider):
         return complete_item(contents, item)
 
     def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
-        """Name the call that a result of the service's own tools answers."""
+        """Return the call that a result of the service's own tools answers."""
         part = read_item(update)
         if part is None or part.item is None:
             return []
@@ -58,7 +58,7 @@ class AnthropicProvider(HostedProvider):
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in ended]
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
-        """Look for ``message_stop``; an answer that was not streamed has its stop reason."""
+        """Check for ``message_stop``; an answer that was not streamed has its stop reason."""
         for update in updates:
             raw: Any = update
             while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
@@ -70,11 +70,11 @@ class AnthropicProvider(HostedProvider):
         return True
 
     def goes_on(self, response: ChatResponse[Any], /) -> list[Message] | None:
-        """Send the answer back as it is when the model has paused."""
+        """Send the answer back unchanged when the model has paused."""
         return with_pause(response.messages) if response.finish_reason == PAUSE else None
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Return the messages: its client sends what it knows, and leaves out the rest."""
+        """Return the messages: its client sends known contents, and leaves out the rest."""
         return list(messages)
 
 

@@ -1,10 +1,9 @@
-"""The messages of a request: blocks as the service wrote them, in the roles and the order that it takes. Pure.
+"""The messages of a request: blocks as the service wrote them, in the roles and order that it accepts. Pure.
 
-Blocks with a stamp go back verbatim, in the assistant's message. Messages of one role that follow each other become
-one, as the service reads them; so the result of a call stands in the message of its call when a pause came between.
-Left out is what the service always refuses: texts without a word, reasoning without its signature, and calls of its own
-tools that have no result, unless they are of the answer that the model has not finished: code may wait for a tool of
-the app.
+Blocks with a stamp are sent back verbatim, in the assistant's message. Adjacent messages of one role are joined, as the
+service reads them; so the result of a call is in the message of its call when a pause came between. Left out is what
+the service always rejects: empty texts, reasoning without its signature, and calls of its own tools without a result,
+unless they belong to an answer that the model has not finished: code may wait for a tool of the app.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ Prepare = Callable[[Message], list[Block]]
 """A message without stamps → the framework's messages of it."""
 
 PAUSED: Final = "anthropic.paused"
-"""Key in the properties of a message for one request: the model paused after it, and is to go on from there."""
+"""Key in the properties of a message for one request: the model paused after it, and is to continue there."""
 
 _HOSTED_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 _RESULTS: Final = frozenset({"tool_result"})
@@ -33,7 +32,7 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
 
     Args:
         message: of the conversation.
-        prepare: writes what has no stamp.
+        prepare: writes messages without a stamp.
 
     Returns:
         Messages with ``role`` and ``content``, as many as the roles of its blocks need.
@@ -57,7 +56,7 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
 
 
 def accepted_messages(messages: Iterable[Block]) -> list[Block]:
-    """Bring messages into the form that the service takes.
+    """Bring messages into the form that the service accepts.
 
     Guarantee: pure; the blocks are shared.
 
@@ -89,7 +88,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
 
 
 def with_pause(messages: Sequence[Message]) -> list[Message]:
-    """Mark messages as those after which the model paused. Guarantee: pure.
+    """Mark messages after which the model paused. Guarantee: pure.
 
     Args:
         messages: of the paused answer.
@@ -101,7 +100,7 @@ def with_pause(messages: Sequence[Message]) -> list[Message]:
 
 
 def is_paused(messages: Sequence[Message]) -> bool:
-    """Tell whether a request asks the model to go on with its last message. Guarantee: pure."""
+    """Return whether a request asks the model to continue its last message. Guarantee: pure."""
     return bool(messages) and PAUSED in messages[-1].additional_properties
 
 
@@ -121,19 +120,19 @@ def _is_result(block: Mapping[str, Any]) -> bool:
 
 
 def _asks(message: Block) -> bool:
-    """Tell whether a message is a person's, and not only what tools returned."""
+    """Return whether a message is from a person, and not only tool results."""
     return message["role"] == "user" and not all(map(_is_result, message["content"]))
 
 
 def _calls(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
-    """Give the ids of the calls of the service's own tools: those with a result, and all of them."""
+    """Return the ids of the calls of the service's own tools: those with a result, and all of them."""
     blocks = [block for message in messages for block in message["content"]]
     answered = {block.get("tool_use_id") for block in blocks if _answers(block)}
     return answered, {block.get("id") for block in blocks if block.get("type") in _HOSTED_CALLS}
 
 
 def _paired(blocks: list[Block], called: set[Any], answered: set[Any] | None) -> list[Block]:
-    """Leave out results without a call, and calls without a result where ``answered`` is known to be all of them."""
+    """Leave out results without a call, and calls without a result if ``answered`` is known to be complete."""
     return [
         block
         for block in blocks

@@ -1,4 +1,4 @@
-"""Files that code of the model has made, and their download by the Files API."""
+"""Files made by the model's code, and their download by the Files API."""
 
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -29,13 +29,13 @@ async def read_file(client: Any, file: ServiceFile) -> ServedFile:
 
     Args:
         client: the agent's chat client.
-        file: as it was listed.
+        file: as listed.
 
     Returns:
-        Its bytes, with the name and the type that no block has.
+        Its bytes, with name and type, which no block has.
 
     Raises:
-        NotFoundError: the service does not have it, or does not give it out: what a caller uploaded is not given out.
+        NotFoundError: the service does not have it, or does not release it, such as a caller's upload.
         ProviderError: the service failed.
     """
     from anthropic import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used

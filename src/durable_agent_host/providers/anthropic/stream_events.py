@@ -1,6 +1,6 @@
-"""What the hosted client says of each event of a stream, in the framework's updates. Knows the SDK by shape only.
+"""Reads each event of a stream of the hosted client into the framework's updates. Knows the SDK by shape only.
 
-Nearly all events are deltas, so those that come often are taken apart here and not by the framework.
+Nearly all events are deltas, so the frequent ones are parsed here and not by the framework.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -15,15 +15,15 @@ from durable_agent_host.providers.anthropic.blocks import complete_item
 from durable_agent_host.providers.anthropic.texts import annotations_of
 
 Parse = Callable[[Any], list[Content]]
-"""A block of the SDK → what the framework makes of it."""
+"""A block of the SDK → the framework's contents of it."""
 
 
 class Said(NamedTuple):
-    """What an update holds as its raw representation.
+    """The raw representation of an update.
 
     Attributes:
-        part: where in the output the update belongs, or None.
-        event: of the SDK, as it came.
+        part: the update's place in the output, or None.
+        event: of the SDK, unchanged.
     """
 
     part: ItemPart | None
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 class Several(ChatResponseUpdate):
-    """Stands for several updates of one event; `flattened` takes them apart."""
+    """Holds several updates of one event; `flattened` separates them."""
 
     def __init__(self, updates: list[ChatResponseUpdate]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Several(ChatResponseUpdate):
 
 
 async def flattened(updates: AsyncIterator[ChatResponseUpdate]) -> AsyncIterator[ChatResponseUpdate]:
-    """Yield updates, each of `Several` by itself."""
+    """Yield updates, those in `Several` one by one."""
     async for update in updates:
         if isinstance(update, Several):
             for one in update.updates:
@@ -52,7 +52,7 @@ class Reader:
     """Reads the events of one stream.
 
     Args:
-        parse: what the framework makes of a block; asked for calls of the app's tools alone.
+        parse: the framework's reading of a block; used only for calls of the app's tools.
     """
 
     def __init__(self, parse: Parse) -> None:
@@ -61,7 +61,7 @@ class Reader:
         self._container: Block | None = None
 
     def begin(self, event: Any) -> list[ChatResponseUpdate]:
-        """Read the blocks and the container that the message begins with.
+        """Read the blocks and the container with which the message begins.
 
         Args:
             event: ``message_start``.
@@ -98,7 +98,7 @@ class Reader:
         return None if part is None else _update(None, Said(part, event))
 
     def end(self, event: Any) -> list[ChatResponseUpdate]:
-        """Finish what is open, and say where code ran.
+        """Finish what is open, and report where code ran.
 
         Args:
             event: ``message_delta`` or ``message_stop``.
@@ -164,11 +164,11 @@ _LIVE: Final[dict[str, Callable[[Block, OpenBlock], Content | None]]] = {
     "input_json_delta": _input,
     "citations_delta": _citation,
 }
-"""Type of delta → what it says while it streams; texts have a way of their own."""
+"""Type of delta → its streamed text; texts are handled separately."""
 
 
 def _plain(said: Any) -> Block:
-    """Write an object of the SDK as the service wrote it: what it left out stays out."""
+    """Return an object of the SDK as the service wrote it, without fields that it left out."""
     if isinstance(said, dict):
         return dict(cast("Block", said))
     return cast("Block", said.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
@@ -178,7 +178,7 @@ plain_block: Final = _plain
 
 
 def read_item(update: Any) -> ItemPart | None:
-    """Tell where in the output an update belongs; None for updates of other clients. Guarantee: pure."""
+    """Return an update's place in the output; None for updates of other clients. Guarantee: pure."""
     raw: Any = update.raw_representation
     while isinstance(raw, ChatResponseUpdate) or type(raw).__name__ == "AgentResponseUpdate":
         raw = raw.raw_representation

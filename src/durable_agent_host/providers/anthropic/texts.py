@@ -1,7 +1,7 @@
-"""Text blocks that follow each other, as one text with its citations, and back. Pure.
+"""Adjacent text blocks as one text with its citations, and back. Pure.
 
 The service begins a new block where a citation begins, in the middle of a sentence. One content has the whole text, so
-it reads as the model wrote it; the stamp says where it was cut, and each citation names the region that it is for.
+it reads as the model wrote it; the stamp records where it was cut, and each citation its region.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _NAMES: Final[dict[str, dict[str, str]]] = {
     "search_result_location": {"title": "title", "source": "url", "cited_text": "snippet"},
 }
 _OTHER_NAMES: Final = {"document_title": "title", "file_id": "file_id", "cited_text": "snippet"}
-"""Type of citation → its fields that a neutral annotation has, and how it calls them. The rest is kept beside them."""
+"""Type of citation → its fields that a neutral annotation has, with their names there. The rest is kept beside them."""
 
 
 def text_of(blocks: Sequence[Block]) -> Content:
@@ -34,13 +34,13 @@ def text_of(blocks: Sequence[Block]) -> Content:
 
 
 def stamp_fields(blocks: Sequence[Block], content: Content) -> Block:
-    """Give what a text lacks of its blocks: where it was cut, or the blocks where they are not plain.
+    """Return what a text lacks of its blocks: where it was cut, or the blocks where they are not plain.
 
     Guarantee: pure.
 
     Args:
-        blocks: as the service wrote them.
-        content: as `text_of` made it of them.
+        blocks: from the service.
+        content: the result of `text_of` for them.
     """
     cuts = {"cuts": _lengths(blocks)} if len(blocks) > 1 else {}
     return cuts if blocks_of(content, cuts) == list(blocks) else {"blocks": list(blocks)}
@@ -67,7 +67,7 @@ def blocks_of(content: Content, mark: Mapping[str, Any]) -> list[Block]:
 
 
 def annotations_of(citation: Any) -> list[Annotation]:
-    """Make annotations of a citation that has just been streamed. Guarantee: pure."""
+    """Make annotations of a citation that has just streamed. Guarantee: pure."""
     return [_annotation(cast("Block", citation), None, None)] if isinstance(citation, dict) else []
 
 

@@ -1,9 +1,8 @@
 """The Azure AI Agents service (threads, runs, steps), through the SDK `azure-ai-agents` 1.1.
 
-`client` is the chat client that agents are given; `provider` implements the port. `call_kinds` and `thread_messages`
-say what the service's blocks are as contents and back, `events` reads its streams, `bodies_sent` writes what is
-sent, `service` calls the SDK, `run_calls` begins, continues and re-attaches to runs, `whole_threads` reads threads to
-move them.
+`client` is the chat client for agents; `provider` implements the port. `call_kinds` and `thread_messages` turn the
+service's blocks into contents and back, `events` reads its streams, `bodies_sent` writes requests, `service` calls the
+SDK, `run_calls` begins, continues and re-attaches to runs, `whole_threads` reads threads to import them.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +17,7 @@ CLIENT: Final = ("durable_agent_host", "AzureAIAgentsChatClient")
 
 
 def __getattr__(name: str) -> Any:
-    """Load the client, and with it the SDK, when it is used."""
+    """Load the client, and with it the SDK, on first use."""
     if name != "AzureAIAgentsChatClient":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from durable_agent_host.providers.azure_ai_agents.client import (  # noqa: PLC0415 - loaded when used

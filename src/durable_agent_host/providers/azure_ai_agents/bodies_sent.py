@@ -1,4 +1,4 @@
-"""The bodies that are sent: messages, runs, outputs of tools and approvals. Pure."""
+"""The bodies of requests: messages, runs, outputs of tools and approvals. Pure."""
 
 import hashlib
 import json
@@ -33,12 +33,12 @@ _SETTINGS: Final = {
 
 @dataclass
 class Answers:
-    """What a request has for the calls that a run waits for.
+    """A request's answers to the calls that a run waits for.
 
     Attributes:
         outputs: of functions.
-        approvals: of calls of MCP servers: id → whether it may run.
-        run_id: of the run that waits, where the results say it.
+        approvals: of MCP servers' calls: id → whether it may run.
+        run_id: of the waiting run, if the results name it.
     """
 
     outputs: list[Json] = field(default_factory=list[Json])
@@ -46,12 +46,12 @@ class Answers:
     run_id: str = ""
 
     def __bool__(self) -> bool:
-        """Tell whether there are any."""
+        """Return whether there are any."""
         return bool(self.outputs or self.approvals)
 
     @property
     def call_ids(self) -> frozenset[str]:
-        """The calls that are answered."""
+        """The answered calls."""
         return frozenset([*(str(one["tool_call_id"]) for one in self.outputs), *self.approvals])
 
 
@@ -59,13 +59,13 @@ def answers_in(messages: Sequence[Message]) -> Answers:
     """Read results and approvals from a request that continues a run. Guarantee: pure.
 
     Args:
-        messages: that the service does not have yet.
+        messages: those that the service does not have yet.
     """
     answers = Answers()
     for content in (content for message in messages for content in message.contents):
         if content.type == "function_result":
             answers.outputs.append({"tool_call_id": content.call_id, "output": text_of_result(content)})
-            stamp: Any = content.additional_properties.get(STAMP)  # the framework copies that of the call
+            stamp: Any = content.additional_properties.get(STAMP)  # the framework copies the call's stamp
             if isinstance(stamp, dict):
                 answers.run_id = str(cast("Json", stamp).get("run_id") or answers.run_id)
         elif content.type == "function_approval_response" and content.function_call and content.function_call.hosted:
@@ -74,7 +74,7 @@ def answers_in(messages: Sequence[Message]) -> Answers:
 
 
 def approval_headers(tools: Sequence[Any], resources: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """Find the headers for each MCP server, which are sent again with an approval. Guarantee: pure.
+    """Return the headers for each MCP server, which are sent again with an approval. Guarantee: pure.
 
     Args:
         tools: of the agent.
@@ -108,11 +108,11 @@ def build_answers(answers: Answers, asked: Mapping[str, str], headers: Mapping[s
 
 
 def metadata_of(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
-    """Make the metadata by which a message and its run are found again after a crash. Guarantee: pure.
+    """Return the metadata by which a message and its run are found again after a crash. Guarantee: pure.
 
     Args:
         turn_id: of the turn.
-        bodies: of the messages, which tell several requests of one turn apart.
+        bodies: of the messages; they distinguish several requests of one turn.
     """
     if not turn_id:
         return {}
@@ -122,10 +122,10 @@ def metadata_of(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
 
 
 def build_messages(messages: Sequence[Message], uploaded: Mapping[int, str]) -> list[Json]:
-    """Write messages as a thread takes them: those of the assistant that follow each other as one. Guarantee: pure.
+    """Write messages for a thread; adjacent ones of the assistant become one. Guarantee: pure.
 
     Args:
-        messages: of a conversation, or those that are new.
+        messages: of a conversation, or the new ones.
         uploaded: files that were uploaded for the messages, by the identity of their contents.
     """
     bodies: list[Json] = []
@@ -143,7 +143,7 @@ def build_messages(messages: Sequence[Message], uploaded: Mapping[int, str]) -> 
 
 
 def _simple(body: Json) -> Json:
-    """A message of texts alone is sent as one text, in the form that all versions of the service take."""
+    """Send a message of only texts as one text, in the form that all versions of the service accept."""
     parts = body["content"]
     if all(part["type"] == "text" for part in parts):
         return body | {"content": "\n".join(part["text"] for part in parts) or "(a file)"}
@@ -165,7 +165,7 @@ def _add(body: Json, content: Content, uploaded: Mapping[int, str]) -> None:
 
 
 def files_to_upload(messages: Sequence[Message]) -> list[Content]:
-    """List contents whose bytes the service takes only as files. Guarantee: pure."""
+    """List contents whose bytes the service accepts only as files. Guarantee: pure."""
     return [
         content
         for message in messages
@@ -180,9 +180,9 @@ def build_run(options: Mapping[str, Any], agent: Mapping[str, Any], resources: M
 
     Args:
         options: of the framework, for this call.
-        agent: as the service has it; its tools stay when the app adds its own.
-        resources: for tools, that the app gives to every run.
-        said: what system messages of the request say.
+        agent: from the service; its tools stay when the app adds its own.
+        resources: for tools, given to every run by the app.
+        said: the request's system messages.
     """
     body: Json = {"assistant_id": agent["id"]}
     body |= {theirs: options[ours] for ours, theirs in _SETTINGS.items() if options.get(ours) is not None}
@@ -205,7 +205,7 @@ def build_run(options: Mapping[str, Any], agent: Mapping[str, Any], resources: M
 
 
 def build_tool(tool: Any) -> Json:
-    """Write a tool as the service defines it. Guarantee: pure.
+    """Write a tool in the service's format. Guarantee: pure.
 
     Args:
         tool: of the framework, of the SDK, or JSON.
@@ -222,7 +222,7 @@ _OF_RUNS: Final = frozenset({"headers", "require_approval"})
 
 
 def _mcp_resources(tools: Sequence[Any]) -> list[Json]:
-    """Write what an MCP tool says for runs: its headers are no part of its definition."""
+    """Write an MCP tool's resources for runs: its headers are not part of its definition."""
     written = [_json_of(tool) for tool in tools if not isinstance(tool, FunctionTool)]
     servers = [one for one in written if one.get("type") == "mcp" and _OF_RUNS & one.keys()]
     return [{name: one[name] for name in ("server_label", *sorted(_OF_RUNS)) if name in one} for one in servers]

@@ -1,4 +1,4 @@
-"""The SDK's client with answers of bounded size: its transport, and a copy of the client that the app has made."""
+"""The SDK's client with answers of bounded size: its transport, and a copy of the app's client."""
 
 # ruff: noqa: SLF001 - the SDK has no public way to copy a client with another transport
 
@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from durable_agent_host.providers.bounded_sessions import BoundedSession
 
 _COPIES: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
-"""The app's clients → their copies, each of which has connections of its own."""
+"""The app's clients → their copies, each with its own connections."""
 
 
 @cache
@@ -37,16 +37,16 @@ def bounded_transport() -> Any:
 
 
 def bounded_sdk(sdk: Any) -> Any:
-    """Copy a client that the app has made, with a transport whose answers are bounded.
+    """Copy an app's client, with a transport whose answers are bounded.
 
-    Guarantee: the client given is not changed; each has one copy.
+    Guarantee: the given client is not changed; each has one copy.
 
     Args:
         sdk: the SDK's asynchronous client.
 
     Returns:
-        The copy, with connections of its own that are made as the app has set it; the client itself when its transport
-        is bounded already, or is one that the app has brought.
+        The copy, with its own connections, configured as by the app; the client itself when its transport is already
+        bounded, or was supplied by the app.
     """
     from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - loaded when used
 

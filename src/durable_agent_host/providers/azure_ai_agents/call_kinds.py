@@ -2,8 +2,8 @@
 
 A call and its result are one block of the service: ``{"id": …, "type": "code_interpreter", "code_interpreter":
 {"input": …, "outputs": […]}}``. Its contents are a call and a result with the service's id of the call; a stamp on the
-call keeps what they do not carry, and of a step's first call the step itself. A kind without a row is a hosted
-function of that name, with its payload as arguments.
+call keeps the remaining fields, and for a step's first call the step itself. A kind without a row is a hosted function
+of that name, with its payload as arguments.
 
 Source: recorded streams of the service, and the classes ``RunStep…ToolCall`` of azure-ai-agents 1.1.
 """
@@ -24,18 +24,18 @@ USUAL_STEP: Final[Mapping[str, Any]] = {
     "status": "completed",
     **dict.fromkeys(("cancelled_at", "expires_at", "failed_at", "last_error")),
 }
-"""Fields of a step that nobody misses while they have these values."""
+"""Fields of a step that are omitted when they have these values."""
 
 
 @dataclass(frozen=True)
 class CallKind:
-    """How the calls of one kind are contents.
+    """How calls of one kind become contents.
 
     Attributes:
-        family: which contents stand for it.
-        payload: where its fields are; empty when beside the type.
-        argument: the field with what was asked; empty when there is none.
-        output: the field with what came of it.
+        family: the contents that represent it.
+        payload: the key of its fields; empty when they are beside the type.
+        argument: the field with the input; empty when there is none.
+        output: the field with the result.
     """
 
     family: Family
@@ -66,11 +66,11 @@ CALL_KINDS: Final[Mapping[str, CallKind]] = {
     **{kind: CallKind("search", kind, asked, output) for kind, (asked, output) in _SEARCHES.items()},
     **{kind: CallKind("hosted", payload, asked, "output") for kind, (payload, asked) in _HOSTED.items()},
 }
-"""Type of a tool call → how it is contents."""
+"""Type of a tool call → how it becomes contents."""
 
 
 def kind_of_call(call: Mapping[str, Any]) -> CallKind:
-    """Find the row of a call. Guarantee: pure.
+    """Return the row for a call. Guarantee: pure.
 
     Args:
         call: of a step.
@@ -80,11 +80,11 @@ def kind_of_call(call: Mapping[str, Any]) -> CallKind:
 
 
 def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
-    """Make the contents of a call as the service finished it, with its stamp. Guarantee: pure.
+    """Make the contents of a finished call, with its stamp. Guarantee: pure.
 
     Args:
         call: of a step.
-        step: without its calls; of the first one all fields, of the others the id.
+        step: without its calls; all fields for the first one, the id for the others.
 
     Returns:
         The call, and its result when there is one.
@@ -103,7 +103,7 @@ def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> 
 
 
 def build_call_for_agents(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give a call as the service wrote it, and its step. Guarantee: pure; the inverse of `parse_call_from_agents`.
+    """Return a call as the service wrote it, and its step. Guarantee: pure; the inverse of `parse_call_from_agents`.
 
     Args:
         contents: of the call, the first with its stamp.
@@ -141,7 +141,7 @@ def parse_output_from_agents(output: Any) -> Content:
         output: of the service.
 
     Returns:
-        Logs as text, an image as the file that the service keeps; of anything else an empty text with all of it.
+        Logs as text, an image as a file kept by the service; anything else as an empty text with all of it.
     """
     given: dict[str, Any] = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
     if given.keys() == {"type", "logs"} and given["type"] == "logs" and isinstance(given["logs"], str):
@@ -155,11 +155,11 @@ def parse_output_from_agents(output: Any) -> Content:
 
 
 def hosted_file(file_id: str, **more: Any) -> Content:
-    """Make the content of a file that the service keeps. Guarantee: pure.
+    """Make the content of a file kept by the service. Guarantee: pure.
 
     Args:
         file_id: of the service.
-        more: what else is known of it.
+        more: other known fields.
     """
     return Content("hosted_file", file_id=file_id, additional_properties={"provider": PROVIDER, **more})
 
@@ -201,7 +201,7 @@ def _parse_function(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
 def function_call(call_id: Any, name: Any, arguments: Any) -> Content:
     """Make the content of a call of a function, with a name for the framework.
 
-    The framework gives calls without one another name in every process.
+    The framework gives unnamed calls another name in every process.
     """
     return Content("function_call", id=call_id, call_id=call_id, name=name, arguments=arguments)
 
@@ -221,7 +221,7 @@ def _parse_hosted(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
 
 
 def _payload(flat: Mapping[str, Any], row: CallKind) -> dict[str, Any]:
-    """Give what a tool without a row of its own says besides its output."""
+    """Return the fields of a tool without its own row, except its output."""
     if str(flat.get("type")) in CALL_KINDS or not row.payload:
         return {}
     begin = f"{row.payload}."
@@ -239,7 +239,7 @@ _PARSERS: Final = {
 
 
 def _rebuilt(contents: Sequence[Content], kind: str, row: CallKind) -> dict[str, Any]:
-    """Give what the contents alone say of a call, flat."""
+    """Return a call's flat fields from its contents alone."""
     call, result = contents[0], contents[1] if len(contents) > 1 else None
     told: dict[str, Any] = {"id": call.call_id, "type": kind}
     match row.family:
@@ -274,7 +274,7 @@ def _text_of(output: Any) -> str:
 
 
 def approval_request(call: Mapping[str, Any]) -> Content:
-    """Make the question whether a server's tool may run. Guarantee: pure."""
+    """Make the question to a person whether a server's tool may run. Guarantee: pure."""
     server = call.get("server_label")
     asked = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
     asked.call_id, asked.name, asked.arguments = call.get("id"), call.get("name"), call.get("arguments")
@@ -282,7 +282,7 @@ def approval_request(call: Mapping[str, Any]) -> Content:
 
 
 def merged_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to a finished call what is told of it afterwards. Guarantee: pure; a new call."""
+    """Add later data to a finished call. Guarantee: pure; a new call."""
     merged = dict(call)
     for name, value in delta.items():
         known = merged.get(name)

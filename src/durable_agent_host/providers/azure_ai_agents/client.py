@@ -1,7 +1,7 @@
 """A chat client of the framework for agents of the Azure AI Agents service.
 
-The service keeps the conversation in a thread, whose id is the conversation id. Used without this host it is a plain
-chat client; hosted, it is told the turn's id and a continuation token, and a crash repeats nothing (`run_calls`).
+The service keeps the conversation in a thread, whose id is the conversation id. Without this host it is a plain chat
+client; hosted, it gets the turn's id and a continuation token, and a crash repeats nothing (`run_calls`).
 """
 
 import os
@@ -131,16 +131,16 @@ class AzureAIAgentsChatClient(FunctionInvocationLayer[Any], ChatMiddlewareLayer[
     """Talks to one agent of the Azure AI Agents service, with all of its tools.
 
     Keyword Args:
-        agent_id: of an agent that exists.
-        agent_name: instead of the id: of an agent that is found by its name, and created when there is none.
-        model: deployment for an agent that is created.
+        agent_id: of an existing agent.
+        agent_name: instead of the id: finds an agent by its name, or creates one.
+        model: deployment for a created agent.
         endpoint: of the project; by default ``AZURE_AI_PROJECT_ENDPOINT``.
-        credential: async token credential, as of azure-identity; or ``api_key``, sent as a header.
+        credential: async token credential, as in azure-identity; or ``api_key``, sent as a header.
         agents_client: the SDK's client, instead of endpoint and credential; the app closes it.
         tool_resources: for every run: files, vector stores, headers of MCP servers.
-        poll_seconds: how long to wait before a run is looked at again, when there is no stream of it any more.
-        more: ``middleware``, ``function_invocation_configuration`` and others of the framework's chat clients.
+        poll_seconds: interval for polling a run that no longer has a stream.
+        more: ``middleware``, ``function_invocation_configuration`` and other arguments of the framework's chat clients.
 
     Raises:
-        RegistrationError: nothing says which agent, or where it is.
+        RegistrationError: the agent or its location is missing.
     """

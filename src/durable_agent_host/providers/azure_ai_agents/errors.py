@@ -1,4 +1,4 @@
-"""What has gone wrong with a run or a request, in a sentence, and whether to try again."""
+"""Explains failures of runs and requests in a sentence, and whether to retry."""
 
 import re
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ _TODO: Final = {
 
 
 class RunEndedError(ChatClientException):
-    """A run has ended without an answer.
+    """A run ended without an answer.
 
     Attributes:
         status: ``failed``, ``expired`` or ``cancelled``.
         code: of the service; empty when it gave none.
-        said: the service's own words, or empty.
+        said: the service's message, or empty.
         run_id: of the run; empty when it had not begun.
-        has_acted: whether tools of the app have run for it, so that another run would run them again.
+        has_acted: whether the app's tools have run for it, so that another run would run them again.
     """
 
     def __init__(self, status: str, error: Mapping[str, Any], run_id: str, *, has_acted: bool = False) -> None:
@@ -38,18 +38,18 @@ class RunEndedError(ChatClientException):
 
     @property
     def retryable(self) -> bool:
-        """Whether another run may succeed, and does nothing twice."""
+        """Whether another run may succeed without repeating anything."""
         return self.status == "failed" and self.code in _PASSING and not self.has_acted
 
 
 def explain_run(error: BaseException) -> ProviderError | None:
-    """Say why a run has ended without an answer. Guarantee: pure.
+    """Explain why a run ended without an answer. Guarantee: pure.
 
     Args:
-        error: what the agent raised; its causes are looked at, too.
+        error: raised by the agent; its causes are searched, too.
 
     Returns:
-        The explanation; None when no run has ended so.
+        The explanation; None for other errors.
     """
     ended = next((one for one in causes_of(error) if isinstance(one, RunEndedError)), None)
     if ended is None:
@@ -60,7 +60,7 @@ def explain_run(error: BaseException) -> ProviderError | None:
 
 
 def _explain_active(error: BaseException) -> ProviderError | None:
-    """Another run keeps the thread: it ends, or it expires."""
+    """Another run holds the thread: it ends, or it expires."""
     for cause in causes_of(error):
         if getattr(cause, "status_code", None) == 400 and _ACTIVE.search(said := _words_of(cause)):  # noqa: PLR2004
             return ProviderError(
@@ -70,10 +70,10 @@ def _explain_active(error: BaseException) -> ProviderError | None:
 
 
 def forgotten_by_service(error: BaseException) -> Forgotten | None:
-    """Tell that a thread is gone, or its run no longer takes the results of its calls. Guarantee: pure.
+    """Return whether a thread is gone, or its run no longer accepts the results of its calls. Guarantee: pure.
 
     Args:
-        error: what the agent raised; its causes are looked at, too.
+        error: raised by the agent; its causes are searched, too.
     """
     for cause in causes_of(error):
         if isinstance(cause, RunEndedError) and cause.status == "expired":

@@ -1,8 +1,8 @@
 """The events of a run as updates of the framework.
 
-A `RunReader` reads the events of one model call in order, live ones or those that `run_calls` makes of a run's steps,
-and gives the same contents for both. What it must remember between events is little: which calls were told of, their
-blocks where the service finishes them in pieces, the last message until its step ends.
+A `RunReader` reads the events of one model call in order, either live or made from a run's steps by `run_calls`, and
+produces the same contents for both. It remembers little between events: the calls already emitted, their blocks where
+the service finishes them in pieces, the last message until its step ends.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ Json = Mapping[str, Any]
 ENDED_STEPS: Final = frozenset({"completed", "failed", "cancelled", "expired"})
 _FAILED_RUNS: Final = frozenset({"failed", "cancelled", "expired"})
 ENDS: Final = frozenset({"completed", "incomplete", "requires_action", *_FAILED_RUNS})
-"""Statuses in which a run waits for nothing that the service does."""
+"""Statuses in which a run does not wait for the service."""
 
 _RUN, _STEP, _MESSAGE = "thread.run.", "thread.run.step.", "thread.message."
 _REASONS: Final = {"max_completion_tokens": "length", "max_prompt_tokens": "length", "content_filter": "content_filter"}
@@ -41,11 +41,11 @@ _REASONS: Final = {"max_completion_tokens": "length", "max_prompt_tokens": "leng
 
 @dataclass(frozen=True)
 class AgentsEvent:
-    """What an update of the client carries as its ``raw_representation``.
+    """The ``raw_representation`` of an update of the client.
 
     Attributes:
         name: of the event.
-        data: as the service wrote it.
+        data: from the service, unchanged.
         part: which item it belongs to, and the finished item where it has one.
         finished: calls of hosted tools that it ends: id, and whether the call failed.
     """
@@ -57,7 +57,7 @@ class AgentsEvent:
 
 
 def event_of(update: Any) -> AgentsEvent | None:
-    """Find the service's event in an update. Guarantee: pure.
+    """Return the service's event in an update. Guarantee: pure.
 
     Args:
         update: of the chat client or of the agent.
@@ -72,11 +72,11 @@ _UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 
 
 def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
-    """Make an item's contents from the block as the service finished it. Guarantee: pure.
+    """Make an item's contents from its finished block. Guarantee: pure.
 
     Args:
         contents: of the item, joined.
-        item: ``message`` or ``call``, and ``step``; or a ``step`` alone; None when it did not finish.
+        item: ``message`` or ``call``, and ``step``; or only a ``step``; None when it did not finish.
     """
     if item is None:
         return contents
@@ -89,7 +89,7 @@ def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
 
 
 def carrier_of(step: Json) -> Content:
-    """Make the content of a step that no other content stands for. Guarantee: pure.
+    """Make the content of a step that no other content represents. Guarantee: pure.
 
     Args:
         step: of a run, as it ended.
@@ -107,10 +107,10 @@ class RunReader:
 
     Attributes:
         thread_id: of the conversation.
-        run_id: known once the service has told it.
-        answered: calls whose results this model call brought; of their steps only what is new is told.
-        status: of the run, as last told.
-        has_spoken: whether it has told of a step's end or of a message.
+        run_id: once the service has sent it.
+        answered: calls whose results this model call sent; of their steps only new data is emitted.
+        status: of the run, as last reported.
+        has_spoken: whether it has emitted a step's end or a message.
     """
 
     thread_id: str
@@ -124,14 +124,14 @@ class RunReader:
     _messages: dict[str, Json] = field(default_factory=dict[str, Json])
 
     def read(self, name: str, data: Any) -> Iterator[ChatResponseUpdate]:
-        """Give the updates of an event.
+        """Return the updates of an event.
 
         Args:
             name: of the event.
-            data: as the service wrote it.
+            data: from the service, unchanged.
 
         Raises:
-            RunEndedError: it says that the run has failed.
+            RunEndedError: the event reports that the run has failed.
         """
         if name == "error":
             told: Json = cast("Json", data) if isinstance(data, Mapping) else {"message": str(data)}
@@ -156,10 +156,10 @@ class RunReader:
             yield self._update(AgentsEvent(name, event))
 
     def read_ending(self, run: Json) -> None:
-        """Refuse to go on with a run that has failed.
+        """Refuse to continue a failed run.
 
         Args:
-            run: as it is.
+            run: its current state.
 
         Raises:
             RunEndedError: it has failed, has expired or was cancelled.
@@ -171,11 +171,11 @@ class RunReader:
 
     @property
     def lacks_outputs(self) -> bool:
-        """Whether code has run of which nothing is known that it has put out: streams leave it out."""
+        """Whether code has run with unknown output: streams omit it."""
         return any(_is_silent(call) for call in self._calls.values())
 
     def read_outputs(self, step: Json) -> Iterator[ChatResponseUpdate]:
-        """Give what code has put out, from a listed step.
+        """Emit the output of code, from a listed step.
 
         Args:
             step: of the run.
@@ -201,13 +201,13 @@ class RunReader:
         for part in cast("list[Json]", _within(event, "delta", "content") or ()):
             text = _within(part, "text", "value")
             if not isinstance(text, str):
-                continue  # the finished message has it
+                continue  # it is in the finished message
             content = Content.from_text(text)
             content.annotations = parse_annotations_from_agents(_within(part, "text", "annotations")) or None
             yield self._update(AgentsEvent(name, part, self._part(message_id, str(part.get("index", 0)))), content)
 
     def _part(self, message_id: str, part: str) -> ItemPart:
-        """Give the same object for every piece of a part, by which the fold knows that it goes on."""
+        """Return the same object for every piece of a part, so that the fold recognizes continuations."""
         if self._last.place != message_id or self._last.part != part:
             self._last = ItemPart(message_id, part)
         return self._last
@@ -226,7 +226,7 @@ class RunReader:
     def _read_step_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         for call in cast("list[Json]", _within(event, "delta", "step_details", "tool_calls") or ()):
             place = _place(event, call.get("index", 0))
-            if (finished := self._calls.get(place)) is not None:  # its output follows after its end
+            if (finished := self._calls.get(place)) is not None:  # its output arrives after its end
                 yield self._finish(name, place, merged_call(finished, call))
                 continue
             yield from self._read_call_delta(name, place, call)
@@ -250,7 +250,7 @@ class RunReader:
             case "search" if place not in self._told:
                 content = Content("search_tool_call", call_id=call_id, tool_name=str(call.get("type")), arguments={})
             case _:
-                pass  # whether a call of a server waits for a person is not known yet
+                pass  # it is not known yet whether a server's call waits for a person
         if content is None:
             yield self._update(AgentsEvent(name, call))
             return
@@ -278,7 +278,7 @@ class RunReader:
     def _read_calls(
         self, name: str, event: Json, step: dict[str, Any], calls: list[Any]
     ) -> Iterator[ChatResponseUpdate]:
-        """Tell of finished calls; functions were told of when they were asked for, so their step stands alone."""
+        """Emit finished calls; functions were emitted when they were called, so only their step is."""
         ours = [call for call in calls if _within(call, "type") == "function"]
         if ours:
             named = [{"id": _within(call, "id"), "type": _within(call, "type")} for call in calls]
@@ -295,7 +295,7 @@ class RunReader:
             step = {"id": event.get("id")}
 
     def _finish(self, name: str, place: str, call: dict[str, Any]) -> ChatResponseUpdate:
-        """Tell of a finished call, again when its output comes after it."""
+        """Emit a finished call, again when its output arrives later."""
         self._calls[place] = call
         step: dict[str, Any] = self._steps.get(place, {}).get("step") or {}
         item = {"id": call.get("id"), "call": call, "step": step}

@@ -1,7 +1,7 @@
-"""What of a block of the service its contents do not have, and the block from both. Pure.
+"""Splits a block of the service into its contents and the remaining fields, and rebuilds it from both. Pure.
 
 A block is flattened by one level, ``{"code_interpreter": {"input": …}}`` to ``{"code_interpreter.input": …}``, so that
-a stamp keeps single fields of it. Fields with the value that the service gives them as a rule are not kept.
+a stamp can keep single fields of it. Fields with their usual value are not kept.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ def packed(block: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]
 
     Args:
         block: of the service.
-        usual: field → its value as a rule.
+        usual: field → its usual value.
 
     Returns:
-        The other fields, and the names of usual fields that are not there.
+        The other fields, and the names of missing usual fields.
     """
     kept = {name: value for name, value in block.items() if name not in usual or usual[name] != value}
     absent = [name for name in usual if name not in block]
@@ -31,11 +31,11 @@ def packed(block: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]
 
 
 def unpacked(kept: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """Put a block together again. Guarantee: pure.
+    """Rebuild a block. Guarantee: pure.
 
     Args:
-        kept: as `packed` gave it.
-        usual: as it was given there.
+        kept: from `packed`.
+        usual: as passed there.
     """
     absent = set(cast("list[str]", kept.get(_ABSENT) or ())) | {_ABSENT}
     return {name: value for name, value in {**usual, **kept}.items() if name not in absent}
@@ -46,7 +46,7 @@ def flattened(block: Mapping[str, Any], key: str) -> dict[str, Any]:
 
     Args:
         block: of the service.
-        key: of the nested object; left alone where that is none.
+        key: of the nested object; ignored when it is not one.
     """
     inner = block.get(key)
     if not isinstance(inner, Mapping):
@@ -62,7 +62,7 @@ def nested(flat: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Nest the fields again. Guarantee: pure.
 
     Args:
-        flat: as `flattened` gave it.
+        flat: from `flattened`.
         key: of the nested object.
     """
     begin = f"{key}."

@@ -27,11 +27,11 @@ class AzureAIAgentsProvider(NeutralProvider):
         return Target(PROVIDER, unsent=TOOLS_OF_SERVICES)
 
     def adapt(self, client: Any, /) -> Any:
-        """Copy the client so that its runs are journaled: a run goes on at the service, whatever becomes of us."""
+        """Copy the client so that its runs are journaled: a run continues at the service after a crash here."""
         return client if isinstance(client, _RunsElsewhere) else copy_with(client, _RunsElsewhere)
 
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
-        """Bound what the app's client receives; no request is repeated or redirected anyway."""
+        """Limit what the app's client receives; no request is retried or redirected anyway."""
         del retries
         learn_secrets([key for key in (client.api_key,) if isinstance(key, str)])
         return {"sdk": bounded_sdk(client.sdk)}
@@ -42,16 +42,16 @@ class AzureAIAgentsProvider(NeutralProvider):
         return event.part if event is not None else None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
-        """Make the contents of the block as the service finished it."""
+        """Make the contents of the finished block."""
         return complete_item(contents, item)
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """Name the calls that the step's end finishes."""
+        """Return the calls that the step's end finishes."""
         event = event_of(update)
         return event.finished if event is not None else ()
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
-        """Look for a run that has ended, or waits for the app."""
+        """Check for a run that has ended, or waits for the app."""
         for update in updates:
             event = event_of(update)
             if event is None:
@@ -64,7 +64,7 @@ class AzureAIAgentsProvider(NeutralProvider):
         return True
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
-        """List images and files that the code made or that a text cites."""
+        """List images and files that the code made or a text cites."""
         yield from super().service_files(content)
         for note in content.annotations or ():
             file_id = note.get("file_id")
@@ -101,7 +101,7 @@ class AzureAIAgentsProvider(NeutralProvider):
         return forgotten_by_service(error)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Say how a run has ended; of other errors, what all clients have in common."""
+        """Explain how a run ended; other errors as for all clients."""
         return explain_run(error) or super().explain(error)
 
 

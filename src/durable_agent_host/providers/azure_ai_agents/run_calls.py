@@ -1,11 +1,11 @@
 """One model call: it begins a run, answers the calls of a run that waits, or re-attaches to a run.
 
-Theory of operation. What a crash must not do twice is told to the journal before it is done, as the call's continuation
-token: first the thread, then the run. The token comes with an update, and whoever reads the stream has stored it when
-the next update is asked for. With a token that names no run, the thread is searched for the turn's message and run
-before anything is posted. With one that names a run, the run is followed by its steps: it is never cancelled here, and
-never begun again unless it has failed for a passing reason before the app's tools did anything for it. Results are
-submitted again only while the run still waits for these very calls.
+Theory of operation. What a crash must not repeat is journaled before it is done, as the call's continuation token:
+first the thread, then the run. The token comes with an update, and the reader of the stream has stored it when it asks
+for the next update. With a token without a run, the thread is searched for the turn's message and run before anything
+is posted. With a token for a run, the run is followed by its steps: it is never cancelled here, and never begun again
+unless it has failed for a transient reason before the app's tools did anything for it. Results are submitted again only
+while the run still waits for these very calls.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ class RunCall:
 
     Attributes:
         service: that runs the agent.
-        agent: as the service has it.
+        agent: from the service.
         messages: of the request.
         options: of the request.
-        resources: for tools, that the app gives to every run.
+        resources: for tools, given to every run by the app.
         turn_id: of the turn; empty when nobody would look for it after a crash.
-        poll_seconds: how long to wait before a run is looked at again.
+        poll_seconds: interval for polling a run.
         begun: the requests for which this process has posted messages; changed here.
     """
 
@@ -64,7 +64,7 @@ class RunCall:
     begun: set[str]
 
     async def updates(self) -> Updates:
-        """Give the updates of the call.
+        """Return the updates of the call.
 
         Raises:
             RunEndedError: the run has failed.
@@ -79,11 +79,11 @@ class RunCall:
                 yield update
 
     async def _begin(self, thread_id: str, token: Mapping[str, Any]) -> Updates:
-        """Post what is new and begin a run, or re-attach to the run that was begun."""
+        """Post new messages and begin a run, or re-attach to the run that was begun."""
         if run_id := token.get("run_id"):
             run = await self.service.run(thread_id, str(run_id))
             if run.get("status") == "expired" and not self.options.get("conversation_id"):
-                thread_id, token = "", {}  # nothing of the conversation is there alone
+                thread_id, token = "", {}  # nothing else holds the conversation
             elif not _failed_in_passing(run):
                 async for update in self._follow(RunReader(thread_id), run):
                     yield update
@@ -114,7 +114,7 @@ class RunCall:
                 yield update
 
     async def _whole(self, reader: RunReader, stream: AsyncGenerator[tuple[str, Any]]) -> Updates:
-        """Read a stream, and from the run's steps what it leaves out: what code has put out."""
+        """Read a stream, and from the run's steps what it omits: the output of code."""
         async with aclosing(stream) as events:
             async for name, data in events:
                 if reader.lacks_outputs and name.removeprefix("thread.run.") in ENDS:
@@ -130,7 +130,7 @@ class RunCall:
         }
 
     async def _post(self, thread_id: str, bodies: Sequence[Json], metadata: Json, *, may_be_there: bool) -> None:
-        """Post each message once: what is there is told apart by its number."""
+        """Post each message once: existing ones are recognized by their number."""
         for number, body in enumerate(bodies):
             mark = {"metadata": {**metadata, "number": str(number)}} if metadata else {}
             if may_be_there and mark and await self.service.has_message(thread_id, mark["metadata"]):
@@ -138,14 +138,14 @@ class RunCall:
             await self.service.post_message(thread_id, body | mark)
 
     async def _run_of(self, thread_id: str, metadata: Mapping[str, str]) -> Json | None:
-        """Find the run that this call has begun, one that failed in passing aside."""
+        """Return the run that this call has begun, except one that failed for a transient reason."""
         runs = await self.service.runs(thread_id, _RUNS_LOOKED_AT)
         ours = (run for run in runs if metadata.items() <= cast("Json", run.get("metadata") or {}).items())
         run = next(ours, None)
         return None if run is None or _failed_in_passing(run) else run
 
     async def _answer(self, thread_id: str, answers: Answers, token: Mapping[str, Any]) -> Updates:
-        """Answer the calls that a run waits for, unless that is done, and give what follows."""
+        """Answer the calls that a run waits for, unless that is done, and yield what follows."""
         run_id, run = str(token.get("run_id") or answers.run_id), Json()
         if token or answers.approvals or not run_id:
             run = await self._waiting_run(thread_id, answers, run_id)
@@ -161,7 +161,7 @@ class RunCall:
             yield update
 
     async def _submit(self, reader: RunReader, answers: Answers, run: Json) -> Updates:
-        """Send the answers; a run that no longer takes them has ended, and says how."""
+        """Send the answers; a run that no longer accepts them has ended, and reports how."""
         asked = {str(call.get("id")): str(call.get("server_label")) for call in _required(run)}
         headers = approval_headers(
             [*cast("list[Any]", self.options.get("tools") or []), *cast("list[Any]", self.agent.get("tools") or [])],
@@ -185,7 +185,7 @@ class RunCall:
             raise refused
 
     async def _waiting_run(self, thread_id: str, answers: Answers, run_id: str) -> Json:
-        """Find the run whose calls are answered."""
+        """Return the run whose calls are answered."""
         if run_id:
             return await self.service.run(thread_id, run_id)
         runs = await self.service.runs(thread_id, _RUNS_LOOKED_AT)
@@ -197,7 +197,7 @@ class RunCall:
         return found
 
     async def _follow(self, reader: RunReader, run: Json) -> Updates:
-        """Wait for a run to end, and give what its steps and messages say, as its stream would have."""
+        """Wait for a run to end, and yield its steps and messages as its stream would have."""
         thread_id, run_id = reader.thread_id, str(run["id"])
         for update in reader.read(f"thread.run.{run.get('status')}", run) if run.get("status") not in ENDS else ():
             yield update
@@ -219,7 +219,7 @@ class RunCall:
 
 
 def _begins(thread_id: str, token: Json) -> ChatResponseUpdate:
-    """Make the update by which the journal learns of a thread or a run before anything is sent to it."""
+    """Make the update that journals a thread or a run before anything is sent to it."""
     return ChatResponseUpdate(role="assistant", conversation_id=thread_id, continuation_token=cast("Any", token))
 
 
@@ -239,7 +239,7 @@ def _waits_for(run: Mapping[str, Any], answers: Answers) -> bool:
 
 
 def _new_steps(steps: Sequence[Json], answered: frozenset[str]) -> list[Json]:
-    """Leave out open steps, and those before the calls that were answered, which an earlier model call has told."""
+    """Leave out open steps, and those before the answered calls, which an earlier model call has emitted."""
     ids = [_call_ids(step) & answered for step in steps]
     first = next((number for number, found in enumerate(ids) if found), 0) if answered else 0
     return [step for step in steps[first:] if step.get("status") in ENDED_STEPS]

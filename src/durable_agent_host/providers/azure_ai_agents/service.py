@@ -1,7 +1,7 @@
-"""What the client asks of the service, each answer as the service wrote it; the only module that calls the SDK.
+"""The client's requests to the service, with answers as the service wrote them; the only module that calls the SDK.
 
-No request is repeated and no redirect is followed here: the host decides on retries, and the conversation goes to the
-endpoint that the app configured and to no other.
+No request is retried and no redirect is followed here: the host decides on retries, and the conversation goes only to
+the endpoint that the app configured.
 """
 
 import json
@@ -26,7 +26,7 @@ def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -
 
     Args:
         endpoint: of the project.
-        credential: an async token credential of azure-identity; by default the one that it finds.
+        credential: an async token credential of azure-identity; by default the default one.
         api_key: sent instead of a token, as a header.
     """
     from azure.ai.agents.aio import AgentsClient  # noqa: PLC0415 - loaded when used
@@ -48,14 +48,14 @@ class AgentsService:
     """The service, over the SDK's client.
 
     Args:
-        sdk: of the app, or made by `connect`.
+        sdk: the app's, or made by `connect`.
     """
 
     def __init__(self, sdk: Any) -> None:
         self.sdk = sdk
 
     async def find_agent(self, name: str) -> Json | None:
-        """Find an agent by its name, the newest of several."""
+        """Return the newest agent with a name."""
         async for agent in self.sdk.list_agents(limit=100, order=_NEWEST_FIRST, **_ONCE):
             if agent.name == name:
                 return agent.as_dict()
@@ -95,7 +95,7 @@ class AgentsService:
         return [one.as_dict() async for one in listed]
 
     async def has_message(self, thread_id: str, metadata: Mapping[str, str]) -> bool:
-        """Tell whether a thread has a message with these metadata among its newest."""
+        """Return whether a thread has a message with these metadata among its newest."""
         left = _LOOKED_AT
         async for one in self.sdk.messages.list(thread_id, limit=_LOOKED_AT, order=_NEWEST_FIRST, **_ONCE):
             if metadata.items() <= dict(one.metadata or {}).items():
@@ -123,7 +123,7 @@ class AgentsService:
         return found
 
     async def steps(self, thread_id: str, run_id: str) -> list[Json]:
-        """Read the steps of a run, oldest first, what was found in files included."""
+        """Read the steps of a run, oldest first, including the results of file searches."""
         listed = self.sdk.run_steps.list(thread_id, run_id, include=[_RESULTS], limit=100, order=_OLDEST_FIRST, **_ONCE)
         return [one.as_dict() async for one in listed]
 
@@ -132,7 +132,7 @@ class AgentsService:
         return (await self.sdk.runs.cancel(thread_id, run_id, **_ONCE)).as_dict()
 
     async def begin_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
-        """Create a run and give its events: name, and data as the service wrote them."""
+        """Create a run and yield its events: name, and data as the service wrote them."""
         handler = _raw_events()()
         runs: Any = self.sdk.runs
         await runs.stream(
@@ -142,7 +142,7 @@ class AgentsService:
             yield event
 
     async def submit(self, thread_id: str, run_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
-        """Give a run the outputs of its calls, or approvals, and give the events that follow."""
+        """Send a run the outputs of its calls, or approvals, and yield the events that follow."""
         handler = _raw_events()()
         runs: Any = self.sdk.runs
         await runs.submit_tool_outputs_stream(
@@ -152,7 +152,7 @@ class AgentsService:
             yield event
 
     async def file(self, file_id: str) -> Json:
-        """Read what the service says of a file."""
+        """Read the service's description of a file."""
         return (await self.sdk.files.get(file_id, **_ONCE)).as_dict()
 
     async def read_file(self, file_id: str) -> bytes:
@@ -161,7 +161,7 @@ class AgentsService:
         return b"".join([piece async for piece in pieces])
 
     async def upload(self, name: str, data: bytes) -> str:
-        """Upload a file for messages, and give its id."""
+        """Upload a file for messages, and return its id."""
         body: Any = {"file": (name, data), "purpose": "assistants"}
         return (await self.sdk.files.upload(body, **_ONCE)).id
 
@@ -182,7 +182,7 @@ def _raw_events() -> type[Any]:
 
 
 async def _in_whole_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Bound a stream, also over a connection that the app has made; the SDK copies an event for each of its pieces."""
+    """Limit a stream, also over a connection made by the app; the SDK copies an event for each of its pieces."""
     meter = AnswerMeter(is_stream=True, is_counted=True)
     try:
         async for piece in pieces:

@@ -1,7 +1,7 @@
 """The messages of a thread as neutral contents, and back. Pure.
 
-A message is one item: a content for each of its parts, the first with the stamp. A part or a citation of a kind that
-is not known here is kept whole in the ``additional_properties`` of its content.
+A message is one item: a content for each of its parts, the first with the stamp. A part or citation of an unknown kind
+is kept whole in the ``additional_properties`` of its content.
 
 Source: recorded threads and streams, and the classes ``MessageContent`` and ``MessageTextAnnotation`` of
 azure-ai-agents 1.1.
@@ -25,11 +25,11 @@ USUAL_MESSAGE: Final[Mapping[str, Any]] = {
     "attachments": [],
     "metadata": {},
 }
-"""Fields of a message that nobody misses while they have these values."""
+"""Fields of a message that are omitted when they have these values."""
 
 _MESSAGE: Final = "message"
 _FIELDS: Final = {"file_citation": "file_id", "file_path": "file_id", "url_citation": "url"}
-"""Kind of citation → the field that says what it cites."""
+"""Kind of citation → the field that names what it cites."""
 
 
 def parse_message_from_agents(message: Mapping[str, Any], step: Mapping[str, Any] | None = None) -> list[Content]:
@@ -37,7 +37,7 @@ def parse_message_from_agents(message: Mapping[str, Any], step: Mapping[str, Any
 
     Args:
         message: of a thread, finished.
-        step: of the run that made it, without what only names the message; None when it is not known.
+        step: of the run that made it, without fields that only name the message; None when unknown.
 
     Returns:
         At least one content, one for each part of the message.
@@ -52,7 +52,7 @@ def parse_message_from_agents(message: Mapping[str, Any], step: Mapping[str, Any
 
 
 def build_message_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
-    """Give a message as the service wrote it. Guarantee: pure; the inverse of `parse_message_from_agents`.
+    """Return a message as the service wrote it. Guarantee: pure; the inverse of `parse_message_from_agents`.
 
     Args:
         contents: of the message, the first with its stamp.
@@ -63,7 +63,7 @@ def build_message_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
 
 
 def build_step_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
-    """Give the step that has made a message, without what only names the message. Guarantee: pure.
+    """Return the step that made a message, without fields that only name the message. Guarantee: pure.
 
     Args:
         contents: of the message, the first with its stamp.
@@ -73,7 +73,7 @@ def build_step_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
 
 
 def _usual_step(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what a step has as a rule: it names the thread, the run and the agent as its message does."""
+    """Return a step's usual values: it names the thread, the run and the agent as its message does."""
     named = {name: message[name] for name in _NAMES if name in message}
     return {**USUAL_STEP, "type": "message_creation", **named}
 
@@ -82,7 +82,7 @@ _NAMES: Final = ("thread_id", "run_id", "assistant_id", "created_at", "completed
 
 
 def is_message(content: Content) -> bool:
-    """Tell whether a content begins a message of a thread. Guarantee: pure."""
+    """Return whether a content begins a message of a thread. Guarantee: pure."""
     return (STAMPS.of(content) or {}).get("type") == _MESSAGE
 
 
@@ -110,7 +110,7 @@ def _parse_part(part: Any) -> Content:
 
 
 def _beside_text(part: Any, content: Content) -> Any:
-    """Give a part that its content does not say in full, without its text where the content has it."""
+    """Return a part that its content does not represent completely, without its text where the content has it."""
     if not content.text:
         return part
     rest = {name: value for name, value in part["text"].items() if name != "value"}
@@ -118,7 +118,7 @@ def _beside_text(part: Any, content: Content) -> Any:
 
 
 def _build_part(content: Content) -> Any:
-    """Give the part of a message that a content stands for."""
+    """Return the part of a message that a content represents."""
     if PROVIDER in content.additional_properties:
         part = content.additional_properties[PROVIDER]
         return {**part, "text": {"value": content.text, **part["text"]}} if content.text else part
@@ -133,14 +133,14 @@ def _build_part(content: Content) -> Any:
 
 
 def parse_annotations_from_agents(notes: Any) -> list[Annotation]:
-    """Make citations of the annotations of a text. Guarantee: pure.
+    """Make citations from the annotations of a text. Guarantee: pure.
 
     Args:
         notes: of a text part, or of a piece of one.
 
     Returns:
-        One for each, in order. What an annotation has no field for stands in its ``additional_properties``: the kind,
-        the marker in the text, the whole annotation of an unknown kind.
+        One for each, in order. Data without a field is in its ``additional_properties``: the kind, the marker in the
+        text, the whole annotation of an unknown kind.
     """
     return [_parse_annotation(note) for note in cast("list[Any]", notes or ())]
 

@@ -21,13 +21,13 @@ _NOT_GIVEN: Final = frozenset({400, 401, 403, 404})
 
 @dataclass
 class MovedThread:
-    """A thread, read.
+    """A complete thread.
 
     Attributes:
         thread_id: of the service.
         messages: oldest first.
-        files: that were downloaded: id → size in bytes.
-        missing: what could not be taken, in words.
+        files: downloaded: id → size in bytes.
+        missing: what could not be read, in words.
     """
 
     thread_id: str
@@ -37,17 +37,17 @@ class MovedThread:
 
 
 async def read_thread(service: AgentsService, thread_id: str) -> MovedThread:
-    """Read a thread with all that its runs have done; nothing of it is changed.
+    """Read a thread with everything that its runs have done; the thread is not changed.
 
     Args:
-        service: that has it.
+        service: the service that has it.
         thread_id: of the thread.
 
     Returns:
-        The conversation; files are contents with their bytes, where the service gives them out.
+        The conversation; files are contents with their bytes, where the service releases them.
 
     Raises:
-        HttpResponseError: of the SDK: the service does not have the thread, or fails.
+        HttpResponseError: from the SDK: the service does not have the thread, or fails.
     """
     return await _Reading(service, MovedThread(thread_id)).read()
 

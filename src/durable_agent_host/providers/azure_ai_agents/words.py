@@ -1,4 +1,4 @@
-"""What a conversation that was held elsewhere says in a thread: only texts, images and attachments go there. Pure."""
+"""Writes a conversation held elsewhere for a thread, which accepts only texts, images and attachments. Pure."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from durable_agent_host.providers.foreign_words import in_words
 
 
 def text_of_result(content: Content) -> str:
-    """Give the text of a function's result. Guarantee: pure.
+    """Return the text of a function's result. Guarantee: pure.
 
     Args:
         content: of type ``function_result``.
@@ -29,13 +29,13 @@ def _shown(content: Content) -> str:
 
 
 def words_for(content: Content) -> str:
-    """Say in words what a content is that threads have no place for. Guarantee: pure.
+    """Describe in words a content that threads cannot hold. Guarantee: pure.
 
     Args:
         content: of any type.
 
     Returns:
-        A line, or nothing for what no reader misses: reasoning, token counts.
+        A line, or nothing for what no reader needs: reasoning, token counts.
     """
     if (say := _WORDS.get(content.type)) is not None:
         return say(content)
@@ -83,12 +83,12 @@ def _json(value: Any) -> str:
 
 
 def role_in_thread(message: Message) -> str:
-    """Give the role that a message has in a thread, which knows users and assistants. Guarantee: pure."""
+    """Return a message's role in a thread, which has only users and assistants. Guarantee: pure."""
     return "user" if message.role == "user" else "assistant"
 
 
 def system_words(messages: Sequence[Message]) -> str:
-    """Gather what the app says to the model, which goes with the run. Guarantee: pure."""
+    """Collect the app's instructions to the model, which are sent with the run. Guarantee: pure."""
     said = [
         one.text or "" for message in messages if message.role in {"system", "developer"} for one in message.contents
     ]

@@ -1,9 +1,9 @@
 """Chat Completions of OpenAI, Azure, OpenRouter, DeepSeek, vLLM, Ollama and others (`agent_framework_openai` 1.17).
 
-`provider` implements the port; `client` adapts the client that an agent brings. `deltas` joins the pieces of a stream
-into the message that the service would have sent whole; `contents` reads a message into neutral contents and back;
-`messages` stamps contents with what they lack of their message, and puts it together again; `sent_messages` writes a
-conversation as the API takes it; `refused` knows the fields that a service does not take back.
+`provider` implements the port; `client` adapts an agent's client. `deltas` joins the pieces of a stream into the
+message that the service would have sent without streaming; `contents` reads a message into neutral contents and back;
+`messages` stamps contents with what they lack of their message, and rebuilds it; `sent_messages` writes a conversation
+for the API; `refused` knows the fields that a service does not accept back.
 """
 
 from typing import Final

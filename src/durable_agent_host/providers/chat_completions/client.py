@@ -1,6 +1,6 @@
-"""The hosted copy of an agent's client, which keeps whole messages and sends them back as the service gave them.
+"""The hosted copy of an agent's client, which keeps whole messages and sends them back unchanged.
 
-The app's client is not changed: the hosted copy has a class that adds a few overrides to the class that the client had.
+The app's client is not changed: the class of the hosted copy adds a few overrides to the client's own class.
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -22,21 +22,21 @@ _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
 
 def adapt_client(client: Any) -> Any:
-    """Copy a chat client of Chat Completions so that it keeps what the service says beside text and calls.
+    """Copy a client of Chat Completions so that it keeps the service's data besides text and calls.
 
-    Guarantee: pure; the client given is not changed.
+    Guarantee: pure; the given client is not changed.
 
     Args:
         client: of the class `RawOpenAIChatCompletionClient` or one derived from it.
 
     Returns:
-        A copy that shares its connections; the client itself when it is adapted already.
+        A copy that shares its connections; the client itself when it is already adapted.
     """
     return hosted_copy(client, _KeepsMessages)
 
 
 def _with_time(answer: Any) -> Any:
-    """Give an answer a time: some services leave it out, and the framework's client needs it."""
+    """Add a time to an answer: some services omit it, and the framework's client needs it."""
     if not isinstance(answer.created, int | float):
         answer.created = int(time.time())
     return answer
@@ -117,23 +117,23 @@ class _KeepsMessages(FoldsStreams):
         return built + self._shown(media_of(message.contents))
 
     def _name_of(self, message: Message) -> dict[str, str]:
-        """Give the author's name as the framework writes it."""
+        """Return the author's name as the framework writes it."""
         client: Any = super()
         probe = client._build_openai_messages(Message("assistant", ["x"], author_name=message.author_name))
         return {"name": probe[0]["name"]} if "name" in probe[0] else {}
 
     def _shown(self, media: Sequence[Content]) -> list[dict[str, Any]]:
-        """Show media as the user's: no other role can carry them."""
+        """Move media to a user message: no other role can carry them."""
         client: Any = super()
         parts = [part for one in media if (part := client._prepare_content_for_openai(one))]
         return [{"role": "user", "content": parts}] if parts else []
 
 
 def _with_unread_messages(prepared: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand the messages to the SDK as a part of the body that it does not read.
+    """Pass the messages to the SDK as a part of the body that it does not read.
 
-    The SDK (openai 3.54, ``async_maybe_transform``) holds each message against every type of message, which holds the
-    loop for a second where there are ten thousand. They are JSON, of which it changes nothing.
+    The SDK (openai 3.54, ``async_maybe_transform``) checks each message against every type of message, which blocks the
+    loop for a second at ten thousand messages. They are JSON, and it changes nothing in them.
     """
     body: dict[str, Any] = {"messages": prepared["messages"], **(prepared.get("extra_body") or {})}
     return {**prepared, "messages": [], "extra_body": body}

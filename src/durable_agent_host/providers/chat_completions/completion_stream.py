@@ -17,19 +17,19 @@ _NOT_SAID: Final = frozenset(
         *("native_finish_reason", "stop_reason", "token_ids", "prompt_token_ids", "prompt_logprobs", "x_groq"),
     }
 )
-"""What services tell of an answer that is no part of it: padding, filters, routing, tokens."""
+"""Data of an answer that is not part of it: padding, filters, routing, tokens."""
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
 
 
 class PieceUpdate(ChatResponseUpdate):
-    """An update that knows to which part of which message its contents belong."""
+    """An update with the message and part that its contents belong to."""
 
     item_part: ItemPart
 
 
 def read_item(update: Any) -> ItemPart | None:
-    """Tell to which message an update belongs; None for those of other clients. Guarantee: pure.
+    """Return the message that an update belongs to; None for those of other clients. Guarantee: pure.
 
     Args:
         update: of the chat client or of the agent.
@@ -52,8 +52,8 @@ class CompletionReader:
     """Reads the answer of one call.
 
     Args:
-        service: the host that answers.
-        audio_format: that the request asked for.
+        service: the answering host.
+        audio_format: requested format.
         has_parser: whether the app reads messages with a parser of its own.
     """
 
@@ -68,10 +68,10 @@ class CompletionReader:
     async def read(self, updates: AsyncIterator[ChatResponseUpdate]) -> AsyncIterator[ChatResponseUpdate]:
         """Split the updates of a stream by the parts of the message, and end with the items.
 
-        The text of a second choice is held back until the end: nobody can read two answers mixed.
+        The text of a second choice is held back until the end, so that two answers are not interleaved.
 
         Raises:
-            ProviderError: the service says that it has failed, or has finished only some of the choices.
+            ProviderError: the service reports a failure, or has finished only some of the choices.
         """
         last: ChatResponseUpdate | None = None
         async for update in updates:
@@ -92,10 +92,10 @@ class CompletionReader:
         return finished_item(message, answer_id=self._answer_id, choice=choice, beside=beside, **self._told)
 
     def note(self, answer: Any, choice: Any) -> None:
-        """Note what an answer or a chunk says beside the message.
+        """Record data of an answer or chunk besides the message.
 
         Raises:
-            ProviderError: the service says that it has failed.
+            ProviderError: the service reports a failure.
         """
         self._answer_id = self._answer_id or str(getattr(answer, "id", None) or "")
         said = cast("dict[str, Any]", {**(answer.model_extra or {}), **(choice.model_extra or {})})
@@ -110,7 +110,7 @@ class CompletionReader:
     def _piece(
         self, update: ChatResponseUpdate, contents: list[Content], part: ItemPart, *, is_last: bool
     ) -> PieceUpdate:
-        """Copy an update with some of its contents; only the last of the copies says how the answer ended.
+        """Copy an update with some of its contents; only the last copy has the finish reason.
 
         All of them have the first id: some proxies give every chunk another one.
         """
@@ -145,7 +145,7 @@ class CompletionReader:
     def _groups(
         self, choice: Any, contents: Iterable[Content], *, is_shown: bool
     ) -> list[tuple[ItemPart, list[Content]]]:
-        """Assemble a delta, and sort what is shown of it by its part."""
+        """Assemble a delta, and sort its visible contents by part."""
         place = choice.index or 0
         assembly = self._assemblies.get(place)
         if assembly is None:
@@ -179,7 +179,7 @@ def _sorted_by_part(
 
 
 def _unread(delta: Mapping[str, Any]) -> Iterator[Content]:
-    """Read what the framework's client does not."""
+    """Read fields that the framework's client ignores."""
     if thought := reasoning_text(delta):
         yield Content("text_reasoning", text=thought, merge_mode="append")
     if spoken := spoken_text(delta):
@@ -194,7 +194,7 @@ _PARTS: Final[dict[str, ItemPart]] = {}
 
 
 def _part(name: str) -> ItemPart:
-    """Give the same object for every piece of a part, by which the fold knows that it goes on."""
+    """Return the same object for every piece of a part, so that the fold recognizes continuations."""
     return _PARTS.setdefault(name, ItemPart(0, name)) if len(_PARTS) < 1024 else ItemPart(0, name)  # noqa: PLR2004
 
 

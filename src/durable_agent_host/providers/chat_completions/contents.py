@@ -12,10 +12,10 @@ _REFUSAL: Final = {"core": {_KIND: "refusal"}, _KIND: "refusal"}
 """The framework's mark of a refusal, in both of its forms."""
 
 TRANSCRIPT: Final = "audio_transcript"
-"""Key in a text's ``additional_properties``: the text is what the audio of the message says."""
+"""Key in a text's ``additional_properties``: the text is the transcript of the message's audio."""
 
 OF_MESSAGES: Final = frozenset({"text", "text_reasoning", "function_call", "data", "uri"})
-"""The types of contents that a message is read into."""
+"""The types of contents into which a message is read."""
 
 _DETAIL_TEXTS: Final = ("text", "summary")
 _DETAIL_SEALS: Final = ("signature", "data")
@@ -25,11 +25,11 @@ def contents_of(message: Mapping[str, Any], audio_format: str = "") -> list[Cont
     """Read an assistant's message.
 
     Args:
-        message: as the service sent it, or as it was assembled.
-        audio_format: that the request asked for.
+        message: from the service, or assembled.
+        audio_format: requested format.
 
     Returns:
-        Reasoning, texts with their citations, refusal, audio, images, calls; fields that are none of these have none.
+        Reasoning, texts with their citations, refusal, audio, images, calls; other fields have no content.
     """
     return [
         *_reasoning(message),
@@ -42,7 +42,7 @@ def contents_of(message: Mapping[str, Any], audio_format: str = "") -> list[Cont
 
 
 def reasoning_text(message: Mapping[str, Any]) -> str:
-    """Return what a message or a delta tells of its reasoning, in the first of the fields that has any of it."""
+    """Return the reasoning of a message or a delta, from the first of the fields that has any."""
     details = "".join(_first_text(detail, _DETAIL_TEXTS) for detail in _objects(message.get("reasoning_details")))
     plain = (message.get(name) for name in ("reasoning_content", "reasoning"))
     parts = "".join(_thought(part) for part in _objects(message.get("content")))
@@ -50,7 +50,7 @@ def reasoning_text(message: Mapping[str, Any]) -> str:
 
 
 def spoken_text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message or a delta that the framework's client does not read: parts of a list, and audio."""
+    """Return the text of a message or delta that the framework's client does not read: parts of a list, and audio."""
     audio: Any = message.get("audio")
     parts = _objects(message.get("content"))
     text = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
@@ -58,7 +58,7 @@ def spoken_text(message: Mapping[str, Any]) -> str:
 
 
 def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
-    """Write contents as a message with the fields that every service takes.
+    """Write contents as a message with the fields that every service accepts.
 
     Args:
         contents: of an assistant's message, in order.
@@ -83,14 +83,14 @@ def call_of(content: Content) -> dict[str, Any]:
 
 
 def is_refusal(content: Content) -> bool:
-    """Tell whether a content is a text by which the model refuses."""
+    """Return whether a content is a text with the model's refusal."""
     core: Any = content.additional_properties.get("core")
     nested = cast("dict[str, Any]", core).get(_KIND) if isinstance(core, dict) else None
     return content.type == "text" and (nested or content.additional_properties.get(_KIND)) == "refusal"
 
 
 def transcripts(contents: Iterable[Content]) -> str:
-    """Return what the audio among contents says."""
+    """Return the transcript of the audio among contents."""
     return "".join(content.text or "" for content in contents if _is_transcript(content))
 
 
@@ -115,7 +115,7 @@ def _first_text(detail: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _thought(part: Mapping[str, Any]) -> str:
-    """Read a chunk of Mistral's: ``thinking`` has a list of texts."""
+    """Read a chunk from Mistral: ``thinking`` has a list of texts."""
     if part.get("type") != "thinking":
         return ""
     inner: Any = part.get("thinking")

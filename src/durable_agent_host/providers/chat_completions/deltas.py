@@ -1,8 +1,8 @@
-"""Joins the deltas of a stream into the message that the service would have sent whole. Pure; needs no SDK.
+"""Joins the deltas of a stream into the message that the service would have sent without streaming. Pure; needs no SDK.
 
 Theory of operation. A delta has fields of the message, each with its next piece. Texts are joined, objects are merged
-field by field, elements of lists by their ``index`` and type. Names of things (``type``, ``id``) are not joined:
-services repeat them. Calls of tools have rules of their own, as services number, name and identify them in many ways.
+field by field, list elements by ``index`` and type. Identifying fields (``type``, ``id``) are not joined: services
+repeat them. Tool calls have their own rules, as services number, name and identify them in many ways.
 
 Source: openai-python 3.54, `lib/streaming/_deltas.py`; the pages on streams of OpenRouter, DeepSeek, Mistral and vLLM.
 """
@@ -15,23 +15,23 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 _NAMES: Final = frozenset({"type", "id", "index", "format", "role", "name", "object", "mime_type", "media_type"})
-"""Fields whose texts do not come in pieces."""
+"""Fields whose texts do not stream in pieces."""
 
 _REPEATED: Final = frozenset({"annotations", "citations", "images", "search_results"})
-"""Lists whose elements come whole, and with some services again in every delta."""
+"""Lists whose elements are always complete, and which some services repeat in every delta."""
 
 _JOINED_WITHOUT_INDEX: Final = frozenset({"reasoning.text", "reasoning.summary", "text", "thinking"})
 
 
 class _Pieces(list[str]):
-    """A text that is still coming."""
+    """An unfinished text."""
 
 
 class MessageAssembly:
-    """The message of one choice while its deltas arrive.
+    """The message of one choice as its deltas arrive.
 
     Args:
-        seed: from which the ids of calls follow that the service left without one.
+        seed: from which ids are derived for calls that the service left without one.
     """
 
     def __init__(self, seed: str) -> None:
@@ -43,7 +43,7 @@ class MessageAssembly:
         self._told: dict[int, str] = {}
 
     def add_text(self, text: str) -> None:
-        """Add a delta that has a piece of the content and nothing else."""
+        """Add a delta that has only a piece of the content."""
         if self._content is None:
             self._content = _Pieces()
             self._fields["content"] = self._content
@@ -66,15 +66,15 @@ class MessageAssembly:
         return places
 
     def call_id(self, place: int) -> str:
-        """Return the id of a call; one that the service left without an id gets one that is always the same.
+        """Return the id of a call; one without an id from the service gets a deterministic one.
 
-        It stays the call's, also when the service names another one later: clients have been told of this one.
+        It stays the call's even if the service sends another one later: clients already know this one.
         """
         named = self._calls[place].get("id") or derived_call_id(self._seed, place)
         return self._told.setdefault(place, str(named))
 
     def message(self) -> dict[str, Any]:
-        """Return the message as it is so far, without fields that are null but the content."""
+        """Return the message so far, without fields that are null, except the content."""
         found = cast("dict[str, Any]", _plain(self._fields))
         if isinstance(audio := found.get("audio"), dict):
             told = cast("dict[str, Any]", audio)
@@ -101,7 +101,7 @@ class MessageAssembly:
         return place
 
     def _begins(self, known: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
-        """Tell whether a piece begins another call at the place of a known one: some services always say 0."""
+        """Return whether a piece begins another call at the index of a known one: some services always use 0."""
         name = _function_of(piece).get("name")
         if not name or not _function_of(known).get("name"):
             return False
@@ -112,13 +112,13 @@ class MessageAssembly:
 
 
 def whole_message(message: Mapping[str, Any], seed: str) -> dict[str, Any]:
-    """Write a message with calls as the API requires them, without fields that are null but the content.
+    """Write a message with calls as the API requires them, without fields that are null, except the content.
 
     Guarantee: pure; doing it again changes nothing.
 
     Args:
-        message: as the service gave it.
-        seed: unique to the answer and the choice; ids that the service left out follow from it.
+        message: from the service.
+        seed: unique to the answer and the choice; missing ids are derived from it.
     """
     said = {name: value for name, value in message.items() if value is not None or name == "content"}
     calls = cast("list[dict[str, Any]]", said.pop("tool_calls", None) or [])
@@ -163,7 +163,7 @@ def _is_whole(arguments: Any) -> bool:
 
 
 def _merge_function(function: dict[str, Any], name: str, value: Any) -> None:
-    """Names may come whole, again, or in pieces."""
+    """Names may be sent whole, repeatedly, or in pieces."""
     known = function.get(name)
     if name == "name" and isinstance(known, str) and isinstance(value, str):
         function[name] = known if value == known else known + value
@@ -210,7 +210,7 @@ def _merge_element(elements: list[Any], element: Any, *, is_repeated: bool) -> N
 
 
 def _goes_on(known: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
-    """Tell whether a piece belongs to an element of a list: the same index, and no other type or id."""
+    """Return whether a piece belongs to a list element: the same index, and no other type or id."""
     index = piece.get("index")
     if known.get("index") != index:
         return False
@@ -220,7 +220,7 @@ def _goes_on(known: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
 
 
 def _joined_base64(pieces: str) -> str:
-    """Join base64 texts, one behind the other, of which each ends in its own padding."""
+    """Join consecutive base64 texts, each with its own padding."""
     if "=" not in pieces.rstrip("="):
         return pieces
     try:

@@ -1,9 +1,9 @@
-"""Stamps contents with what they lack of their message, and puts the message together again. Pure.
+"""Stamps contents with what they lack of their message, and rebuilds the message. Pure.
 
-Theory of operation. `contents.standard_message` rebuilds role, content, refusal and calls from the contents. Fields
-that it does not give (``reasoning_content``, ``reasoning_details``, annotations, audio, whatever else a service says)
-stand on the stamp of the first content as the service wrote them, except that a long text which one of the contents
-has is a reference to it. So nothing is stored twice, and what comes back is what the service gave.
+Theory of operation. `contents.standard_message` rebuilds role, content, refusal and calls from the contents. All other
+fields (``reasoning_content``, ``reasoning_details``, annotations, audio, whatever else a service sends) are on the
+stamp of the first content as the service wrote them, except that a long text which one of the contents has is a
+reference to it. So nothing is stored twice, and the service gets back exactly what it sent.
 """
 
 import json
@@ -18,7 +18,7 @@ from durable_agent_host.providers.stamps import Stamps
 STAMPS: Final = Stamps("chat_completions")
 
 MAX_CALL_ID: Final = 40
-"""OpenAI's limit; a longer id goes back only to the service that gave it."""
+"""OpenAI's limit; a longer id is sent back only to the service that created it."""
 
 _FROM: Final = "durable_agent_host.from"
 _SHORTEST: Final = 24
@@ -37,16 +37,16 @@ def finished_item(
     beside: Mapping[str, Any],
     is_parsed: bool,
 ) -> dict[str, Any]:
-    """Make the item of a finished message, by which the fold completes its contents.
+    """Make the item of a finished message, which the fold uses to complete its contents.
 
     Args:
-        message: as the service sent it, or as it was assembled.
+        message: from the service, or assembled.
         answer_id: the completion's id.
-        service: the host that answered.
+        service: the answering host.
         choice: its number.
-        audio_format: that the request asked for.
-        beside: what the service said of the answer outside of its message.
-        is_parsed: whether the app has a parser of its own, whose contents stay as they are.
+        audio_format: requested format.
+        beside: data of the answer outside of its message.
+        is_parsed: whether the app has its own parser, whose contents stay unchanged.
     """
     told: dict[str, Any] = {"type": "message", "id": answer_id, "message": dict(message), "service": service}
     told |= {"choice": choice} if choice else {}
@@ -56,14 +56,14 @@ def finished_item(
 
 
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
-    """Give the contents of a message, stamped with what they lack.
+    """Return the contents of a message, stamped with what they lack.
 
     Args:
-        contents: gathered from the stream, or read by the app's parser.
-        item: of `finished_item`; None when the message did not finish.
+        contents: collected from the stream, or read by the app's parser.
+        item: from `finished_item`; None when the message did not finish.
 
     Returns:
-        The contents as they are without the item, else new ones.
+        The same contents without an item, otherwise new ones.
     """
     if item is None:
         return contents
@@ -85,7 +85,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
 
 def call_name(answer_id: str, place: int) -> str:
-    """Name a call for the framework, which gives calls without a name another one in every process.
+    """Return a call's name for the framework, which gives unnamed calls another name in every process.
 
     Args:
         answer_id: the completion's id.
@@ -95,14 +95,14 @@ def call_name(answer_id: str, place: int) -> str:
 
 
 def message_of(group: Sequence[Content], service: str) -> dict[str, Any]:
-    """Write a group of contents as the message that they were read from.
+    """Write a group of contents as their original message.
 
     Args:
-        group: of `STAMPS.groups`; without a stamp, contents of any origin.
-        service: the host that is asked.
+        group: from `STAMPS.groups`; without a stamp, contents of any origin.
+        service: the host of the request.
 
     Returns:
-        The message as the same service gave it; for another one, the standard fields.
+        The original message for the same service; for another one, the standard fields.
     """
     rebuilt = standard_message(group)
     mark = STAMPS.of(group[0]) if group else None
@@ -114,7 +114,7 @@ def message_of(group: Sequence[Content], service: str) -> dict[str, Any]:
     said = rebuilt | {name: value for name, value in kept.items() if is_own or name in _STANDARD}
     try:
         said = cast("dict[str, Any]", _resolved(said, group))
-    except (IndexError, KeyError, TypeError):  # somebody has changed the contents
+    except (IndexError, KeyError, TypeError):  # the contents were changed
         return rebuilt
     if not _has_calls_of(rebuilt, said):
         said = {name: value for name, value in said.items() if name != "tool_calls"}
@@ -126,7 +126,7 @@ def message_of(group: Sequence[Content], service: str) -> dict[str, Any]:
 
 
 def _details_of(contents: Iterable[Content]) -> list[Any]:
-    """Read reasoning as the framework's own client keeps it: details, as JSON."""
+    """Read reasoning in the form of the framework's own client: details, as JSON."""
     sealed = [one.protected_data or "" for one in contents if one.type == "text_reasoning"]
     try:
         return [detail for one in sealed if one.startswith("[") for detail in json.loads(one)]
@@ -153,7 +153,7 @@ def _lacking(message: Mapping[str, Any], rebuilt: Mapping[str, Any], contents: S
 
 
 def _places(contents: Sequence[Content]) -> Iterable[tuple[str, Any]]:
-    """List the texts of contents and where they stand, the whole of the reasoning among them."""
+    """List the texts of contents with their locations, including the whole reasoning."""
     yield "".join(content.text or "" for content in contents if content.type == "text_reasoning"), "reasoning"
     for number, content in enumerate(contents):
         for name in _TEXTS:

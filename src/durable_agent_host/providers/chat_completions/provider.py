@@ -17,7 +17,7 @@ from durable_agent_host.providers.openai.media import check_chat
 
 
 class ChatCompletionsProvider(ItemsOfCompletions, HostedProvider):
-    """Clients of Chat Completions, whose messages are kept whole; tools of other services are told in words."""
+    """Clients of Chat Completions, whose messages are kept whole; other services' tools are described in words."""
 
     hooks = Hooks(
         target=Target(STAMPS.provider, unsent=TOOLS_OF_SERVICES),
@@ -28,7 +28,7 @@ class ChatCompletionsProvider(ItemsOfCompletions, HostedProvider):
     )
 
     def check_message(self, message: Message, /) -> None:
-        """Refuse what the client leaves out."""
+        """Refuse what the client would leave out."""
         check_chat(message.contents)
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:

@@ -1,8 +1,8 @@
-"""The fields of a message that a service gives but does not take back: known once it has refused them. Pure.
+"""Message fields that a service sends but does not accept back: known once it has refused them. Pure.
 
-The rule: what a service gave goes back to it, since some refuse a conversation without (DeepSeek since V3.2, its
-``reasoning_content``) and others think worse (OpenRouter, ``reasoning_details``); what it has refused once is not sent
-again in this session (DeepSeek's R1, Groq, Mistral). Another service gets the standard fields only.
+The rule: what a service sent is sent back to it, since some reject a conversation without it (DeepSeek since V3.2, its
+``reasoning_content``) and others reason worse (OpenRouter, ``reasoning_details``); a field that it has refused is not
+sent again in this session (DeepSeek's R1, Groq, Mistral). Another service gets only the standard fields.
 """
 
 import copy
@@ -32,12 +32,12 @@ _WORDINGS: Final = tuple(
 
 
 def refused_field(error: BaseException) -> Forgotten | None:
-    """Tell which field of a message a service has refused.
+    """Return which field of a message a service has refused.
 
     Guarantee: pure.
 
     Args:
-        error: what the agent raised.
+        error: raised by the agent.
 
     Returns:
         The field by its name; None when the request was refused for another reason.
@@ -54,13 +54,13 @@ def refused_field(error: BaseException) -> Forgotten | None:
 def without_refused(
     messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten]
 ) -> tuple[list[Message], dict[str, Any]]:
-    """Mark the fields that are not sent any more.
+    """Mark the fields that are no longer sent.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: the conversation.
-        remembered: what this function gave before: ``refused_fields``.
+        remembered: this function's previous result: ``refused_fields``.
         lost: what the service has refused since.
     """
     named = [*remembered.get(_REFUSED, ()), *(one.name for one in lost if one.what == "field")]

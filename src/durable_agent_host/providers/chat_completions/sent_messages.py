@@ -1,4 +1,4 @@
-"""Writes a conversation as Chat Completions takes it: every call directly followed by its results. Pure."""
+"""Writes a conversation for Chat Completions: every call directly followed by its results. Pure."""
 
 import hashlib
 from bisect import bisect_right
@@ -24,11 +24,11 @@ def assistant_messages(contents: Sequence[Content], service: str, now: float) ->
 
     Args:
         contents: of one message.
-        service: the host that is asked.
-        now: POSIX time; audio that has expired goes back as its transcript.
+        service: the host of the request.
+        now: POSIX time; expired audio is sent back as its transcript.
 
     Returns:
-        A message for each that a service gave; contents of other origin are one. Without those that would say nothing.
+        One message for each original one; contents of other origin become one. Messages without content are omitted.
     """
     found: list[Wire] = []
     for is_plain, groups in groupby(STAMPS.groups(contents), key=lambda group: STAMPS.of(group[0]) is None):
@@ -63,13 +63,13 @@ def _with_short_ids(message: Wire) -> Wire:
 
 
 def short_id(call_id: Any) -> str:
-    """Return a call's id that OpenAI takes; a longer one comes from another service. Guarantee: pure."""
+    """Return an id for a call that OpenAI accepts; longer ones come from other services. Guarantee: pure."""
     known = str(call_id)
     return known if len(known) <= MAX_CALL_ID else "call_" + hashlib.sha256(known.encode()).hexdigest()[:24]
 
 
 def media_of(contents: Iterable[Content]) -> list[Content]:
-    """List images and files that only a user's message can carry: those in results, and an assistant's of other origin.
+    """List images and files that only a user's message can carry: from results, and an assistant's of other origin.
 
     Guarantee: pure.
 
@@ -87,7 +87,7 @@ def media_of(contents: Iterable[Content]) -> list[Content]:
 
 
 def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
-    """Put the results of calls directly behind the message with the calls.
+    """Put the results of calls directly after the message with the calls.
 
     Guarantee: pure; doing it again changes nothing.
 
@@ -95,8 +95,8 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
         messages: of a request, in order.
 
     Returns:
-        The messages. A call without a result gets one that says that it is not known; results without a call are left
-        out. A result belongs to the nearest call of its id before it, since ids may come again.
+        The messages. A call without a result gets one that reports it as unknown; results without a call are left out.
+        A result belongs to the nearest earlier call with its id, since ids may be reused.
     """
     given = list(messages)
     uses, results = _Places(), _Places()
@@ -113,7 +113,7 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
             continue
         paired.append(message)
         calls = _calls(message)
-        # Results beyond the next use of one of the ids are that call's.
+        # Results after the next use of one of the ids belong to that call.
         until = min((uses.following(str(call.get("id")), place, len(given)) for call in calls), default=len(given))
         for call in calls:
             result = next((at for at in results.between(call.get("id"), place, until) if at not in taken), None)
@@ -126,22 +126,22 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
 
 
 class _Places:
-    """Where ids stand in a conversation."""
+    """The positions of ids in a conversation."""
 
     def __init__(self) -> None:
         self._places: dict[Any, list[int]] = {}
 
     def add(self, ids: Iterable[Any], place: int) -> None:
-        """Note ids at a place that is not before the last one."""
+        """Record ids at a position that is not before the last one."""
         for one in ids:
             self._places.setdefault(one, []).append(place)
 
     def following(self, one: Any, place: int, end: int) -> int:
-        """Give the first place of an id behind a place; the end when there is none."""
+        """Return the first position of an id after a position; the end when there is none."""
         return next(self.between(one, place, end), end)
 
     def between(self, one: Any, place: int, until: int) -> Iterator[int]:
-        """Give the places of an id behind a place and before another one."""
+        """Return the positions of an id between two positions."""
         places = self._places.get(one, [])
         for number in range(bisect_right(places, place), len(places)):
             if places[number] >= until:

@@ -1,6 +1,6 @@
 """Google's Gemini, through `agent_framework_gemini` 1.0.0b261022: what its client replays beside the neutral contents.
 
-`provider` implements the port, `client` adapts the client that an agent brings, `parts` is the pure part of that.
+`provider` implements the port, `client` adapts an agent's client, `parts` is the pure part of that.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""What a response of Gemini says beside its parts: sources, citations, ratings. Pure; needs no SDK.
+"""A Gemini response's data besides its parts: sources, citations, ratings. Pure; needs no SDK.
 
-Sources and citations become annotations of the text that they belong to, a search on the web a call and its result.
-All that the service said is kept verbatim: in the result of the search, or on an empty text.
+Sources and citations become annotations of their text, a web search a call and its result. All of the service's data is
+kept verbatim: in the result of the search, or on an empty text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _LATEST: Final = frozenset({"safetyRatings", "avgLogprobs", "tokenCount"})
 
 
 class SaidBeside:
-    """Gathers what the chunks of one response say beside their parts."""
+    """Collects the data of one response's chunks besides their parts."""
 
     def __init__(self) -> None:
         self._fields: Json = {}
@@ -35,7 +35,7 @@ class SaidBeside:
         self._others: dict[str, Json] = {}
 
     def read_other(self, candidate: Mapping[str, Any]) -> None:
-        """Note what a candidate says that is not the answer: it is kept, and nobody else is told of it.
+        """Record a candidate's data that is not the answer: it is kept, and not emitted.
 
         Args:
             candidate: of a chunk.
@@ -52,7 +52,7 @@ class SaidBeside:
         told.update({name: value for name, value in candidate.items() if name != "content"})
 
     def read(self, response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
-        """Note what a chunk says.
+        """Record a chunk's data.
 
         Args:
             response: the chunk.
@@ -73,10 +73,10 @@ class SaidBeside:
 
         Args:
             candidate: of the chunk.
-            pieces: of the text of the answer so far that citations can refer to.
+            pieces: of the answer's text so far that citations can refer to.
 
         Returns:
-            Those that have not been listed before.
+            Those not listed before.
         """
         if not _SOURCES & candidate.keys():
             return []
@@ -89,11 +89,11 @@ class SaidBeside:
         return notes
 
     def contents(self, call_id: str, *, tells_searches: bool) -> list[Content]:
-        """Give the contents that keep what was gathered since the last time.
+        """Return the contents that keep what was collected since the last call.
 
         Args:
             call_id: for a search that the service has only reported.
-            tells_searches: whether such a search is told; not where the service has its calls as parts.
+            tells_searches: whether to emit such a search; not where the service has its calls as parts.
         """
         fields, earlier, others = self._fields, self._earlier, [*self._others.values()]
         self._fields, self._earlier, self._others = {}, [], {}
@@ -151,7 +151,7 @@ def _cited(candidate: Mapping[str, Any], text: str) -> Iterator[tuple[Any, Annot
 
 
 def _source(chunk: Any) -> Json:
-    """Take the source out of a chunk, whatever its kind is."""
+    """Return the source in a chunk, whatever its kind."""
     kinds = cast("Json", chunk).values() if isinstance(chunk, dict) else ()
     found = (cast("Json", one) for one in kinds if isinstance(one, dict))
     return next(found, Json())
@@ -171,7 +171,7 @@ def _note(source: Json, segment: Json, text: str) -> Annotation:
 
 
 def _region(segment: Json, text: str) -> TextSpanRegion | None:
-    """Count characters where the service counts bytes."""
+    """Convert the service's byte offsets to characters."""
     start, end, said = segment.get("startIndex") or 0, segment.get("endIndex"), segment.get("text")
     if not isinstance(start, int) or not isinstance(end, int):
         return None

@@ -1,6 +1,6 @@
 """The hosted copy of an agent's Gemini client, which keeps the provider's parts.
 
-`reading` makes the contents of a response, `parts` writes them back; the framework's own reading of parts is not used.
+`reading` makes the contents of a response, `parts` writes them back; the framework's own parsing of parts is not used.
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -22,19 +22,19 @@ from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.stream.fold import Fold
 
 _ITEMS: Final = NeutralProvider()
-"""Says that no update tells its item: contents are stamped when they are read."""
+"""Reports that no update has an item: contents are stamped when they are read."""
 
 
 def adapt_client(client: Any) -> Any:
     """Copy a client of Gemini so that it keeps the provider's parts.
 
-    Guarantee: pure; the client given is not changed.
+    Guarantee: pure; the given client is not changed.
 
     Args:
         client: of the class `RawGeminiChatClient` or one derived from it.
 
     Returns:
-        A copy that shares its connections; the client itself when it is adapted already.
+        A copy that shares its connections; the client itself when it is already adapted.
     """
     hosted = hosted_copy(client, _KeepsParts)
     if hosted is not client:
@@ -87,13 +87,13 @@ class _KeepsParts(FoldsStreams):
         return parsed
 
     def _parse_parts(self, parts: Sequence[Any], **_: Any) -> list[Content]:
-        del parts  # the reader reads the service's own words
+        del parts  # the reader reads the service's original JSON
         return []
 
     def _convert_message_contents(self, message_contents: Sequence[Content], names: dict[str, str]) -> list[Any]:
         give_way()
         client: Any = super()
-        # Streams end with an empty text; the recorded requests that were accepted leave it out, as the fold does.
+        # Streams end with an empty text; the recorded requests that were accepted omit it, as the fold does.
         said = [one for one in message_contents if one.type != "text" or one.text or one.additional_properties]
         parts: list[Any] = []
         neutral: list[Content] = []
@@ -115,11 +115,11 @@ class _KeepsParts(FoldsStreams):
         return client._convert_function_result(content, *args)
 
     def _recall_thought_signature(self, _call_id: str) -> bytes | None:
-        return None  # what is sent follows from the conversation alone
+        return None  # the request is determined by the conversation alone
 
 
 class _Written(list[Message]):
-    """Messages with the request that was written of them."""
+    """Messages with the request written from them."""
 
     def __init__(self, messages: Sequence[Message], request: Any) -> None:
         super().__init__(messages)

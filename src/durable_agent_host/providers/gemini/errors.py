@@ -20,21 +20,21 @@ _ADVICE: Final = (
     (404, re.compile(""), "check GOOGLE_MODEL, and the endpoint"),
     (429, re.compile(""), "wait and try again, or raise the quota"),
 )
-"""Status, words that the service uses, and what to do; the first row that fits."""
+"""Status, the service's wording, and what to do; the first row that matches."""
 
 _SIGNATURE_REFUSED: Final = re.compile(
     r"(?:corrupted|invalid) thought.?signature|thought.?signature is (?:not valid|invalid|corrupted)", re.IGNORECASE
 )
-"""As public projects quote it (google-gemini/gemini-cli#13467, alphaXiv/agents#61)."""
+"""As quoted in public projects (google-gemini/gemini-cli#13467, alphaXiv/agents#61)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
-    """Say in a sentence why a model call failed, and what to do.
+    """Explain in a sentence why a model call failed, and what to do.
 
     Guarantee: pure.
 
     Args:
-        error: what the agent raised; its causes are searched for the SDK's error.
+        error: raised by the agent; its causes are searched for the SDK's error.
 
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
@@ -54,15 +54,15 @@ def explain_error(error: BaseException) -> ProviderError | None:
 
 
 def forgotten_by_service(error: BaseException) -> Forgotten | None:
-    """Tell that the service has refused thought signatures.
+    """Return whether the service has refused thought signatures.
 
     Guarantee: pure.
 
     Args:
-        error: what the agent raised.
+        error: raised by the agent.
 
     Returns:
-        ``reasoning`` when it cannot read one; None for any other error, one that it misses a signature among them.
+        ``reasoning`` when it cannot read one; None for other errors, including a missing signature.
     """
     cause = _sdk_error(error)
     advice = None if cause is None else advice_of(cause)
@@ -71,6 +71,6 @@ def forgotten_by_service(error: BaseException) -> Forgotten | None:
 
 
 def _sdk_error(error: BaseException) -> BaseException | None:
-    """Find the SDK's error among the causes, without loading the SDK: what is not loaded has not failed."""
+    """Return the SDK's error among the causes, without loading the SDK: an SDK not loaded has not failed."""
     sdk: Any = sys.modules.get("google.genai.errors")
     return next((one for one in causes_of(error) if isinstance(one, sdk.APIError)), None) if sdk else None

@@ -1,7 +1,7 @@
-"""Leaves out of a conversation the thought signatures that the service cannot read, and remembers them. Pure.
+"""Removes from a conversation the thought signatures that the service cannot read, and remembers them. Pure.
 
-The service refuses signatures of another project or model line, and those that it takes for damaged. The parts go back
-without them; where the models require one, `signatures` has the word that takes its place.
+The service refuses signatures of another project or model line, and those that it considers damaged. The parts are sent
+back without them; where the models require one, `signatures` has a placeholder.
 """
 
 import copy
@@ -23,7 +23,7 @@ _SIGNATURE: Final = "thoughtSignature"
 
 
 def sent_parts(content: Content) -> list[Part] | None:
-    """Give the parts that go back for a content.
+    """Return the parts to send back for a content.
 
     Guarantee: pure.
 
@@ -31,7 +31,7 @@ def sent_parts(content: Content) -> list[Part] | None:
         content: of any type.
 
     Returns:
-        As `parts_of`, also of what earlier versions have stored, without signatures that were refused.
+        As `parts_of`, also for contents of earlier versions, without refused signatures.
     """
     found = parts_of(content)
     if found is None and (part := stored_part(content)) is not None:
@@ -44,17 +44,17 @@ def sent_parts(content: Content) -> list[Part] | None:
 def without_forgotten(
     messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten]
 ) -> tuple[list[Message], dict[str, Any]]:
-    """Mark the parts whose signatures are not sent any more.
+    """Mark the parts whose signatures are no longer sent.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: the conversation.
-        remembered: what this function gave before: ``unreadable_signatures``, until which one they are left out.
+        remembered: this function's previous result: ``unreadable_signatures``, the last one that is left out.
         lost: what the service has refused since.
 
     Returns:
-        The messages, with copies of those that changed, and what is to be remembered from now on.
+        The messages, with copies of the changed ones, and what to remember from now on.
     """
     until: Any = remembered.get(_UNREADABLE)
     seals = [seal for message in messages for content in message.contents for seal in _seals_of(content)]

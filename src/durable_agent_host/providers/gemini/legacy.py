@@ -1,7 +1,7 @@
-"""Reads the parts that earlier versions have stored beside the contents of Gemini's hosted tools. Pure.
+"""Reads the parts that earlier versions stored beside the contents of Gemini's hosted tools. Pure.
 
 They kept the SDK's form of a part, without what the content has, under `PART`; the answer of a hosted tool was a
-function's result. Signatures of functions' calls were on the reasoning before them, which the framework's client reads.
+function's result. Signatures of function calls were on the reasoning before them, which the framework's client reads.
 """
 
 import json
@@ -18,7 +18,7 @@ _KINDS: Final = {"tool_call": ("function_call", "toolCall"), "tool_response": ("
 
 
 def stored_part(content: Content) -> dict[str, Any] | None:
-    """Give the part of a content that an earlier version has stored.
+    """Return the part of a content that an earlier version stored.
 
     Guarantee: pure.
 
@@ -26,7 +26,7 @@ def stored_part(content: Content) -> dict[str, Any] | None:
         content: of any type.
 
     Returns:
-        The part with the API's names; None when there is none, it has lost its shape, or it is of another content: the
+        The part with the API's names; None when there is none, it is malformed, or it belongs to another content: the
         framework copies the properties of a call to its result.
     """
     found: Any = content.additional_properties.get(PART)

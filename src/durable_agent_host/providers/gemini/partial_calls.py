@@ -1,4 +1,4 @@
-"""Puts a function call together whose arguments the service streams in pieces. Pure.
+"""Assembles a function call whose arguments the service streams in pieces. Pure.
 
 A call begins with its name and ``willContinue``; pieces follow with ``partialArgs``, each a value at a JSON path, texts
 in several pieces; a piece without ``willContinue`` ends it. Pieces name their call only where calls are interleaved.
@@ -20,27 +20,27 @@ _MOST_PLACES: Final = 10_000
 
 
 class PartialCalls:
-    """The calls of one response whose arguments are not whole yet."""
+    """The calls of one response with incomplete arguments."""
 
     def __init__(self) -> None:
         self._open: list[dict[str, Any]] = []
 
     @property
     def are_open(self) -> bool:
-        """Whether a call waits for more of its arguments."""
+        """Whether a call waits for more arguments."""
         return bool(self._open)
 
     def take(self, part: Mapping[str, Any]) -> dict[str, Any] | None:
         """Read a part with a function call.
 
         Args:
-            part: as the service wrote it.
+            part: from the service.
 
         Returns:
-            The whole part: the one given when it is whole, or the one that has just become so; else None.
+            The complete part: the given one when it is complete, or the one just completed; otherwise None.
 
         Raises:
-            ProviderError: the arguments cannot be put together.
+            ProviderError: the arguments cannot be assembled.
         """
         said: Mapping[str, Any] = part["functionCall"]
         goes_on = said.get("willContinue") is True
@@ -64,7 +64,7 @@ class PartialCalls:
         return known
 
     def _known(self, said: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Find the open call that a piece belongs to; a piece with another name or id begins a call."""
+        """Return the open call of a piece; a piece with another name or id begins a call."""
         for known in reversed(self._open):
             call = known["functionCall"]
             if all(said.get(name) in {None, call.get(name)} for name in ("id", "name")):
@@ -82,7 +82,7 @@ def _put(args: dict[str, Any], piece: Mapping[str, Any]) -> None:
             place = _entered(place, step, [] if isinstance(following, int) else {})
         last = steps[-1]
         before = _at(place, last)
-        # A text that is told in pieces grows; any other value is told once.
+        # A text streamed in pieces grows; any other value is sent once.
         _set(place, last, before + value if isinstance(before, str) and isinstance(value, str) else value)
     except (TypeError, IndexError, KeyError, AttributeError) as error:
         raise _unreadable(path) from error

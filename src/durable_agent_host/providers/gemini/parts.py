@@ -1,11 +1,11 @@
 """Parts of Gemini's contents as neutral contents, and back. Pure; needs no SDK.
 
-Theory of operation. `PART_TYPES` has a row for each kind of part: the content that stands for it, and the fields of the
-part that can be read from that content. What the content lacks (a thought signature, an outcome, a field that nobody
-knows) is kept on its stamp, so `parts_of` gives the part as the service wrote it. A part of unknown kind is stamped
-whole on an empty text. The result of a code run has the stamps on its outputs, because an image that the code has made
-is a part of its own. Texts have no stamps: streams cut them anywhere, so they are joined, and what was a part of its
-own, because it has a signature, is noted as a span of the text.
+Theory of operation. `PART_TYPES` has a row for each kind of part: the content that represents it, and the fields of the
+part that can be read from that content. What the content lacks (a thought signature, an outcome, an unknown field) is
+kept on its stamp, so `parts_of` returns the part as the service wrote it. A part of unknown kind is stamped whole on an
+empty text. The result of a code run has the stamps on its outputs, because an image made by the code is a separate
+part. Texts have no stamps: streams split them anywhere, so they are joined, and a text that was a separate part,
+because it has a signature, is recorded as a span of the text.
 """
 
 import json
@@ -24,11 +24,12 @@ Part = dict[str, Any]
 
 STAMPS: Final = Stamps("gemini")
 SPANS: Final = "durable_agent_host.spans"
-"""Key in the ``additional_properties`` of a text: number → where in it a part of its own begins and ends, and what
-stood beside the text there."""
+"""Key in the ``additional_properties`` of a text: number → where in it a separate part begins and ends, and the part's
+other fields.
+"""
 
 SAID_BESIDE: Final = "candidate"
-"""Type of the item that holds what a response says beside its parts; it is not sent back."""
+"""Type of the item with a response's data besides its parts; it is not sent back."""
 
 _WHOLE: Final = "part"
 _BESIDE: Final = "beside"
@@ -36,7 +37,7 @@ _SIGNATURE: Final = "thoughtSignature"
 _RESERVED: Final = frozenset({"type", "provider", "without", _BESIDE})
 
 _TOOL_NAMES: Final = {"GOOGLE_SEARCH_WEB": "web_search", "GOOGLE_SEARCH_IMAGE": "image_search"}
-"""The service's type of a hosted tool → the neutral name, where it is not the same in lower case."""
+"""The service's type of a hosted tool → the neutral name, where it differs from the lower-case type."""
 
 _OK: Final = "OUTCOME_OK"
 _FAILED: Final = frozenset({"OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"})
@@ -47,10 +48,10 @@ class _PartType:
     """One kind of part.
 
     Attributes:
-        shape: of its value in the part; None for a kind that is told in another way.
+        shape: of its value in the part; None for a kind handled elsewhere.
         read: its value and the id of its call → the content.
-        rebuild: the content → the fields of the value that it has.
-        always_stamped: whether the content is stamped even when it has all of the part.
+        rebuild: the content → the value's fields in it.
+        always_stamped: whether the content is stamped even when it has the whole part.
     """
 
     shape: type | None
@@ -60,19 +61,19 @@ class _PartType:
 
 
 def content_of(part: Part, call_id: str = "", *, before: str = "", number: int = 0) -> Content:
-    """Make the content that stands for a part.
+    """Make the content that represents a part.
 
-    Guarantee: pure; `parts_of` gives the part back.
+    Guarantee: pure; `parts_of` restores the part.
 
     Args:
-        part: as the service wrote it.
+        part: from the service.
         call_id: of the call that it is or belongs to.
-        before: for a text, what of the same text came before.
-        number: for a text, how many parts of their own it has had.
+        before: for a text, the part of it that came before.
+        number: for a text, how many separate parts it has had.
 
     Returns:
-        A stamped content, or one without a stamp when the content says it all; the result of a code run is the output
-        alone, to be put into a result. An empty text for a part of unknown kind.
+        A stamped content, or one without a stamp when the content has everything; for the result of a code run only the
+        output, to be put into a result. An empty text for a part of unknown kind.
     """
     kind, inner, beside = _apart(part)
     row = PART_TYPES.get(kind)
@@ -95,7 +96,7 @@ def content_of(part: Part, call_id: str = "", *, before: str = "", number: int =
 
 def _stamp(content: Content, row: _PartType, item: Part, call_id: str) -> None:
     if content.type == "function_call":
-        item["id"] = call_id  # the answer has to name the call, also where the service gave it no id
+        item["id"] = call_id  # the answer must name the call, even if the service gave it no id
     if content.type == "text_reasoning" and (beside := item.get(_BESIDE)) and beside.keys() == {_SIGNATURE}:
         content.protected_data = beside[_SIGNATURE]
     rebuilt = row.rebuild(content)
@@ -108,7 +109,7 @@ def _stamp(content: Content, row: _PartType, item: Part, call_id: str) -> None:
 
 
 def _apart(part: Part) -> tuple[str, Part, Part]:
-    """Split a part into its kind, its value, and what stands beside that."""
+    """Split a part into its kind, its value, and its other fields."""
     kinds = [name for name, row in PART_TYPES.items() if isinstance(part.get(name), row.shape or ())]
     if len(kinds) != 1:
         return _WHOLE, {}, part
@@ -125,7 +126,7 @@ def _apart(part: Part) -> tuple[str, Part, Part]:
 
 
 def parts_of(content: Content) -> list[Part] | None:
-    """Give the parts that a content stands for.
+    """Return the parts that a content represents.
 
     Guarantee: pure, the inverse of `content_of`.
 
@@ -133,7 +134,7 @@ def parts_of(content: Content) -> list[Part] | None:
         content: of any type.
 
     Returns:
-        The parts as they are sent back; none for what is not sent. None when the content is of no part of Gemini's.
+        The parts to send back; none for what is not sent. None when the content is not a part of Gemini's.
     """
     if content.type == "code_interpreter_tool_result":
         found: Any = content.outputs
@@ -163,7 +164,7 @@ def parts_of(content: Content) -> list[Part] | None:
 
 
 def _cut(text: str, spans: Mapping[str, Any]) -> list[Part]:
-    """Cut a text into its parts."""
+    """Split a text into its parts."""
     parts: list[Part] = []
     place = 0
     for number in sorted(spans, key=int):
@@ -182,7 +183,7 @@ def code_result(call_id: str, outputs: list[Content]) -> Content:
 
     Args:
         call_id: of the run.
-        outputs: made by `content_of`; one or more.
+        outputs: from `content_of`; one or more.
     """
     failed = any(one.type == "error" for one in outputs)
     status = "failed" if failed else "completed"
@@ -190,12 +191,12 @@ def code_result(call_id: str, outputs: list[Content]) -> Content:
 
 
 def is_text(content: Content) -> bool:
-    """Tell a piece of the answer's text from a carrier. Guarantee: pure."""
+    """Return whether a content is a piece of the answer's text rather than a carrier. Guarantee: pure."""
     return content.type == "text" and STAMPS.of(content) is None
 
 
 def said_beside(fields: Mapping[str, Any]) -> Content:
-    """Make the carrier of what a response says beside its parts. Guarantee: pure.
+    """Make the carrier of a response's data besides its parts. Guarantee: pure.
 
     Args:
         fields: with the API's names.
@@ -303,4 +304,4 @@ PART_TYPES: Final[dict[str, _PartType]] = {
     "inlineData": _PartType(dict, _read_inline, _rebuild_inline),
     "fileData": _PartType(dict, _read_file, _rebuild_file),
 }
-"""Name of a part's value → its row; ``thought`` is a text that is marked as one."""
+"""Name of a part's value → its row; ``thought`` is a text marked as such."""

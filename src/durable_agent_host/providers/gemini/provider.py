@@ -1,4 +1,4 @@
-"""Gemini behind the port: its client is adapted; all else is neutral."""
+"""Gemini behind the port: its client is adapted; the rest is neutral."""
 
 import re
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class GeminiProvider(HostedProvider):
         return without_answered_approvals(messages)
 
     def check_message(self, message: Message, /) -> None:
-        """Refuse ids of files, which the client leaves out."""
+        """Refuse file ids, which the client would leave out."""
         if any(content.type == "hosted_file" for content in message.contents):
             raise RequestError("the agent's client sends no ids of files: send the file's bytes, or its URL at Gemini")
 

@@ -1,7 +1,7 @@
-"""Reads the responses of Gemini into neutral contents: one reader for each response, streamed or whole. Pure.
+"""Reads the responses of Gemini into neutral contents: one reader per response, streamed or not. Pure.
 
-The contents do not depend on where the service cut its stream: texts are joined by the fold, and every other part
-comes whole.
+The contents do not depend on where the service split its stream: texts are joined by the fold, and every other part
+arrives complete.
 """
 
 from collections.abc import Mapping
@@ -45,13 +45,13 @@ class ResponseReader:
         """Read the next chunk.
 
         Args:
-            response: as the service wrote it.
+            response: from the service.
 
         Returns:
             Its contents, in order; often one, sometimes none.
 
         Raises:
-            ProviderError: the service has ended without an answer, or within a function call.
+            ProviderError: the service ended without an answer, or within a function call.
         """
         candidate, others = _answer_of(response.get("candidates"))
         check_stop(response, candidate)
@@ -88,7 +88,7 @@ class ResponseReader:
         return [self._placed(kind, content)]
 
     def _placed(self, kind: str, content: Content) -> Content:
-        """Put the outputs of a code run into its result; an image behind them was made by the code."""
+        """Put the outputs of a code run into its result; an image after them was made by the code."""
         run, self._run = self._run, None
         if kind == "codeExecutionResult" and content.type in {"text", "error"}:
             content.merge_mode = None
@@ -117,7 +117,7 @@ class ResponseReader:
         return content
 
     def _id_of(self, kind: str, value: Mapping[str, Any]) -> str:
-        """Name a hosted call, or the call that a result belongs to, also where the service gives no ids."""
+        """Return the id of a hosted call, or of a result's call, also where the service gives no ids."""
         given = value.get("id")
         asked = self._ids.get(_RESULTS_OF.get(kind, ""), [])
         open_calls = [one for one in asked if one not in self._answered]
@@ -136,7 +136,7 @@ class ResponseReader:
 
 
 def _annotate(contents: list[Content], notes: list[Any], *, streaming: bool) -> None:
-    """Give citations to the last text; while streaming as a piece of it, before what ends it."""
+    """Add citations to the last text; while streaming, as a piece of it, before what ends it."""
     place = next((n for n in range(len(contents), 0, -1) if is_text(contents[n - 1])), 0)
     if place and not streaming:
         contents[place - 1].annotations = notes
@@ -146,7 +146,7 @@ def _annotate(contents: list[Content], notes: list[Any], *, streaming: bool) -> 
 
 
 def _answer_of(candidates: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Give the candidate that is the answer, and the others; a chunk of a stream may have any of them."""
+    """Return the candidate that is the answer, and the others; a stream's chunk may have any of them."""
     given = cast("list[Any]", candidates) if isinstance(candidates, list) else []
     known = [cast("dict[str, Any]", one) for one in given if isinstance(one, dict)]
     first = next((one for one in known if not one.get("index")), dict[str, Any]())

@@ -1,7 +1,7 @@
-"""Signatures for function calls that Gemini 3 has not made itself. Pure; needs no SDK.
+"""Signatures for function calls that Gemini 3 did not make itself. Pure; needs no SDK.
 
-The models refuse a turn in which the first call of an answer has no thought signature. Calls that another model has
-made, or an earlier one of Gemini, have none; for these the service takes a word that turns the check off.
+The models reject a turn in which the first call of an answer has no thought signature. Calls by another model, or by an
+earlier Gemini, have none; for these the service accepts a placeholder that turns the check off.
 
 Source: https://ai.google.dev/gemini-api/docs/thought-signatures, "transferring a conversation trace"
 """
@@ -15,16 +15,16 @@ UNCHECKED: Final = "skip_thought_signature_validator"
 
 
 def with_signatures(model: str, contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give the calls of the current turn that have no signature the word that the service takes in its place.
+    """Give calls of the current turn without a signature the placeholder that the service accepts.
 
-    Guarantee: pure; the contents given are not changed.
+    Guarantee: pure; the given contents are not changed.
 
     Args:
-        model: that is asked.
+        model: the requested model.
         contents: of a request.
 
     Returns:
-        The same contents, or copies where a signature was lacking.
+        The same contents, or copies where a signature was missing.
     """
     if _CHECKS.search(model) is None:
         return list(contents)

@@ -1,4 +1,4 @@
-"""Why a response of Gemini has no answer: blocked prompts, and answers that the service has stopped. Pure."""
+"""Why a response of Gemini has no answer: blocked prompts, and answers that the service stopped. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -28,20 +28,20 @@ _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
     "TOO_MANY_TOOL_CALLS": ("the model called too many tools one after the other", "ask for less at once", False),
     "MISSING_THOUGHT_SIGNATURE": ("the conversation lacks a thought signature", "begin a new session", False),
 }
-"""Reason of the service → what it means, what to do, and whether the same call can succeed later."""
+"""The service's reason → its meaning, what to do, and whether a retry can succeed."""
 
 
 def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
-    """Refuse a response, or the chunk of one, with which the service has ended without an answer.
+    """Refuse a response, or a chunk, with which the service ended without an answer.
 
     Guarantee: pure.
 
     Args:
-        response: as the service wrote it.
+        response: from the service.
         candidate: its first candidate; may be empty.
 
     Raises:
-        ProviderError: says why, with the service's own words.
+        ProviderError: says why, quoting the service.
     """
     feedback = cast("dict[str, Any]", response.get("promptFeedback") or {})
     if (blocked := feedback.get("blockReason")) and not candidate:

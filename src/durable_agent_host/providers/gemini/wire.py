@@ -1,8 +1,8 @@
-"""The way to Google's SDK on which parts stay as they are written, in both directions.
+"""Passes parts through Google's SDK unchanged, in both directions.
 
-The SDK's types leave out what they do not know, of a response in silence and of a request with an error. The copy of
-the SDK's client here sends the parts of a conversation as JSON that the SDK does not read, and gives out each response
-together with its own words, in ``sdk_http_response.body``.
+The SDK's types drop unknown fields of a response silently, and refuse those of a request. The copy of the SDK's client
+here sends the parts of a conversation as JSON that the SDK does not read, and returns each response together with its
+original JSON, in ``sdk_http_response.body``.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to see the words of a request or a response
@@ -23,12 +23,12 @@ _TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 
 
 def with_words(client: Any) -> Any:
-    """Copy a client of Google's SDK so that it keeps the words of requests and responses.
+    """Copy a client of Google's SDK so that it keeps the JSON of requests and responses.
 
-    Guarantee: pure; the client given is not changed, and shares its connections with the copy.
+    Guarantee: pure; the given client is not changed, and shares its connections with the copy.
 
     Args:
-        client: of the class ``google.genai.Client``; others come back as they are.
+        client: of the class ``google.genai.Client``; others are returned unchanged.
 
     Returns:
         The copy.
@@ -41,10 +41,10 @@ def with_words(client: Any) -> Any:
 
 
 def words_of(response: Any) -> dict[str, Any]:
-    """Give a response, or the chunk of one, as the service wrote it.
+    """Return a response, or a chunk, as the service wrote it.
 
     Args:
-        response: of the SDK; one that came another way is written as the SDK has read it.
+        response: of the SDK; one from another source is written as the SDK parsed it.
     """
     http: Any = getattr(response, "sdk_http_response", None)
     body: Any = getattr(http, "body", None)
@@ -53,10 +53,10 @@ def words_of(response: Any) -> dict[str, Any]:
 
 
 def kept_part(words: Mapping[str, Any]) -> Any:
-    """Make a part of the SDK that is sent with exactly these words.
+    """Make a part of the SDK that is sent as exactly this JSON.
 
     Args:
-        words: with the API's names; not read.
+        words: with the API's names; not interpreted.
     """
     part = _kept_part_class().model_construct()
     part.kept_words = dict(words)
@@ -79,7 +79,7 @@ def _part_words(part: Any) -> dict[str, Any]:
 
 
 def _accepted(tool: Any) -> Any:
-    """Write the type of a hosted tool under the name that it has in the recorded requests that were accepted."""
+    """Write the type of a hosted tool under the name used in the recorded requests that were accepted."""
     known: Any = tool
     if not isinstance(tool, dict):
         return known
@@ -113,7 +113,7 @@ class _Borrowed:
 
 
 class _KeepsWords:
-    """Stands before the SDK's ``AsyncModels``."""
+    """Overrides the SDK's ``AsyncModels``."""
 
     _api_client: Any
 
@@ -130,7 +130,7 @@ class _KeepsWords:
 
 
 class _Call:
-    """The SDK's API client as one call sees it: it changes the request and listens to the response."""
+    """The SDK's API client for one call: changes the request and records the response."""
 
     def __init__(self, api: Any, model: str, contents: Any) -> None:
         self._api = api
@@ -153,7 +153,7 @@ class _Call:
         return answer
 
     async def async_request_streamed(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
-        """Send a request with the contents of the call, and note each chunk."""
+        """Send a request with the contents of the call, and record each chunk."""
         chunks = await self._api.async_request_streamed(method, path, {**request, "contents": self._contents}, options)
         return self._noted(chunks)
 
@@ -166,7 +166,7 @@ class _Call:
             await chunks.aclose()
 
     async def with_words(self, stream: Any) -> AsyncIterator[Any]:
-        """Give out the chunks of a stream with their words."""
+        """Yield the chunks of a stream with their JSON."""
         try:
             async for chunk in stream:
                 yield self.with_body(chunk)
@@ -174,7 +174,7 @@ class _Call:
             await stream.aclose()
 
     def with_body(self, response: Any) -> Any:
-        """Put the words of a response into it."""
+        """Put the JSON of a response into it."""
         if response.sdk_http_response is not None:
             response.sdk_http_response.body = self._body
         return response

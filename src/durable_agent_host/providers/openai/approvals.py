@@ -1,8 +1,8 @@
 """The provider's requests for approval and their answers, as part of the history. Pure.
 
-The framework takes both as what is open in its session, and drops those of earlier (``_tools.py`` of
-agent-framework-core 1.23); the provider wants the requests of a replayed history with their answers. So a request that
-has its answer, and the answer, are carried as the provider's own items.
+The framework treats both as open in its session, and drops earlier ones (``_tools.py`` of agent-framework-core 1.23);
+the provider requires the requests of a replayed history with their answers. So an answered request and its answer are
+carried as the provider's own items.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ ANSWER: Final = "mcp_approval_response"
 def as_history(messages: Sequence[Message]) -> list[Message]:
     """Carry answered approvals as the provider's items, which the framework leaves alone.
 
-    Guarantee: pure; the messages given are not changed; doing it again changes nothing.
+    Guarantee: pure; the given messages are not changed; doing it again changes nothing.
 
     Args:
         messages: sent to the model or received from it before.
 
     Returns:
-        The messages, with copies of those that hold an answer to the provider or an answered request.
+        The messages, with copies of those that contain an answer to the provider or an answered request.
     """
     contents = [content for message in messages for content in message.contents]
     answered = {content.id for content in contents if content.type == "function_approval_response"}
@@ -39,13 +39,13 @@ def as_history(messages: Sequence[Message]) -> list[Message]:
 
 
 def asked_request(content: Content) -> str | None:
-    """Tell which request for approval a content is. Guarantee: pure.
+    """Return the id of the request for approval that a content is. Guarantee: pure.
 
     Args:
         content: of any type.
 
     Returns:
-        The request's id, or None when the content is none.
+        The request's id, or None when the content is not one.
     """
     if content.type == "function_approval_request":
         return content.id
@@ -54,13 +54,13 @@ def asked_request(content: Content) -> str | None:
 
 
 def answered_request(content: Content) -> str | None:
-    """Tell which request for approval a content answers. Guarantee: pure.
+    """Return the id of the request for approval that a content answers. Guarantee: pure.
 
     Args:
         content: of any type.
 
     Returns:
-        The request's id, or None when the content is no answer.
+        The request's id, or None when the content is not an answer.
     """
     if content.type == "function_approval_response":
         return content.id

@@ -14,7 +14,7 @@ _GOOD_ID: Final = re.compile(r"fc_[A-Za-z0-9_-]{1,61}")
 
 
 def item_id_of(call: Content) -> str | None:
-    """Find the item id of a function call, in its stamp or where this or an older client put it.
+    """Return the item id of a function call, from its stamp or from where this or an older client put it.
 
     Guarantee: pure.
 
@@ -31,16 +31,16 @@ def item_id_of(call: Content) -> str | None:
 
 
 def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
-    """Give the function calls of a rehydrated conversation their item ids, where every client looks.
+    """Put item ids on the function calls of a rehydrated conversation, where every client looks for them.
 
-    Older clients look up ``fc_id`` in a map by call id, the present one reads ``openai.item_id``.
+    Older clients look up ``fc_id`` in a map by call id, the current one reads ``openai.item_id``.
 
-    Guarantee: pure but for its argument; the ids follow from the session, the call and its position among the
-    calls of that id, so they are the same on every replay, and differ when a call id recurs.
+    Guarantee: pure except for its argument; the ids derive from the session, the call and its position among the calls
+    with that id, so they are the same on every replay, and differ when a call id recurs.
 
     Args:
         messages: freshly decoded, the conversation from its start; their contents are changed in place.
-        session_id: whose conversation it is.
+        session_id: of the conversation.
     """
     seen: Counter[str] = Counter()
     for call in (content for message in messages for content in message.contents if content.type == "function_call"):

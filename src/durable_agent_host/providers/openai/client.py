@@ -1,8 +1,8 @@
 """The hosted copy of an agent's chat client, which keeps the provider's items.
 
 The user's client is not changed and no module is patched: the hosted copy of an agent gets a copy of its client, whose
-class adds a few overrides to the class that the client had. They attach the provider's items to what the framework
-parsed, and write messages that have such items as the API gave them out.
+class adds a few overrides to the client's own class. They attach the provider's items to what the framework parsed, and
+write messages with such items exactly as the API returned them.
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -39,13 +39,13 @@ _ENCRYPTED = "reasoning.encrypted_content"
 def adapt_client(client: Any) -> Any:
     """Copy a chat client of the Responses API so that it keeps the provider's items.
 
-    Guarantee: pure; the client given is not changed.
+    Guarantee: pure; the given client is not changed.
 
     Args:
         client: of the class `RawOpenAIChatClient` or one derived from it.
 
     Returns:
-        A copy that shares its connections; the client itself when it is adapted already.
+        A copy that shares its connections; the client itself when it is already adapted.
     """
     hosted = hosted_copy(client, _KeepsItems)
     if hosted is not client:
@@ -82,10 +82,10 @@ class _KeepsItems(FoldsStreams):
 
     def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
         if (error := failure_of(event)) is not None:
-            raise error  # the framework takes what came before ``response.failed`` for the answer
+            raise error  # the framework treats what came before ``response.failed`` as the answer
         client: Any = super()
         update = client._parse_chunk_from_openai(event, *args, **kwargs)
-        if event.type in _LAST_EVENTS:  # at the start the service tells what was asked for
+        if event.type in _LAST_EVENTS:  # the first events repeat the request
             _note_tier(update, event.response)
         return update
 
@@ -119,7 +119,7 @@ class _KeepsItems(FoldsStreams):
         items = prepared["input"]
         prepared["input"] = await aside(len(items), lambda: without_lone_surrogates(with_valid_ids(items)))
         if _takes_encrypted_reasoning(self) and _ENCRYPTED not in (include := list(prepared.get("include") or [])):
-            # The client asks for it on the first turn alone; a continuation that the service forgets needs it all.
+            # The client requests it only on the first turn; a continuation that the service forgets needs it all.
             prepared["include"] = [*include, _ENCRYPTED]
         return prepared
 
@@ -152,11 +152,11 @@ class _KeepsItems(FoldsStreams):
 
 
 def _with_unread_input(prepared: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand the input to the SDK as a part of the body that it does not read.
+    """Pass the input to the SDK as a part of the body that it does not read.
 
-    The SDK (openai 3.54, ``async_maybe_transform``) holds each item of ``input`` against every type of item, which
-    takes ten times as long as all else that a long request costs. The items are JSON, of which it changes nothing.
-    ``responses.stream`` refuses a request without ``input``; the body has the items in the place of the empty list.
+    The SDK (openai 3.54, ``async_maybe_transform``) checks each item of ``input`` against every type of item, which
+    takes ten times as long as the rest of a long request. The items are JSON, and it changes nothing in them.
+    ``responses.stream`` requires ``input``; the body's items replace the empty list.
     """
     body: dict[str, Any] = {"input": prepared["input"], **(prepared.get("extra_body") or {})}
     return {**prepared, "input": [], "extra_body": body}
@@ -171,7 +171,7 @@ def _note_tier(said: Any, response: Any) -> None:
 
 
 def _takes_encrypted_reasoning(client: object) -> bool:
-    """Tell whether a client may always ask: Foundry's deployments, whose clients are others, may refuse."""
+    """Return whether to always request it: Foundry deployments, which have other clients, may refuse."""
     from agent_framework_openai import OpenAIChatClient  # noqa: PLC0415 - one SDK per file, loaded when used
 
     return isinstance(client, OpenAIChatClient)
@@ -180,14 +180,14 @@ def _takes_encrypted_reasoning(client: object) -> bool:
 def complete_messages(messages: Iterable[Message], items: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Attach the items of one model call to the framework's messages of it.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: of one model call.
         items: its finished items, in order; may be empty.
 
     Returns:
-        The messages as they are without items, else one message with the contents in the order of the items.
+        The same messages without items, otherwise one message with the contents in the order of the items.
     """
     given = list(messages)
     if not items or any(message.role != "assistant" for message in given):

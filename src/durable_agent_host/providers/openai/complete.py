@@ -1,10 +1,10 @@
-"""What the framework's stream parser leaves out of contents, taken from the provider's finished items. Pure.
+"""Completes contents from the provider's finished items where the framework's stream parser leaves data out. Pure.
 
-Each function takes a finished item and the contents that the framework made of it, and returns the complete contents;
-it may change them in place. `item_types` says which function completes which type of item.
+Each function takes a finished item and the framework's contents of it, and returns the complete contents; it may change
+them in place. `item_types` maps types of items to these functions.
 
 Source: ``_parse_chunk_from_openai`` of agent-framework-openai 1.17, which has no branch for finished code runs, reads
-the arguments of an MCP call before they are there, and keeps the last part of a reasoning summary alone.
+    the arguments of an MCP call before they are there, and keeps only the last part of a reasoning summary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from durable_agent_host.providers.openai.rebuild import says_refusal
 
 
 def complete_message(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """One text for each part; the stream's citations stay when it had them all, they may say more."""
+    """One text per part; the stream's citations stay when it had all of them, as they may have more data."""
     texts: list[Content] = []
     left = [content for content in mine if content.type == "text"]
     for part in cast("list[dict[str, Any]]", item.get("content") or []):
@@ -39,7 +39,7 @@ def complete_message(item: Mapping[str, Any], mine: list[Content]) -> list[Conte
 
 
 def _says_all_of(heard: Any, note: Any) -> bool:
-    """Tell whether a citation of the stream has what the finished item says of it."""
+    """Return whether a citation of the stream has everything in the finished item's."""
     return all(
         _says_all_of(heard.get(name) or {}, value) if name == "additional_properties" else heard.get(name) == value
         for name, value in note.items()
@@ -66,7 +66,7 @@ def _parts(item: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def complete_function_call(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """The call's final arguments, name and ids, whatever its events said, or did not say."""
+    """The call's final arguments, name and ids, whatever its events contained."""
     if not any(content.type == "function_call" for content in mine):
         mine = [Content("function_call", call_id=item.get("call_id"), name=item.get("name")), *mine]
     for content in mine:
@@ -137,13 +137,13 @@ def complete_mcp(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
 
 
 def _with_call(mine: list[Content], kind: Any, names: Mapping[str, Any]) -> list[Content]:
-    """Add the call where the stream was taken up after the event that begins it, and take each content once."""
+    """Add the call where the stream was joined after the event that begins it, and keep each content once."""
     mine = _each_once(mine)
     return mine if any(content.type == kind for content in mine) else [Content(kind, **names), *mine]
 
 
 def _each_once(contents: Sequence[Content]) -> list[Content]:
-    """Take the last of each type, for items that have no more: an event may come twice."""
+    """Keep the last of each type, for items that have no more: an event may be repeated."""
     return list({content.type: content for content in contents}.values())
 
 
@@ -153,7 +153,7 @@ def complete_call(_item: Mapping[str, Any], mine: list[Content]) -> list[Content
 
 
 def complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """A call is read when it begins, and what is searched for is known when it ends."""
+    """The framework reads a call when it begins, but its queries are known when it ends."""
     name = "web_search" if item["type"] == "web_search_call" else "file_search"
     mine = _with_call(mine, "search_tool_call", {"call_id": item.get("id"), "tool_name": name})
     for content in mine:
@@ -169,7 +169,7 @@ def complete_search(item: Mapping[str, Any], mine: list[Content]) -> list[Conten
 
 
 def complete_approval(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """What is asked is told when the item begins; of a stream that was taken up later, when it ends."""
+    """The request is emitted when the item begins; for a stream that was joined later, when it ends."""
     if mine:
         return mine
     server = item.get("server_label")
@@ -179,7 +179,7 @@ def complete_approval(item: Mapping[str, Any], mine: list[Content]) -> list[Cont
 
 
 def complete_image(item: Mapping[str, Any], mine: list[Content]) -> list[Content]:
-    """The partial images of a stream are drafts of the one that the finished item has."""
+    """The partial images of a stream are drafts of the finished item's."""
     if not item.get("result"):
         return _each_once(mine)
     return [content for content in mine if not _is_draft(content)][-2:]
@@ -191,7 +191,7 @@ def _is_draft(content: Content) -> bool:
 
 
 def _quiet(annotation: Annotation) -> Annotation:
-    """Leave out where in the stream's count of citations one came: the list has them in order."""
+    """Leave out a citation's position in the stream's count: the list has them in order."""
     note = cast("dict[str, Any]", annotation)
     properties = cast("dict[str, Any]", note.get("additional_properties") or {})
     kept = {name: value for name, value in properties.items() if name != "annotation_index"}
@@ -200,7 +200,7 @@ def _quiet(annotation: Annotation) -> Annotation:
 
 
 def _without_noise(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what counts the events of a stream, and probabilities that nobody asked for."""
+    """Leave out event counters, and probabilities that were not requested."""
     kept: dict[str, Any] = {}
     for name, value in properties.items():
         if name in {"output_index", "sequence_number"} or (name == "logprobs" and not value):
@@ -212,15 +212,15 @@ def _without_noise(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tidy_open_item(contents: list[Content]) -> list[Content]:
-    """Tidy what a stream said of an item that it did not finish.
+    """Tidy the streamed contents of an unfinished item.
 
-    Guarantee: pure but for its argument.
+    Guarantee: pure except for its argument.
 
     Args:
         contents: of the item, joined; changed in place.
 
     Returns:
-        The contents without blank reasoning, drafts of images but the last, and what counts events.
+        The contents without blank reasoning, earlier drafts of images, and event counters.
     """
     drafts = [content for content in contents if content.type.startswith("image_generation")][:-2]
     said = any(content.type == "text_reasoning" and content.text for content in contents)
@@ -238,7 +238,7 @@ def tidy_open_item(contents: list[Content]) -> list[Content]:
 
 
 def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] | None:
-    """Read the citations of a text part, as ``_parse_annotation_from_openai`` of the framework does.
+    """Read the citations of a text part, like ``_parse_annotation_from_openai`` of the framework.
 
     Guarantee: pure.
 
@@ -261,6 +261,6 @@ def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] |
         if "start_index" in note:
             region = {"type": "text_span", "start_index": note["start_index"], "end_index": note["end_index"]}
             annotation["annotated_regions"] = [region]
-        if len(annotation) > 1:  # of an unknown kind nothing may be left; the item's stamp has it
+        if len(annotation) > 1:  # an unknown kind may leave nothing; the item's stamp has it
             parsed.append(cast("Annotation", cast("object", annotation)))
     return parsed or None

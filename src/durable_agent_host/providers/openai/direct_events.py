@@ -1,12 +1,11 @@
 """Parses a stream's events by their type, which saves a third of the CPU time of a streamed answer.
 
-Sends a long input as it was written beside the loop, too (`durable_agent_host.providers.openai.encoded_input`).
+Also sends a long input that was written off the loop (`durable_agent_host.providers.openai.encoded_input`).
 
-The SDK (openai 3.54) holds each event against all of the fifty and more kinds of events before it takes the one whose
-``type`` fits: 0.1 ms for a delta, 0.4 ms for a whole response. The kind is known from the ``type``, and every kind has
-another one; so an event is held against its kind alone. What does not pass is constructed as that kind without
-validation, which is what the SDK does with it in the end. The client that was given and the SDK's modules are not
-changed.
+The SDK (openai 3.54) checks each event against all of the fifty and more kinds of events before it takes the one whose
+``type`` matches: 0.1 ms for a delta, 0.4 ms for a whole response. The ``type`` identifies the kind, so here an event is
+checked only against its own kind. An event that fails is constructed as that kind without validation, as the SDK
+finally does. The given client and the SDK's modules are not changed.
 """
 
 from functools import cache
@@ -19,10 +18,10 @@ from durable_agent_host.providers.openai.encoded_input import encode_body
 def with_direct_events(client: Any) -> Any:
     """Copy a client of the SDK so that it parses the events of a streamed response by their type.
 
-    Guarantee: pure; events come out equal to those of the client that was given.
+    Guarantee: pure; events are equal to those of the given client.
 
     Args:
-        client: an `openai.AsyncOpenAI` or one of its subclasses; anything else comes back as it is.
+        client: an `openai.AsyncOpenAI` or one of its subclasses; anything else is returned unchanged.
 
     Returns:
         A copy that shares the connections.
@@ -61,7 +60,7 @@ class _ReadsDirectly:
 
 @cache
 def _kinds() -> tuple[dict[Any, type[Any]], Any]:
-    """Give the kinds of events by their type, where that is theirs alone, and the SDK's name for all events."""
+    """Return the kinds of events by type, where the type is unique, and the SDK's name for all events."""
     from openai.types.responses import (  # noqa: PLC0415 - one SDK per file, loaded when used
         Response,
         ResponseOutputItem,
@@ -69,7 +68,7 @@ def _kinds() -> tuple[dict[Any, type[Any]], Any]:
     )
 
     items, *_ = get_args(ResponseOutputItem)
-    for part in (*get_args(items), Response):  # built first, they are shared by the events, which have them in common
+    for part in (*get_args(items), Response):  # built first, because the events share them
         part.model_rebuild()
     found: dict[Any, list[type[Any]]] = {}
     union, *_ = get_args(ResponseStreamEvent)

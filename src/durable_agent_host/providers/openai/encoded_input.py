@@ -1,6 +1,6 @@
-"""Writes the input of a long request as JSON item by item, so that other threads work between them.
+"""Writes the input of a long request as JSON item by item, so that other threads run in between.
 
-The SDK writes a body with one call of `json.dumps`, which holds all threads of the process: 30 MB take 0.3 s.
+The SDK writes a body with one call of `json.dumps`, which blocks all threads of the process: 30 MB take 0.3 s.
 """
 
 import json
@@ -11,9 +11,9 @@ from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 
 _LONG_CHARACTERS: Final = 256 * 1024
-"""A text beyond it is written in parts, some milliseconds each."""
+"""A longer text is written in parts, some milliseconds each."""
 _LONG_INPUT: Final = 512 * 1024
-"""Characters of an input from which the SDK would take some milliseconds."""
+"""From this many characters of an input, the SDK would take some milliseconds."""
 
 
 class EncodedInput(list[Any]):
@@ -30,7 +30,7 @@ class EncodedInput(list[Any]):
 
 
 def is_long(items: Sequence[Any]) -> bool:
-    """Tell whether it takes long to write an input. Guarantee: pure."""
+    """Return whether an input takes long to write. Guarantee: pure."""
     return len(items) > MANY or sum(map(_characters, items)) > _LONG_INPUT
 
 
@@ -41,7 +41,7 @@ def encode_input(items: Sequence[Any]) -> Sequence[Any]:
         items: of an input.
 
     Returns:
-        The items with their JSON; as they are when one is no JSON value, which the SDK may know how to write.
+        The items with their JSON; unchanged when one is not a JSON value, which the SDK may know how to write.
     """
     parts: list[bytes] = []
     opening = b"["
@@ -64,7 +64,7 @@ def encode_body(body: Mapping[str, Any]) -> bytes | None:
         body: of a request.
 
     Returns:
-        Its JSON; None when its input is not written yet, or something in it is no JSON value.
+        Its JSON; None when its input is not written yet, or something in it is not a JSON value.
     """
     written = body.get("input")
     if not isinstance(written, EncodedInput):
@@ -75,7 +75,7 @@ def encode_body(body: Mapping[str, Any]) -> bytes | None:
             parts += b",", _json(name).encode(), b":", written.encoded if value is written else _json(value).encode()
     except (TypeError, ValueError):
         return None
-    return b"".join([b"{", *parts[1:], b"}"])  # at once: each copy of 30 MB takes 10 ms
+    return b"".join([b"{", *parts[1:], b"}"])  # in one step: each copy of 30 MB takes 10 ms
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode

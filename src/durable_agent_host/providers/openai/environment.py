@@ -1,4 +1,4 @@
-"""The chat client that the environment asks for: OpenAI, or Azure OpenAI."""
+"""The chat client that the environment selects: OpenAI, or Azure OpenAI."""
 
 import os
 from collections.abc import Mapping
@@ -8,13 +8,14 @@ from durable_agent_host.errors import SettingError
 
 
 def chat_client_from_environment(environment: Mapping[str, str] = os.environ) -> Any:
-    """Make the chat client that the environment asks for.
+    """Make the chat client that the environment selects.
 
-    ``AZURE_OPENAI_ENDPOINT`` with ``AZURE_OPENAI_DEPLOYMENT`` means Azure OpenAI, by ``AZURE_OPENAI_API_KEY`` or,
-    without a key, by Entra ID; else ``OPENAI_API_KEY`` with ``OPENAI_MODEL`` (and ``OPENAI_BASE_URL``) means OpenAI.
+    ``AZURE_OPENAI_ENDPOINT`` with ``AZURE_OPENAI_DEPLOYMENT`` selects Azure OpenAI, with ``AZURE_OPENAI_API_KEY`` or,
+    without a key, Entra ID; otherwise ``OPENAI_API_KEY`` with ``OPENAI_MODEL`` (and ``OPENAI_BASE_URL``) selects
+    OpenAI.
 
     Args:
-        environment: variable names to texts.
+        environment: variable names to values.
 
     Returns:
         An `agent_framework_openai.OpenAIChatClient`.

@@ -23,12 +23,12 @@ openai/codex#8145 and others)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
-    """Say in a sentence why a model call failed, and what to do.
+    """Explain in a sentence why a model call failed, and what to do.
 
     Guarantee: pure.
 
     Args:
-        error: what the agent raised; its causes are searched for the OpenAI SDK's error.
+        error: raised by the agent; its causes are searched for the OpenAI SDK's error.
 
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
@@ -36,7 +36,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
     cause = _sdk_error(error)
     if cause is None or says_enough(error):
         return explain_client_error(error)
-    import openai  # noqa: PLC0415 - it has failed, so it is loaded
+    import openai  # noqa: PLC0415 - its error was raised, so it is loaded
 
     if isinstance(cause, openai.APITimeoutError):
         return ProviderError("the model did not answer in time; try again", retryable=True)
@@ -65,7 +65,7 @@ def failure_of(said: Any) -> ProviderError | None:
         The error with the service's reason; None without a failure.
     """
     if getattr(said, "type", None) == "error":
-        nested: Any = getattr(said, "error", None)  # the API sends it nested, and the SDK's model has it flat
+        nested: Any = getattr(said, "error", None)  # the API nests it, and the SDK's model has it flat
         told = cast("dict[str, Any]", nested if isinstance(nested, dict) else vars(said))
         return _failure(told.get("code"), told.get("message"))
     if getattr(said, "type", None) == "response.failed":
@@ -76,7 +76,7 @@ def failure_of(said: Any) -> ProviderError | None:
 
 
 def _has_failed(said: Any) -> bool:
-    """Look at the status of a response, which an event lacks: asking the SDK's models for what they lack is slow."""
+    """Return the status of a response, which an event lacks: reading missing attributes of the SDK's models is slow."""
     fields: dict[str, Any] = getattr(said, "__dict__", None) or {}
     further: dict[str, Any] = getattr(said, "__pydantic_extra__", None) or {}
     return "failed" in (fields.get("status"), further.get("status"))
@@ -93,29 +93,29 @@ def _failure(code: str | None, message: str | None) -> ProviderError:
 
 
 def _is_passing_status(code: object) -> bool:
-    """Tell whether a code is a status of HTTP that passes, as OpenRouter and vLLM send it in a stream."""
+    """Return whether a code is a transient HTTP status, as sent by OpenRouter and vLLM in a stream."""
     status = int(str(code)) if str(code).isdigit() else 0
     return status >= 500 or status in RETRYABLE_STATUS  # noqa: PLR2004
 
 
 def _sdk_error(error: BaseException) -> BaseException | None:
-    """Find the SDK's error among the causes, without loading the SDK: what is not loaded has not failed."""
+    """Return the SDK's error among the causes, without loading the SDK: an SDK not loaded has not failed."""
     sdk: Any = sys.modules.get("openai")
     return next((one for one in causes_of(error) if isinstance(one, sdk.OpenAIError)), None) if sdk else None
 
 
 def forgotten_by_service(error: BaseException) -> Forgotten | None:
-    """Tell what the service has lost, when it refused a request for that reason.
+    """Return what the service has lost, when it refused a request for that reason.
 
     Guarantee: pure.
 
     Args:
-        error: what the agent raised.
+        error: raised by the agent.
 
     Returns:
-        ``continuation`` when the previous response or the conversation is gone, or ends with a call that nobody
-        answered; ``container`` when a container has expired; ``reasoning`` when encrypted content is of another key;
-        else None.
+        ``continuation`` when the previous response or the conversation is gone, or ends with an unanswered call;
+        ``container`` when a container has expired; ``reasoning`` when encrypted content has another key; otherwise
+        None.
     """
     cause: Any = _sdk_error(error)
     if getattr(cause, "status_code", None) not in {400, 404, 410}:

@@ -1,8 +1,8 @@
-"""Loads what the first request of a process to the Responses API needs, without asking anybody.
+"""Loads what a process's first request to the Responses API needs, without network access.
 
-The SDK (openai 3.54) loads the module of the API when it is first used, asks the operating system for the platform's
-name with a process of its own, and builds the parsers of the stream's events when the first ones come: half a second in
-which the first turn would wait. Here a client without connections reads a short answer that is written below.
+The SDK (openai 3.54) loads the API's module on first use, gets the platform's name with a separate process, and builds
+the parsers of stream events when the first ones arrive: half a second that the first turn would wait. Here a client
+without connections reads the short answer below.
 """
 
 import json
@@ -51,7 +51,7 @@ _EVENTS: Final[tuple[dict[str, Any], ...]] = (
 
 
 async def warm_up() -> None:
-    """Have a hosted client read a streamed answer that comes from no server.
+    """Have a hosted client read a streamed answer without a server.
 
     The client has none of the framework's layers, so nothing observes the call.
     """
@@ -69,7 +69,7 @@ async def warm_up() -> None:
     def answer(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
 
-    await anyio.lowlevel.checkpoint()  # loads what runs connections on this kind of loop
+    await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         sdk = AsyncOpenAI(
             api_key="none", base_url="http://warm-up.invalid/nothing-is-sent", http_client=http, max_retries=0

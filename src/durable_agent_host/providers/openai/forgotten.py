@@ -1,8 +1,8 @@
-"""Leaves out of a transcript what the model's service can no longer use, and remembers it. Pure.
+"""Removes from a transcript what the model's service can no longer use, and remembers it. Pure.
 
 A container in which code ran expires after twenty idle minutes; encrypted reasoning can be read only with the key that
-sealed it, so it is lost when the app gets a key of another organisation or another endpoint. Both are known only once
-the service has refused them. They are remembered with the session, so that the next turn is not refused again.
+sealed it, so it is lost when the app switches to a key of another organisation or another endpoint. Both are known only
+once the service has refused them. They are remembered with the session, so that the next turn is not refused again.
 """
 
 import copy
@@ -16,7 +16,7 @@ from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.providers.openai.items import stamp_of
 
 GONE: Final = "gone"
-"""Key in a stamp: the item cannot be sent any more. It is on copies for one request, and never stored."""
+"""Key in a stamp: the item can no longer be sent. Only on copies for one request, and never stored."""
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE_UNTIL: Final = "unreadable_until"
@@ -27,16 +27,16 @@ def without_forgotten(
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark what can no longer be sent.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: the stored conversation.
-        remembered: what this function gave before: ``expired_containers`` by id, and ``unreadable_until``, the id of
+        remembered: this function's previous result: ``expired_containers`` by id, and ``unreadable_until``, the id of
             the last item whose encrypted payload was refused.
         lost: what the service has refused since.
 
     Returns:
-        The messages, with copies of the contents that changed, and what is to be remembered from now on.
+        The messages, with copies of the changed contents, and what to remember from now on.
     """
     lost = list(lost)
     if not lost and remembered.keys().isdisjoint({_EXPIRED, _UNREADABLE_UNTIL}):
@@ -76,7 +76,7 @@ def _marked(content: Content, expired: set[str], unreadable: set[str | None]) ->
 
 
 def _sealed_id(content: Content) -> str | None:
-    """Give the id of the item whose encrypted payload a content has or belongs to, if it is one."""
+    """Return the id of the item with an encrypted payload that a content is or belongs to, if any."""
     mark = stamp_of(content) or {}
     is_sealed = content.type == "text_reasoning" or item_type(mark.get("type")).is_sealed
     return (content.id or cast("str | None", mark.get("id"))) if is_sealed else None
@@ -93,10 +93,10 @@ def _contents(messages: Iterable[Message]) -> list[Content]:
 
 
 def with_contents(message: Message, contents: list[Content]) -> Message:
-    """Give a copy of a message with other contents. Guarantee: pure.
+    """Return a copy of a message with other contents. Guarantee: pure.
 
     Args:
-        message: stays as it is.
+        message: not changed.
         contents: of the copy.
 
     Returns:

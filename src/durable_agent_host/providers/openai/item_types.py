@@ -1,7 +1,7 @@
 """One row for each type of output item of the Responses API: everything that this program knows of it. Pure.
 
-A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is left to the framework. A row that says only
-which fields the API takes back keeps the item whole on an empty text, replays it and repairs it.
+A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is left to the framework. A row with only the
+fields that the API accepts back keeps the item whole on an empty text, replays it and repairs it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from durable_agent_host.providers.openai import complete, rebuild
 from durable_agent_host.providers.openai.rebuild import Item
 
 Complete = Callable[[Mapping[str, Any], list[Content]], list[Content]]
-"""A finished item and the contents that the framework made of it → the complete contents."""
+"""A finished item and the framework's contents of it → the complete contents."""
 
 Rebuild = Callable[[Sequence[Content], Mapping[str, Content]], Item]
 """An item's contents, in order and by their type → the fields of the item that they hold."""
@@ -25,32 +25,32 @@ Rebuild = Callable[[Sequence[Content], Mapping[str, Content]], Item]
 
 @dataclass(frozen=True, kw_only=True)
 class ItemType:
-    """What is known of one type of item.
+    """The handling of one type of item.
 
     Attributes:
-        streams: field of an event that numbers a part of the item → the events with it; the empty name for events
-            that tell of the item as such.
-        complete: adds what the framework's stream parser leaves out; None keeps the contents as they are.
+        streams: field of an event that numbers a part of the item → the events with it; the empty name for events about
+            the item as a whole.
+        complete: adds what the framework's stream parser leaves out; None keeps the contents unchanged.
         stands_for: the types of its contents, for items that share a call id with another item; empty for any.
-        input_fields: what the API takes back. Source: openai-python 3.52, the ``Param`` types. Empty for items that
+        input_fields: accepted back by the API. Source: openai-python 3.52, the ``Param`` types. Empty for items that
             the framework sends back itself.
-        may_be_null: input fields whose null is sent.
-        trim: leaves out of the item what is no input.
+        may_be_null: input fields that are sent even when null.
+        trim: removes from the item what is not valid as input.
         rebuild: reads fields of the item from its contents, so that they are stored once.
-        required: fields without which the API refuses the item.
-        always_null: fields that are sent as null, whatever they hold: no recorded request that was accepted had more.
+        required: fields without which the API rejects the item.
+        always_null: fields that are sent as null, whatever their value: no accepted recorded request had a value.
         contents: the types of the contents that the item needs, unless its stamp holds `stored_field`.
-        form: how the compact form of stored entries writes the first of `contents`. Released versions have stored
-            conversations by it: it does not change.
+        form: how the compact form of stored entries encodes the first of `contents`. Released versions have stored
+            conversations with it: it does not change.
         stored_field: see `contents`.
-        repair: more of what `session.repair` has to know; see `StoredItem`.
-        unsent: types of its contents that the framework's client leaves out when they stand for no item.
-        is_id_optional: whether the API takes it without its id.
-        id_prefix: what its id has to begin with.
-        needs_answer: whether it waits for an answer of the app.
+        repair: further data for `session.repair`; see `StoredItem`.
+        unsent: types of its contents that the framework's client leaves out when they represent no item.
+        is_id_optional: whether the API accepts it without its id.
+        id_prefix: required prefix of its id.
+        needs_answer: whether it waits for an answer from the app.
         is_sealed: whether its payload is encrypted.
-        sums_up: whether it stands for all items before it.
-        tell: says in words what the item was, for when it can no longer be sent.
+        sums_up: whether it replaces all items before it.
+        tell: describes the item in words, for when it can no longer be sent.
     """
 
     streams: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -76,7 +76,7 @@ class ItemType:
 
 
 ITEM_ID_BESIDE: Final = {"item_id": "fc_id"}
-"""How OpenAI's clients name the id of a call's item beside their block, and in it."""
+"""OpenAI clients' names for a call's item id beside their block, and in it."""
 
 
 def _fields(names: str) -> frozenset[str]:
@@ -88,7 +88,7 @@ def _events(stem: str) -> dict[str, tuple[str, ...]]:
 
 
 def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
-    """Leave out the sources of a search when they have a form that is no input: the API names some without a URL."""
+    """Leave out the sources of a search when they are not valid as input: the API returns some without a URL."""
     action = dict(cast("Item", item.get("action") or {}))
     sources = cast("list[Item]", action.get("sources") or [])
     if all(source.get("type") == "url" for source in sources):
@@ -98,7 +98,7 @@ def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
 
 
 def _without_empty_content(item: Mapping[str, Any]) -> Item:
-    """Leave out the empty ``content`` of encrypted reasoning, as recorded requests were accepted."""
+    """Leave out the empty ``content`` of encrypted reasoning, as in the recorded requests that were accepted."""
     return {name: value for name, value in item.items() if name != "content" or value}
 
 
@@ -280,7 +280,7 @@ MAX_ID_CHARACTERS: Final = 64
 
 
 def item_type(kind: Any) -> ItemType:
-    """Look up the row of a type of item. Guarantee: pure.
+    """Return the row for a type of item. Guarantee: pure.
 
     Args:
         kind: the item's ``type``.
@@ -292,7 +292,7 @@ def item_type(kind: Any) -> ItemType:
 
 
 def repair_rules() -> RepairRules:
-    """Write what the rows say of stored conversations as rules for `session.repair`. Guarantee: pure.
+    """Return the rows' data on stored conversations as rules for `session.repair`. Guarantee: pure.
 
     Returns:
         The rules of the Responses API.
@@ -302,7 +302,7 @@ def repair_rules() -> RepairRules:
         items={kind: _stored_item(row) for kind, row in ITEM_TYPES.items()},
         item_id_paths=(("fc_id",), ("openai", "item_id")),
         max_id_characters=MAX_ID_CHARACTERS,
-        # The framework's client makes the item id of a call that has none of this prefix and the call id.
+        # The framework's client makes the item id of a call without one from this prefix and the call id.
         max_bare_call_id_characters=MAX_ID_CHARACTERS - len(ITEM_TYPES["function_call"].id_prefix),
         never_sent=frozenset(_stored_type(one) for row in ITEM_TYPES.values() for one in row.unsent),
     )

@@ -1,10 +1,10 @@
 """Output items of the Responses API in the neutral contents of a message, and back. Pure; needs no SDK.
 
-Theory of operation. The provider's finished items (``response.output_item.done``) are laid beside the neutral contents
-that the framework made of the same model call. The contents are put into the order of the items, completed where the
+Theory of operation. The provider's finished items (``response.output_item.done``) are matched with the framework's
+neutral contents of the same model call. The contents are put into the order of the items, completed where the
 framework's stream parser left something out, and the first content of an item gets a *stamp*: the item's type and id,
-and those of its fields that cannot be rebuilt from the contents. `item_of` is the way back. An item that no content
-stands for (``mcp_list_tools`` and the like) is stamped whole on an empty text, its carrier.
+and those of its fields that cannot be rebuilt from the contents. `item_of` is the way back. An item without any content
+(``mcp_list_tools`` and the like) is stamped whole on an empty text, its carrier.
 
 Source: ``_parse_chunk_from_openai`` and ``_prepare_message_for_openai`` of agent-framework-openai 1.17, which lose code
 outputs, containers, phases and MCP arguments of a stream and leave hosted calls out of a replay.
@@ -27,15 +27,15 @@ _STAMPS: Final = Stamps(PROVIDER)
 
 
 def sendable(item: Mapping[str, Any]) -> Item:
-    """Reduce an output item to what the API takes as input.
+    """Reduce an output item to what the API accepts as input.
 
     Guarantee: pure.
 
     Args:
-        item: as the provider gave it out, of a known type.
+        item: from the provider, of a known type.
 
     Returns:
-        The fields of the input form, without those that are null and need not be there.
+        The fields of the input form, without null fields that are optional.
     """
     row = ITEM_TYPES[item["type"]]
     kept = {
@@ -47,7 +47,7 @@ def sendable(item: Mapping[str, Any]) -> Item:
 
 
 def has_compaction(message: Message) -> bool:
-    """Tell whether a message has an item that stands for everything before it, which then need not be sent.
+    """Return whether a message has an item that replaces everything before it, which then need not be sent.
 
     Guarantee: pure.
 
@@ -57,12 +57,12 @@ def has_compaction(message: Message) -> bool:
 
 
 def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
-    """Give the contents of one model call the order and the identity of the provider's items.
+    """Give the contents of one model call the order and identity of the provider's items.
 
-    Guarantee: pure; the contents that come back may be the same objects, with a stamp.
+    Guarantee: pure; the returned contents may be the same objects, with a stamp.
 
     Args:
-        contents: what the framework made of the call.
+        contents: the framework's, of the call.
         items: the call's finished items, in order; may be empty.
 
     Returns:
@@ -78,14 +78,14 @@ def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
     """Complete the contents of one item, and give them its identity.
 
-    Guarantee: pure but for the contents, which are changed in place.
+    Guarantee: pure except for the contents, which are changed in place.
 
     Args:
-        contents: what the framework made of the item; may be empty.
-        item: as the provider finished it, or None when the stream ended before.
+        contents: the framework's, of the item; may be empty.
+        item: as finished by the provider, or None when the stream ended before.
 
     Returns:
-        The item's contents, stamped when it is of a known type; an empty text when nothing else stands for the item.
+        The item's contents, stamped when it is of a known type; an empty text when nothing else represents the item.
     """
     if item is None:
         return tidy_open_item(contents)
@@ -100,7 +100,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
 
 def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
-    """Take the contents of an item out of what is left."""
+    """Take the contents of an item out of the remaining ones."""
     if item["type"] == "message":
         return _take_texts(left, item)
     ids = {item.get("id"), item.get("call_id")} - {None}
@@ -111,7 +111,7 @@ def _take(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
         if {content.id, content.call_id, content.image_id} & ids and (not only or content.type in only)
     ]
     if item["type"] == "function_call":
-        mine = mine[:1]  # there are services that give two calls the same call id
+        mine = mine[:1]  # some services give two calls the same call id
     left[:] = [content for content in left if not any(content is one for one in mine)]
     return [copy.copy(content) for content in mine]
 
@@ -125,7 +125,7 @@ def _take_texts(left: list[Content], item: Mapping[str, Any]) -> list[Content]:
 
 
 def _stamp(group: Sequence[Content], item: Item) -> None:
-    """Mark a group as an item, and keep the fields that its contents do not have."""
+    """Mark a group as an item, and keep the fields that its contents lack."""
     rebuilt = _rebuilt(item["type"], group)
     lacking = lacking_fields(item, rebuilt)
     if item["type"] == "message" and "content" in lacking:
@@ -134,7 +134,7 @@ def _stamp(group: Sequence[Content], item: Item) -> None:
 
 
 def _rebuilt(kind: str, group: Sequence[Content]) -> Item:
-    """Give what the contents say of an item; no more than its type when they have lost their shape."""
+    """Return an item's fields from its contents; only its type when they are malformed."""
     by_type = {content.type: content for content in reversed(group)}
     rebuild = item_type(kind).rebuild
     try:
@@ -144,7 +144,7 @@ def _rebuilt(kind: str, group: Sequence[Content]) -> Item:
 
 
 def _annotations_instead_of_content(item: Item, rebuilt: Item) -> Item:
-    """Keep a message's citations alone when only they differ, and not the text again."""
+    """Keep only a message's citations when only they differ, and not the text again."""
     parts, mine = (cast("list[Item]", one["content"]) for one in (item, rebuilt))
 
     def bare(part: Item) -> Item:
@@ -162,11 +162,11 @@ def item_of(group: Sequence[Content]) -> Item:
     Guarantee: pure, the inverse of `attach_items` for one item.
 
     Args:
-        group: a stamped content, and those that are part of the same item.
+        group: a stamped content, and the other parts of the same item.
 
     Returns:
         The item in its input form; without ``id`` when the stamp's id is None. It shares values with the contents, and
-        is not to be changed.
+        must not be changed.
     """
     mark = cast("dict[str, Any]", group[0].additional_properties[STAMP])
     item = stamped_item(mark, _rebuilt(mark["type"], group))

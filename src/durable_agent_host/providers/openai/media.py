@@ -1,4 +1,4 @@
-"""Images, audio and files on their way to the Responses API, where the framework's client leaves something out.
+"""Images, audio and files for the Responses API, where the framework's client leaves something out.
 
 The client drops files whose media type is not ``application/…`` and audio that is neither WAV nor MP3, sends the URL of
 a file as its data, files without the name that the API requires, and audio with a prefix that the API does not know.
@@ -22,7 +22,7 @@ _AUDIO_FORMATS: Final[Mapping[str, str]] = {
 
 
 def check_audio(contents: Iterable[Content]) -> None:
-    """Refuse audio that the API does not take, before a model is asked.
+    """Refuse audio that the API does not accept, before the model is called.
 
     Guarantee: pure.
 
@@ -30,7 +30,7 @@ def check_audio(contents: Iterable[Content]) -> None:
         contents: of a new message.
 
     Raises:
-        RequestError: there is audio by URL, or in another format than WAV and MP3.
+        RequestError: there is audio by URL, or in a format other than WAV and MP3.
     """
     for content in contents:
         if _is_audio(content) and _format_of(content) is None:
@@ -62,7 +62,7 @@ def check_chat(contents: Iterable[Content]) -> None:
 
 
 def audio_part(content: Content) -> dict[str, Any] | None:
-    """Write audio as the API takes it.
+    """Write audio as the API accepts it.
 
     Guarantee: pure.
 
@@ -70,8 +70,8 @@ def audio_part(content: Content) -> dict[str, Any] | None:
         content: of any type.
 
     Returns:
-        The part, or None when the content is no audio. What another service or a tool left in the conversation and the
-        API does not take is a note in words.
+        The part, or None when the content is not audio. Audio of another service or a tool that the API does not accept
+        becomes a note in words.
     """
     if not _is_audio(content):
         return None
@@ -95,7 +95,7 @@ def _format_of(content: Content) -> str | None:
 def as_input_file(content: Content) -> Content:
     """Mark what is neither image nor audio as a file with a name, which the framework's client then sends.
 
-    Guarantee: pure; the content given is not changed.
+    Guarantee: pure; the given content is not changed.
 
     Args:
         content: of any type.

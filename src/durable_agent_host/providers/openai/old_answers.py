@@ -1,7 +1,7 @@
-"""Answers made in the background that are too old to be streamed: they are retrieved whole.
+"""Background answers that are too old to be streamed: they are retrieved whole.
 
 The service streams an answer again for five minutes, and keeps it for longer ("This response can no longer be streamed
-because it is more than 5 minutes old", openai/openai-python#2828). It has been paid for, so it is not asked for anew.
+because it is more than 5 minutes old", openai/openai-python#2828). It has been paid for, so it is not requested anew.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ _LONGEST_WAIT_SECONDS: Final = 5.0
 async def streamed_or_whole(
     stream: AsyncIterator[ChatResponseUpdate], look: Callable[[], Awaitable[ChatResponse[Any]]]
 ) -> AsyncIterator[ChatResponseUpdate]:
-    """Give an answer as it is streamed, or whole when the service does not stream it any more.
+    """Yield an answer as it streams, or whole when the service no longer streams it.
 
     Args:
         stream: of the answer.
-        look: retrieves the answer as it is now; it has a continuation token while it is being made.
+        look: retrieves the current answer, with a continuation token while it is being produced.
     """
     try:
         async for update in stream:
@@ -42,7 +42,7 @@ async def streamed_or_whole(
         seconds = min(seconds * 2, _LONGEST_WAIT_SECONDS)
     *messages, last = replayed_updates(response)
     for update in messages:
-        update.raw_representation = ItemPart(None)  # its contents are whole
+        update.raw_representation = ItemPart(None)  # its contents are complete
         yield update
     last.raw_representation = response.raw_representation
     yield last

@@ -1,7 +1,7 @@
 """Closes unanswered calls in a transcript that is sent whole: the API rejects a call without its answer. Pure.
 
-A turn can end with a call that nobody answered: of a tool that the app only declares, of one whose turn was ended from
-outside, an approval that nobody gave. What is stored stays as it is; what is sent is closed.
+A turn can end with an unanswered call: of a tool that the app only declares, of a turn ended from outside, an approval
+that nobody gave. The stored conversation stays as it is; the sent one is closed.
 """
 
 import copy
@@ -23,14 +23,15 @@ _ANSWERS: Final = frozenset({"function_result", "shell_tool_result", "computer_t
 def closed_messages(messages: Sequence[Message]) -> list[Message]:
     """Close unanswered calls, and leave out answers without their call.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: a whole conversation, of which the service keeps no part.
 
     Returns:
-        The messages. A function call without a result gets one that says that it is not known; other calls of the
-        app's tools, and approvals that nobody gave, are marked, so that they stay out with what depends on them.
+        The messages. A function call without a result gets one that reports it as unknown; other calls of the app's
+        tools, and approvals that nobody gave, are marked, so that they are left out with everything that depends on
+        them.
     """
     open_calls, orphans = _unpaired(messages)
     unapproved, unasked = _unpaired_approvals(messages)
@@ -54,9 +55,9 @@ def closed_messages(messages: Sequence[Message]) -> list[Message]:
 
 
 def _unpaired(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
-    """Find calls without an answer and function results without a call, by the objects' identity.
+    """Find calls without an answer and function results without a call, by object identity.
 
-    An answer belongs to the nearest open call of its id before it, since ids may come again in a later turn.
+    An answer belongs to the nearest open call of its id before it, since ids may recur in a later turn.
     """
     waiting: dict[str, list[Content]] = {}
     orphans: set[int] = set()
@@ -73,7 +74,7 @@ def _unpaired(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
 
 
 def _unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
-    """Find stamped requests for approval that nobody answered, and what else of approvals has no counterpart."""
+    """Find stamped requests for approval that nobody answered, and other approval contents without a counterpart."""
     found = [content for message in messages for content in message.contents]
     requests = [(content, request) for content in resting(found) if (request := asked_request(content))]
     asked = {request for _, request in requests}
@@ -86,7 +87,7 @@ def _unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]
 
 
 def _is_function(content: Content) -> bool:
-    """Tell whether a content is sent as a call of a function tool."""
+    """Return whether a content is sent as a call of a function tool."""
     mark = stamp_of(content)
     return content.type == "function_call" and (mark is None or mark.get("type") == "function_call")
 

@@ -1,4 +1,4 @@
-"""OpenAI behind the port: clients of the Responses API, Azure's and Foundry's among them."""
+"""OpenAI behind the port: clients of the Responses API, including Azure's and Foundry's."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from durable_agent_host.providers.openai.stream_events import ItemsOfResponses, 
 
 
 class OpenAIProvider(ItemsOfResponses, HostedProvider):
-    """Clients that are not adapted, inside of agents that the host does not see into."""
+    """Clients that are not adapted, inside agents that are opaque to the host."""
 
     hooks = Hooks(
         target=Target(
@@ -41,7 +41,7 @@ class OpenAIProvider(ItemsOfResponses, HostedProvider):
     )
 
     def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
-        """Name the item that an update finishes by its id, as the framework names hosted calls."""
+        """Return the id of the item that an update finishes, as the framework names hosted calls."""
         part = read_item(update)
         if part is None or part.item is None:
             return []
@@ -69,24 +69,24 @@ class ResponsesProvider(OpenAIProvider):
 
     @property
     def repair_rules(self) -> RepairRules:
-        """What the Responses API requires, from the rows of its items."""
+        """The requirements of the Responses API, from the rows of its items."""
         return repair_rules()
 
     def check_message(self, message: Message, /) -> None:
-        """Refuse audio that the API does not take."""
+        """Refuse audio that the API does not accept."""
         check_audio(message.contents)
 
     async def warm_up(self) -> None:
-        """Read a short answer that comes from no server."""
+        """Read a short answer without a server."""
         await warm_up()
 
     def whole_answer(self, event: Any, /) -> Any:
-        """Give the response of the last event, which repeats all that the stream has said."""
+        """Return the response of the last event, which repeats everything streamed."""
         fields = cast("dict[str, Any]", event) if isinstance(event, dict) else {}
         return fields.get("response") if fields.get("type") in _ENDS else None
 
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
-        """Know the compaction items that the option ``context_management`` makes the service emit."""
+        """Recognize the compaction items that the option ``context_management`` makes the service emit."""
         return has_compaction if options.get("context_management") else None
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:

@@ -1,7 +1,7 @@
-"""Neutral contents to the fields of the provider's item that they stand for. Pure.
+"""Rebuilds the fields of the provider's items from neutral contents. Pure.
 
-Each function takes an item's contents, in order and by their type, and may raise AttributeError, KeyError or TypeError
-for contents that have lost their shape. `item_types` says which function reads which type of item.
+Each function takes an item's contents, in order and by type, and may raise AttributeError, KeyError or TypeError for
+malformed contents. `item_types` maps types of items to these functions.
 """
 
 import json
@@ -19,7 +19,7 @@ def message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) ->
 
 
 def says_refusal(content: Content) -> bool:
-    """Tell whether a text is the model's refusal. Guarantee: pure.
+    """Return whether a text is the model's refusal. Guarantee: pure.
 
     Args:
         content: of type ``text``.
@@ -40,7 +40,7 @@ def _text_part(content: Content) -> Item:
 
 
 def _prepare_annotation_for_openai(annotation: Annotation) -> Item:
-    """Write a citation as the API does; what comes out otherwise is kept on the stamp."""
+    """Write a citation as the API does; differences are kept on the stamp."""
     note = cast("dict[str, Any]", annotation)
     regions = cast("list[Item]", note.get("annotated_regions") or [{}])
     properties = cast("Item", note.get("additional_properties") or {})

@@ -1,8 +1,8 @@
 """Prepares a conversation for the Responses API: changes to messages and input items before a request. Pure.
 
-The API checks by id. A stored item that followed reasoning has to come with that reasoning; reasoning has to come with
-its encrypted payload, and with the item that followed it. Where a part of such a group cannot be sent, the group is
-sent without ids, as plain text and calls, which the API takes.
+The API checks by id. A stored item that followed reasoning must come with that reasoning; reasoning must come with its
+encrypted payload, and with the item that followed it. Where a part of such a group cannot be sent, the group is sent
+without ids, as plain text and calls, which the API accepts.
 
 Source: recorded requests (`multiturn/ci-replay-store-default`, `reasoning-modified-history-400`, `fn-*`).
 """
@@ -26,19 +26,19 @@ from durable_agent_host.providers.openai.rebuild import Item
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _SAYS_KIND: Final = frozenset({"openai", "openai_content_type"})
-"""Keys of ``additional_properties`` by which the client knows what a link is."""
+"""Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
 _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
 
 
 def replayable_messages(
     messages: Sequence[Message], *, stored: bool, keeps_reasoning: Callable[[Content], bool]
 ) -> list[Message]:
-    """Leave out the reasoning that cannot be replayed, and the ids that would ask for it.
+    """Leave out the reasoning that cannot be replayed, and the ids that would require it.
 
-    Guarantee: pure; the messages given are not changed.
+    Guarantee: pure; the given messages are not changed.
 
     Args:
-        messages: what is to be sent, history first.
+        messages: to be sent, history first.
         stored: whether the service stores what it is sent, and so knows the ids.
         keeps_reasoning: whether the client can send reasoning that has no encrypted payload.
 
@@ -53,7 +53,7 @@ def replayable_messages(
 
 
 def _with_whole_items(message: Message) -> Message:
-    """Take the stamp off contents that have lost their shape: the item that they stood for cannot be sent."""
+    """Remove the stamp from malformed contents: the item that they represented cannot be sent."""
     changed: list[Content] = []
     for group in groups_of(message.contents):
         changed += group if stamp_of(group[0]) is None or _is_whole(group) else [_unstamped(one) for one in group]
@@ -77,7 +77,7 @@ def _unstamped(content: Content) -> Content:
 
 
 def _with_known_media(message: Message) -> Message:
-    """Give every link a kind, or show it as a text: the client refuses a link without one, and the whole turn."""
+    """Give every link a kind, or show it as a text: the client rejects a link without one, and the whole turn."""
     changed = [_known_media(content) for content in message.contents]
     return message if changed == list(message.contents) else with_contents(message, changed)
 
@@ -89,9 +89,7 @@ def _known_media(content: Content) -> Content:
             return content
         changed = copy.copy(content)
         changed.items = items
-        changed.result = "\n".join(
-            one.text for one in items if one.type == "text" and one.text
-        )  # as the framework does
+        changed.result = "\n".join(one.text for one in items if one.type == "text" and one.text)  # like the framework
         return changed
     if content.type not in {"data", "uri"} or content.media_type or not content.uri:
         return content
@@ -107,7 +105,7 @@ def _known_media(content: Content) -> Content:
 
 
 def _without_foreign_media(messages: Sequence[Message]) -> list[Message]:
-    """Show what an assistant of another provider showed as the user's: the API takes no image from an assistant."""
+    """Move images of another provider's assistant to the user: the API accepts no image from an assistant."""
     shown: list[Message] = []
     for message in messages:
         media = [one for one in message.contents if message.role == "assistant" and _is_media(one)]
@@ -163,8 +161,9 @@ def _goes_with(group: Sequence[Content], following: Sequence[Content] | None, *,
         return False
     if any(following[0].type in row.unsent for row in ITEM_TYPES.values()) and stamp_of(following[0]) is None:
         return False
-    # An answer without its id after stored reasoning is the recorded rejection. What follows an item of the API is one,
-    # too: without its stamp it was cut off or changed, and is not what the reasoning led to.
+    # An answer without its id after stored reasoning is the recorded rejection. What follows an item of the API counts
+    # as
+    # one, too: without its stamp it was cut off or changed, and is not what the reasoning led to.
     needs_id = stored or stamp_of(group[0]) is not None
     return not (needs_id and following[0].type == "text" and stamp_of(following[0]) is None)
 
@@ -174,7 +173,7 @@ def _is_gone(group: Sequence[Content]) -> bool:
 
 
 def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
-    """Send a group so that it does not ask for the reasoning before it."""
+    """Send a group so that it does not require the reasoning before it."""
     mark = stamp_of(group[0])
     if mark is None:
         return group
@@ -191,7 +190,7 @@ def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
 
 
 def accepted_item(item: Item) -> Item:
-    """Leave out of an item what the API is not known to take back; the store keeps it. Guarantee: pure.
+    """Remove from an item what the API is not known to accept back; the store keeps it. Guarantee: pure.
 
     Args:
         item: rebuilt from its contents.
@@ -204,11 +203,11 @@ def accepted_item(item: Item) -> Item:
 
 
 def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
-    """Give every item ids that the API takes.
+    """Give every item ids that the API accepts.
 
-    Call ids over 64 characters come from other providers, item ids that come twice or have other characters from
-    histories that lost their own. The new ids follow from the old ones, so they are the same on every turn. An item
-    of another kind that comes a second time is the same item, and is left out.
+    Call ids over 64 characters come from other providers, repeated or malformed item ids from histories that lost their
+    own. The new ids derive from the old ones, so they are the same on every turn. A repeated item of another kind is
+    the same item, and is left out.
 
     Guarantee: pure.
 
@@ -241,10 +240,10 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
 
 
 def without_lone_surrogates(value: Any) -> Any:
-    """Write texts so that UTF-8 can carry them: half of a surrogate pair becomes the replacement character.
+    """Make texts encodable as UTF-8: half of a surrogate pair becomes the replacement character.
 
-    A model can cut a text within a character, and the client's JSON has no escapes for that: the session could never
-    send anything again. What is stored keeps it.
+    A model can cut a text inside a character, and the client's JSON has no escapes for that: the session could never
+    send anything again. The stored text keeps it.
 
     Guarantee: pure.
 

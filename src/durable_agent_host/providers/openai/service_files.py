@@ -1,4 +1,4 @@
-"""Files that OpenAI keeps: those that code has written in a container, and those of the Files API."""
+"""Files kept by OpenAI: those that code wrote in a container, and those of the Files API."""
 
 from collections.abc import Iterable
 from typing import Any, Final, cast
@@ -11,7 +11,7 @@ from durable_agent_host.providers.openai.errors import explain_error
 
 _CONTAINER: Final = "container_id"
 _GONE: Final = frozenset({400, 403, 404, 410})
-"""Statuses of files that have expired, or that the Files API does not give out."""
+"""Statuses of files that have expired, or that the Files API does not release."""
 
 
 def cited_files(content: Content) -> Iterable[ServiceFile]:
@@ -38,13 +38,13 @@ async def read_file(client: Any, file: ServiceFile) -> ServedFile:
 
     Args:
         client: a chat client of the framework, with the SDK's client.
-        file: as the conversation names it.
+        file: as named in the conversation.
 
     Returns:
         Its bytes; the name is in the citation.
 
     Raises:
-        NotFoundError: the service does not have it any more, or does not give it out.
+        NotFoundError: the service no longer has it, or does not release it.
         ProviderError: the service failed.
     """
     from openai import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used

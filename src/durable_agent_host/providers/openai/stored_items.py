@@ -1,7 +1,7 @@
 """What OpenAI's clients repeat in the contents of their items, for the compact form of stored entries. Pure.
 
-Stored conversations of all released versions are read by these forms: a form that changes, here or in a row of
-`item_types`, changes what they mean.
+These forms read the stored conversations of all released versions: changing one, here or in a row of `item_types`,
+changes their meaning.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""To which item of the output an event of the Responses API belongs. Pure; needs no SDK.
+"""Maps events of the Responses API to items of the output. Pure; needs no SDK.
 
-The position in the output is the only name that an item keeps: there are proxies that give it another id in every
-event. Nearly all events are deltas, so those that the rows of `item_types` name are looked up and not taken apart.
+Only its position in the output identifies an item: some proxies give it another id in every event. Nearly all events
+are deltas, so those in the rows of `item_types` are looked up and not parsed.
 """
 
 from typing import Any, Final, cast
@@ -14,20 +14,20 @@ from durable_agent_host.providers.openai.items import complete_item
 
 
 def read_item(update: Any) -> ItemPart | None:
-    """Tell to which item of the output an update belongs.
+    """Return the item of the output that an update belongs to.
 
     Only the event ``response.output_item.done`` has an item in full.
 
     Guarantee: pure.
 
     Args:
-        update: of the chat client or of the agent, as it came.
+        update: of the chat client or the agent, unchanged.
 
     Returns:
-        The place, or None for updates of other providers and events of no item.
+        The place, or None for updates of other providers and events without an item.
     """
     event: Any = update.raw_representation
-    if event.__class__ is ChatResponseUpdate:  # an agent's update holds the client's
+    if event.__class__ is ChatResponseUpdate:  # an agent's update wraps the client's
         event = event.raw_representation
     if _OTHERS[event.__class__]:
         return None
@@ -72,7 +72,7 @@ def _read_event(event: Any) -> ItemPart | None:
 
 
 class _Others(dict[type[Any], bool]):
-    """Class of the SDK's models → whether it has no type, as chunks of Chat Completions: asking those is slow."""
+    """Class of the SDK's models → whether it has no type, like Chat Completions chunks: looking for it is slow."""
 
     def __missing__(self, kind: type[Any]) -> bool:
         fields = getattr(kind, "model_fields", None)
@@ -81,7 +81,7 @@ class _Others(dict[type[Any], bool]):
 
 
 class _Parts(dict[tuple[int | str, int | None], ItemPart]):
-    """Item and part in it → the same object for every event about it, by which the fold knows that it goes on."""
+    """Item and part in it → the same object for every event about it, so that the fold recognizes continuations."""
 
     def __init__(self, index: str) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ ITEMS: Final = ItemsOfResponses()
 
 
 def plain_item(item: Any) -> dict[str, Any]:
-    """Write an item of the SDK as the provider wrote it: what it left out stays out. Guarantee: pure.
+    """Return an item of the SDK as the provider wrote it, without fields that it left out. Guarantee: pure.
 
     Args:
         item: a model of the SDK, or a dictionary.

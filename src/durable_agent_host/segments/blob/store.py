@@ -1,10 +1,10 @@
 """Pieces in block blobs of Azure Storage, which every function app has.
 
-Theory of operation. A piece is the blob ``{home}/{name}``, created on the condition that it does not exist; one that
-exists gets a new etag instead. A piece that is too large for a block is sent in blocks, which count once their list is
-there. Whoever deletes by age lists the blobs, and deletes each on the condition that it has the etag that was listed,
-so a piece that was put again meanwhile stays. A holder is the empty blob ``{home}/holders/{digest}`` with its name in
-the metadata.
+Theory of operation. A piece is the blob ``{home}/{name}``, created on the condition that it does not exist; an existing
+one gets a new etag instead. A piece too large for one block is sent in blocks, which count once their list is
+committed. Deletion by age lists the blobs, and deletes each on the condition that it still has the listed etag, so a
+piece that was put again in between stays. A holder is the empty blob ``{home}/holders/{digest}`` with its name in the
+metadata.
 
 Clients of the SDK belong to one loop, so all requests run in the store's own `LoopThread`.
 """
@@ -34,17 +34,17 @@ _HOLDERS: Final = "holders/"
 _HOLDER: Final = "holder"
 _AT_ONCE: Final = 16
 _CLOCK_SECONDS: Final = 1.0
-"""The storage counts whole seconds, so what looks this much older may be as old."""
+"""The storage reports whole seconds, so something that appears this much older may have the same age."""
 
 
 class BlobSegmentStore:
     """The pieces of one blob container. Implements `durable_agent_host.segments.protocol.SegmentStore`.
 
     Args:
-        make_client: creates the container's client, in the store's own loop, at the first use, with a given transport;
+        make_client: creates the container's client with a given transport, in the store's own loop, at the first use;
             see `from_environment`.
         give_up_seconds: how long a request is retried while the storage does not answer.
-        max_block_bytes: of a request that carries a part of a piece.
+        max_block_bytes: maximum size of a request with part of a piece.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class BlobSegmentStore:
         return await self._loop.run(work())
 
     async def hold(self, home: str, holder: str) -> None:
-        """Note a holder; see the protocol."""
+        """Record a holder; see the protocol."""
         metadata = {_HOLDER: base64.urlsafe_b64encode(holder.encode()).decode()}
         await self._loop.run(self._container.mark(_holder_path(home, holder), b"", metadata=metadata))
 
     async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Take a holder's note back; see the protocol."""
+        """Remove a holder; see the protocol."""
 
         async def work() -> None:
             for blob in await self._container.listed(_holder_path(home, holder)):
@@ -128,7 +128,7 @@ class BlobSegmentStore:
         return {base64.urlsafe_b64decode(blob.metadata[_HOLDER]).decode(): _least_age(blob) for blob in found}
 
     async def check(self) -> None:
-        """Prove that the container is writable; see the protocol."""
+        """Check that the container is writable; see the protocol."""
         await self._loop.run(self._container.mark(_CHECK, b"", give_up_seconds=CHECK_SECONDS))
 
     async def close(self) -> None:

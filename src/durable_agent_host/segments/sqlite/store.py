@@ -1,12 +1,12 @@
 """Pieces in a SQLite file, for the embedded host and for one machine.
 
-Theory of operation. A piece has a row with its age, and a body in a table of its own, so that a new age does not write
-the body anew. A body begins after a filler that takes all of its row that SQLite keeps in the B-tree, so its bytes are
-on pages that belong to it alone, see `_pad`. SQLite overwrites such pages when they are freed; rows that share a page
+Theory of operation. A piece has a row with its age, and a body in a separate table, so that a new age does not rewrite
+the body. A body begins after a filler that takes all of its row that SQLite keeps in the B-tree, so its bytes are on
+pages that belong to it alone, see `_pad`. SQLite overwrites such pages when they are freed; rows that share a page
 leave copies when the page is split.
 
-WAL with ``synchronous=FULL``: what is stored survives a power failure, because a session in another file is going to
-name it. Threads, locks and retries: `durable_agent_host.storage.sqlite_worker`.
+WAL with ``synchronous=FULL``: stored pieces survive a power failure, because a session in another file will refer to
+them. Threads, locks and retries: `durable_agent_host.storage.sqlite_worker`.
 """
 
 import json
@@ -45,7 +45,7 @@ _LISTED: Final = "SELECT value FROM json_each(?)"
 
 _PAGE_BYTES: Final = 4096
 _INLINE_BYTES: Final = (_PAGE_BYTES - 12) * 32 // 255 - 23
-"""The least that SQLite keeps of a long row in the B-tree. Source: sqlite.org/fileformat2.html, section 1.6."""
+"""The minimum that SQLite keeps of a long row in the B-tree. Source: sqlite.org/fileformat2.html, section 1.6."""
 _OVERFLOW_BYTES: Final = _PAGE_BYTES - 4
 
 
@@ -157,11 +157,11 @@ class SqliteSegmentStore:
             return len(rows)
 
         deleted = await self._worker.write(Change(work))
-        await self._worker.clean()  # also when nothing is left to delete: the process may have died before it
+        await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
         return deleted
 
     async def hold(self, home: str, holder: str) -> None:
-        """Note a holder; see the protocol."""
+        """Record a holder; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO holders VALUES (?, ?, ?)", (home, holder, time.time()))
@@ -169,7 +169,7 @@ class SqliteSegmentStore:
         await self._worker.write(Change(work))
 
     async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Take a holder's note back; see the protocol."""
+        """Remove a holder; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -190,7 +190,7 @@ class SqliteSegmentStore:
         return await self._worker.read(work)
 
     async def check(self) -> None:
-        """Prove that the file is writable; see the protocol. Fails at once while the writer is failing."""
+        """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO checks VALUES (1, ?)", (time.time(),))
@@ -217,9 +217,9 @@ def _groups(pieces: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
 
 
 def _pad(body: bytes) -> bytes:
-    """Put zeros before a body and after it, so that SQLite keeps nothing of it in the B-tree.
+    """Put zeros before and after a body, so that SQLite keeps nothing of it in the B-tree.
 
-    Of a row that does not fit, SQLite keeps in the B-tree what the overflow pages, all full, leave over, if that is
+    Of a row that does not fit, SQLite keeps in the B-tree what is left after filling whole overflow pages, if that is
     little, or `_INLINE_BYTES`. Here these are zeros, and the overflow pages are full.
     """
     size = _INLINE_BYTES + len(body)
@@ -242,5 +242,5 @@ def _next_home(connection: sqlite3.Connection, after: str) -> str:
 
 
 def _latest(older_than_seconds: float) -> float:
-    """Return the time before which a thing was stored that is so old; without an age, all time."""
+    """Return the time before which something of that age was stored; without an age, any time."""
     return time.time() - older_than_seconds if older_than_seconds > 0 else float("inf")

@@ -37,7 +37,7 @@ class BlobCancels:
         await self._container.mark(_BELL, uuid.uuid4().hex.encode())
 
     async def look(self, log_id: str) -> bool:
-        """Tell whether a mark is set."""
+        """Return whether a mark is set."""
         now = asyncio.get_running_loop().time()
         bell, looked_at = self._looked.get(log_id, (_NEVER_HEARD, 0.0))
         is_first = log_id not in self._looked

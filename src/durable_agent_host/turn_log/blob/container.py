@@ -1,4 +1,4 @@
-"""The container of the turn logs' blobs: how they are made and appended to."""
+"""The container of the turn logs' blobs: creates them and appends to them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,8 @@ later attempt, which fences it; or another block of its own attempt, after which
 nearly full is sealed with a last frame that names the next part, so a ghost cannot continue in the old one. Truncation
 deletes whole parts; their offsets are not reused.
 
-The appends of a process use at most half a processor: with many turns, each waits before its next append, and what it
-produces meanwhile goes into one block.
+The appends of a process use at most half a processor: with many turns, each waits before its next append, and combines
+its output until then into one block.
 
 Clients of the SDK belong to one loop, so all requests run in the store's own `LoopThread`.
 """
@@ -133,10 +133,10 @@ class BlobTurnLog:
         return await self._loop.run(work())
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
-        """Read what is there now; see the protocol."""
+        """Read the entries that are there now; see the protocol."""
 
         async def work() -> LogPage:
-            for _ in range(3):  # a part may be truncated meanwhile
+            for _ in range(3):  # a part may be truncated in between
                 try:
                     return await self._page(log_id, from_offset, max_bytes)
                 except BlobMissingError:
@@ -189,7 +189,7 @@ class BlobTurnLog:
         await self._loop.run(work())
 
     async def sweep(self, *, older_than_seconds: float) -> int:
-        """Delete logs without an append for so long; see the protocol."""
+        """Delete logs without an append for that long; see the protocol."""
 
         async def work() -> int:
             ages: dict[str, float] = {}
@@ -211,11 +211,11 @@ class BlobTurnLog:
         await self._loop.run(self._cancels.leave(log_id))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
-        """Tell whether the turn is marked."""
+        """Return whether the turn is marked."""
         return await self._loop.run(self._cancels.look(log_id))
 
     async def check(self) -> None:
-        """Prove that the container is writable; see the protocol."""
+        """Check that the container is writable; see the protocol."""
         await self._loop.run(self._container.mark(_CHECK, b"", give_up_seconds=CHECK_SECONDS))
 
     async def close(self) -> None:

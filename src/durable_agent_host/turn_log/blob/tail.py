@@ -1,4 +1,4 @@
-"""The ends of the logs in a blob container: where to append, and what to do if a log ends elsewhere."""
+"""The ends of the logs in a blob container: where to append, and how to recover if a log ends elsewhere."""
 
 import math
 import time
@@ -74,13 +74,13 @@ class BlobTails:
         """Append at the expected end of a log; updates the tail.
 
         Args:
-            log_id: which log.
+            log_id: the log.
             tail: the expected end.
             lines: the encoded entries.
             attempt: the writer's.
 
         Returns:
-            The first offset, or None if the log ended elsewhere, and the caller has to look at the tail.
+            The first offset, or None if the log ended elsewhere and the caller must recheck the tail.
 
         Raises:
             FencedError: the log was deleted.
@@ -129,7 +129,7 @@ class BlobTails:
         return True
 
     async def _roll_over(self, log_id: str, tail: Tail) -> bool:
-        """Continue in the next part; False if the log has moved meanwhile."""
+        """Continue in the next part; return False if another process has already moved the log on."""
         if tail.next_part is None:
             batch = uuid.uuid4().hex
             seal = encode_log_seal(tail.part + 1, offset=tail.next_offset, attempt=tail.attempt, batch=batch)

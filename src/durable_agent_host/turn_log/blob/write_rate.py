@@ -16,7 +16,7 @@ _BUSY_SECONDS: Final = 0.5
 class WriteRate:
     """Limits requests to what the storage answers, and to a share of one processor. Belongs to one loop.
 
-    A writer waits *after* its request, when its entries are durable and delivered. What its turn produces meanwhile
+    A writer waits *after* its request, when its entries are durable and delivered. The output of its turn until then
     goes into one request, which starts at once. A wait before the request would only delay its entries. Writers wait
     before a request only if many start together.
     """
@@ -46,7 +46,7 @@ class WriteRate:
         """Wait until the caller may make its next request; callers queue."""
         now = time.monotonic()
         begins_at = max(self._free_at, now)
-        # Half of the slots stay free, so that who has waited here does not wait for a slot as well.
+        # Half of the slots stay free, so that a writer that has waited here does not wait for a slot as well.
         self._free_at = begins_at + max(self._cost_seconds / _SHARE, self._answer_seconds / (_AT_ONCE / 2))
         if begins_at > now:
             await asyncio.sleep(min(begins_at - now, _LONGEST_SECONDS))

@@ -1,8 +1,8 @@
 """Subscriptions to the appends of other processes, for logs that are followed here.
 
-There is no subscription for a log that this process writes: its followers are woken in the process, and it would read
-its own publications only to drop them. The subscription is back when an append is fenced, or after some seconds without
-one, because another process may then continue the turn.
+There is no subscription for a log that this process writes: its followers are woken in the process, and would drop its
+own publications. The subscription is restored when an append is fenced, or after some seconds without one, because
+another process may then continue the turn.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class RedisListener:
             self._is_out_of_tune = True
 
     def wrote(self, log_id: str) -> None:
-        """Note an append by this process."""
+        """Record an append by this process."""
         found = self._followed.get(log_id)
         if found is not None:
             found.written_at = asyncio.get_running_loop().time()
@@ -80,7 +80,7 @@ class RedisListener:
                 self._is_out_of_tune = True
 
     def gave_way(self, log_id: str) -> None:
-        """Note that another process appends."""
+        """Record that another process appends."""
         found = self._followed.get(log_id)
         if found is not None:
             found.written_at = -math.inf
@@ -108,7 +108,7 @@ class RedisListener:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _tune(self, channels: Any) -> None:
-        """Make the subscriptions those that are wanted now."""
+        """Change the subscriptions to those wanted now."""
         quiet_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
         wanted = {log_id for log_id, found in self._followed.items() if found.written_at < quiet_since}
         added, dropped = wanted - self._heard, self._heard - wanted

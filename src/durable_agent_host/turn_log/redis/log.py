@@ -115,7 +115,7 @@ class RedisTurnLog:
     Args:
         url: ``redis://`` or ``rediss://``, with user, password and database where needed.
         give_up_seconds: how long a command is retried while the server does not answer.
-        kept_seconds: the server expires a log after so long without an append.
+        kept_seconds: the server expires a log after this time without an append.
 
     Attributes:
         durable_writes: appends by this object.
@@ -167,7 +167,7 @@ class RedisTurnLog:
         return first
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
-        """Read what is there now; see the protocol."""
+        """Read the entries that are there now; see the protocol."""
 
         async def work() -> LogPage:
             records: list[LogRecord] = []
@@ -175,7 +175,7 @@ class RedisTurnLog:
 
             async def ask() -> tuple[list[Any], int]:
                 nonlocal count
-                asked, count = count, max(count // 2, 1)  # of an answer that a bad network cuts, half is asked for next
+                asked, count = count, max(count // 2, 1)  # after an answer cut off by a bad network, ask for half
                 rows = await self._client().xrange(_stream(log_id), f"{next_offset}-0", "+", count=asked)
                 count = asked
                 return rows, asked
@@ -237,7 +237,7 @@ class RedisTurnLog:
         await self._loop.run(work())
 
     async def sweep(self, *, older_than_seconds: float) -> int:
-        """Delete logs without an append for so long; see the protocol."""
+        """Delete logs without an append for that long; see the protocol."""
 
         async def work() -> int:
             now = (await self._retry(lambda: self._client().time()))[0]
@@ -258,11 +258,11 @@ class RedisTurnLog:
         await self._run(lambda: self._client().set(_cancel(log_id), 1, ex=self._kept_seconds))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
-        """Tell whether the turn is marked."""
+        """Return whether the turn is marked."""
         return bool(await self._pipelines.ask(_Exists(_cancel(log_id))))
 
     async def check(self) -> None:
-        """Prove that the server is writable; see the protocol."""
+        """Check that the server is writable; see the protocol."""
         key = _cancel("check")
         await self._run(lambda: self._client().set(key, 1, ex=self._kept_seconds), give_up_seconds=CHECK_SECONDS)
 
@@ -274,7 +274,7 @@ class RedisTurnLog:
         await self._loop.close(self._disconnect())
 
     async def _append(self, log_id: str, entries: Sequence[LogEntry], *, expected: int, attempt: int) -> int:
-        """Run the script; returns its answer."""
+        """Run the script; return its answer."""
         lines = [encode_log_entry(entry) for entry in entries]
         values = (expected, attempt, f"{self._name}:{next(self._batches)}", self._kept_seconds)
         return await self._pipelines.ask(_Append(log_id, entries, lines, values))

@@ -107,7 +107,7 @@ class Pipelines:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Start a pipeline with what waits, unless one has just started or too many are under way."""
+        """Start a pipeline with what waits, unless one has just started or too many are in progress."""
         self._is_woken = False
         if self._current is not None or len(self._under_way) >= _MOST_AT_ONCE:
             return

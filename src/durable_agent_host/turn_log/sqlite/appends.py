@@ -1,4 +1,4 @@
-"""How a SQLite file of turn logs is appended to."""
+"""How entries are appended to a SQLite file of turn logs."""
 
 import json
 import sqlite3
@@ -22,7 +22,7 @@ class Begin(Change):
     """The next attempt of a log, which it creates if it is missing.
 
     Args:
-        log_id: which log.
+        log_id: the log.
 
     Attributes:
         appended: for the followers, once written.
@@ -52,7 +52,7 @@ class Append(Job):
     """Entries for one log.
 
     Args:
-        log_id: which log.
+        log_id: the log.
         entries: at least one.
         attempt: the writer's.
 

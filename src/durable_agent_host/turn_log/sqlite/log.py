@@ -70,7 +70,7 @@ class SqliteTurnLog:
         return await self._worker.write(Append(log_id, entries, attempt))
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
-        """Read what is there now; see the protocol."""
+        """Read the entries that are there now; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> LogPage:
             found = connection.execute("SELECT id, next_offset FROM logs WHERE log_id = ?", (log_id,)).fetchone()
@@ -125,10 +125,10 @@ class SqliteTurnLog:
                 _delete_log(connection, log_id)
 
         await self._worker.write(Change(work))
-        await self._worker.clean()  # also when nothing is left to delete: the process may have died before it
+        await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
 
     async def sweep(self, *, older_than_seconds: float) -> int:
-        """Delete logs without an append for so long; see the protocol."""
+        """Delete logs without an append for that long; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> int:
             before = time.time() - older_than_seconds
@@ -154,7 +154,7 @@ class SqliteTurnLog:
         await self._worker.write(Change(work))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
-        """Tell whether the turn is marked."""
+        """Return whether the turn is marked."""
 
         def work(connection: sqlite3.Connection) -> bool:
             return connection.execute("SELECT 1 FROM cancels WHERE log_id = ?", (log_id,)).fetchone() is not None
@@ -162,7 +162,7 @@ class SqliteTurnLog:
         return await self._worker.read(work)
 
     async def check(self) -> None:
-        """Prove that the file is writable; see the protocol. Fails at once while the writer is failing."""
+        """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO cancels VALUES ('check', ?)", (time.time(),))
