@@ -1,5 +1,6 @@
 """Budgets count what agents within an agent spend, over kills, too, and are kept there."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -8,6 +9,7 @@ import pytest
 
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, told
+from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_journal import Doomed
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
@@ -104,6 +106,21 @@ def test_a_session_pays_for_inner_agents(host: AgentHost, model: PracticeModel):
     detail = told(host.run("Session", {"message": "two", "session_id": session}))
     assert "session's budget of 0.03 in cost" in detail
     assert len(model.requests()) == 3
+
+
+def test_what_an_inner_agent_has_said_counts(host: AgentHost, model: PracticeModel):
+    """Its answer is cancelled with the turn, which has no token counts of it; or crosses the budget while it comes."""
+    spoken = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
+    model.plan(ASK, spoken)
+    turn = start(host, "Calls", "go", session := uuid4().hex)
+    wait_until(lambda: len(model.requests()) == 2)
+    time.sleep(2)
+    assert cancel(turn).status_code == 202
+    assert host.end_of_turn(turn["turn_url"])["status"] == "cancelled"
+    assert host.session("Calls", session)["spent"]["tokens"] > 400 + 2500
+    model.forget()
+    model.plan(ASK, spoken)
+    assert "in the middle of the model's answer" in told(host.run("Tokens", {"message": "go"}))
 
 
 def test_a_person_is_asked_within_an_agent(host: AgentHost, model: PracticeModel, bought):
