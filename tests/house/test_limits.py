@@ -30,6 +30,7 @@ FIXED = {
     "id of a session or turn": "model.ids.MAX_SESSION_ID_CHARACTERS",
     "`Idempotency-Key`": "http.parse._MAX_KEY_CHARACTERS",
     "name of a file": "turn.file_names.MAX_NAME_CHARACTERS",
+    "levels of JSON in the body of `run` and of an approval": "turn.nesting.MOST_LEVELS",
     "`options` of a turn": "turn.request_options._MAX_BYTES",
     "`response_format` of a turn": "turn.answer_schema.MAX_SCHEMA_CHARACTERS",
     "objects in a `response_format`": "turn.answer_schema.MAX_SCHEMA_OBJECTS",
@@ -88,6 +89,9 @@ TRIED = {
     "id of a session or turn": SENT,
     "`Idempotency-Key`": SENT,
     "name of a file": SENT,
+    "levels of JSON in the body of `run` and of an approval": (
+        "durable_agent_host/test_scenarios_odd_requests.py::test_arguments_of_people_have_a_depth"
+    ),
     "`options` of a turn": SENT,
     "uploads of a session that no message has used": f"{LIMITS}::test_a_session_holds_so_many_uploads",
     "waiting turns of a session": (
