@@ -96,7 +96,7 @@ def decode_session(state: Any) -> Session:
         spent=decode_spent(ours.get("spent")),
         erasing=ours.get("erasing") or "",
         used_at=ours.get("usedAt") or "",
-        imported=ours.get("imported") or 0,
+        imported=max(ours.get("imported") or 0, 0),
         app_state=ours.get("appState") or {},
         receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
         schema_version=version,
