@@ -289,6 +289,20 @@ def test_an_answer_that_is_cut_off_within_a_secret_ends_before_it(lives: Lives, 
     assert secret not in stored(folder)
 
 
+def test_arguments_that_are_nested_deep_end_no_turn(lives: Lives, model: PracticeModel):
+    """The turn is answered, and its session, steps and events can be read."""
+    host, session = lives.host, uuid4().hex
+    deep = f'{{"card": {"[" * 900}"{SAID["arguments"]}"{"]" * 900}}}'
+    model.plan({"calls": [{"name": "find", "arguments": deep}]}, {"text": "It is deep."})
+    answer = host.run("Teller", {"message": "Find it.", "session_id": session})
+    assert (answer.status_code, answer.json()["response"]) == (200, "It is deep.")
+    path = f"/agents/Teller/sessions/{session}/turns/{answer.headers['x-ms-turn-id']}"
+    for url in (path, f"{path}/steps", f"{path}/events", f"/agents/Teller/sessions/{session}"):
+        read = host.get(url)
+        assert read.status_code == 200
+        assert leaks(read.content) == []
+
+
 def test_errors_say_nothing_that_is_redacted(lives: Lives, model: PracticeModel, folder: Path):
     """A model's service that quotes, and a request that is refused, lead to problems and log lines without it."""
     host, session = lives.host, uuid4().hex

@@ -42,7 +42,7 @@ _NAMES: Final = frozenset(
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 """What the services do not take in the name of a tool."""
-
+_DEEPEST: Final = 100
 _SHORT_CHARACTERS: Final = 64
 _MOST_HARMLESS: Final = 4096
 """Size of the cache of short texts without redactions: field names, ids, recurring words."""
@@ -102,11 +102,14 @@ class Redactor:
         except RedactionError:
             return MASK
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, depth: int = 0) -> Any:
         """Redact every text in a value, keys and numbers included.
 
         Args:
             value: contents, and JSON values.
+            value: contents, and what JSON can hold.
+            depth: how many lists and objects it is in. What is in more than 100 of them is masked as a whole, because a
+                walk through it could end the stack.
 
         Returns:
             The same object where nothing has changed, or a copy.
@@ -120,9 +123,9 @@ class Redactor:
         if isinstance(value, Content):
             return self.content(value)
         if isinstance(value, Mapping):
-            return self._mapping(cast("Mapping[Any, Any]", value))
+            return self._mapping(cast("Mapping[Any, Any]", value), depth + 1) if depth < _DEEPEST else MASK
         if isinstance(value, list | tuple):
-            return self._sequence(cast("Sequence[Any]", value))
+            return self._sequence(cast("Sequence[Any]", value), depth + 1) if depth < _DEEPEST else MASK
         if isinstance(value, int | float) and not isinstance(value, bool):
             said = str(value)
             return value if (text := self.text(said)) == said else text
@@ -315,12 +318,12 @@ class Redactor:
         copied.raw_representation = None
         return copied
 
-    def _sequence(self, value: Sequence[Any]) -> Sequence[Any]:
-        walked = [self.value(one) for one in value]
+    def _sequence(self, value: Sequence[Any], depth: int) -> Sequence[Any]:
+        walked = [self.value(one, depth) for one in value]
         return value if all(new is old for new, old in zip(walked, value, strict=True)) else walked
 
-    def _mapping(self, value: Mapping[Any, Any]) -> Any:
-        walked = {self.value(name): self.value(one) for name, one in value.items()}
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        walked = {self.value(name, depth): self.value(one, depth) for name, one in value.items()}
         pairs = zip(walked.items(), value.items(), strict=False)
         is_same = len(walked) == len(value) and all(a is c and b is d for (a, b), (c, d) in pairs)
         return value if is_same else walked

@@ -179,3 +179,12 @@ def test_the_end_of_a_text_that_was_cut_off_is_left_out(begun: str):
     assert without_held([Message("assistant", [begun])], redactor) == []
     whole = Message("assistant", [Content.from_text(begun, additional_properties=STAMPED)])
     assert without_held([whole], redactor) == [whole]
+
+
+def test_what_is_nested_too_deep_is_masked_as_a_whole():
+    """However deep it is, the walk ends; what is not so deep stays as it is."""
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        deep = f'{{"card": {opening * 900}"{CARD}"{closing * 900}}}'
+        assert redactor.arguments(deep).count("[redacted]") == 1
+        flat = f'{{"card": {opening * 99}"x"{closing * 99}}}'
+        assert redactor.arguments(flat) is flat
