@@ -12,7 +12,7 @@ from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.personal_data import redact_personal_data
-from durable_agent_host.stream.redacted_events import without_held
+from durable_agent_host.stream.redacted_events import HeldText, without_held
 from durable_agent_host.turn.redactor import REDACTED, Redactor
 
 CARD = "4111 1111 1111 1111"
@@ -188,3 +188,26 @@ def test_what_is_nested_too_deep_is_masked_as_a_whole():
         assert redactor.arguments(deep).count("[redacted]") == 1
         flat = f'{{"card": {opening * 99}"x"{closing * 99}}}'
         assert redactor.arguments(flat) is flat
+
+
+@pytest.mark.parametrize("spaces", [" ", "\n"])
+@pytest.mark.parametrize("count", [1, 20, 31, 40, 180])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(
+            "Authorization:{}Bearer abcdef1234567890",
+            "the password ={}hunter2secret99",
+            "the password{}= hunter2secret99",
+        ),
+        *("Cookie:{}sid=topsecret1234", "bearer{}abcdef1234567890", "secret:{}abcdef1", 'password:{}"hunter2 three"'),
+        *("api-key:{}abcdef1", "Authorization:{0}Bearer{0}abcdef1234567890", "api_key{0}:{0}'abc def'"),
+        *("('password',{}'correct horse 7')", 'the password="correct{}horse" is it', "4111{0}1111{0}1111{0}1111"),
+    ],
+)
+def test_a_stream_tells_what_is_stored(form: str, count: int, spaces: str):
+    """White space within a form is bounded, so that a stream does not tell the beginning before it knows the end."""
+    said = f"So: {form.format(spaces * count)} and the rest of it {'z ' * 200}"
+    stream = HeldText(redactor)
+    told = "".join(stream.feed(said[first : first + 10]) for first in range(0, len(said), 10)) + stream.settle()
+    assert told == redactor.text(said)
