@@ -107,7 +107,6 @@ class Redactor:
 
         Args:
             value: contents, and JSON values.
-            value: contents, and what JSON can hold.
             depth: how many lists and objects it is in. What is in more than 100 of them is masked as a whole, because a
                 walk through it could end the stack.
 
