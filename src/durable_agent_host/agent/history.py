@@ -5,6 +5,8 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
+from durable_agent_host.model.turn import TurnRequest
+
 _KEPT_BY: Final = "durable_agent_host.kept_by_service"
 """Key in the session's state: the class of the provider whose service keeps the conversation."""
 
@@ -19,6 +21,19 @@ class DurableSession(AgentSession):
 
     transcript: Sequence[Message] = ()
     turn_id: str | None = None
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any] | None, request: TurnRequest) -> "DurableSession":
+        """Return the session of a run.
+
+        Args:
+            stored: the framework's session from before the turn, serialized; None for a new one.
+            request: the turn's.
+        """
+        session = cls(session_id=request.session_id) if stored is None else cls.from_dict(dict(stored))
+        restored = cast("DurableSession", session)
+        restored.turn_id = request.turn_id
+        return restored
 
     @property
     def forgotten(self) -> dict[str, Any]:

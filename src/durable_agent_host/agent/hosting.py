@@ -29,6 +29,7 @@ from durable_agent_host.agent.compaction import (
     without_compaction,
 )
 from durable_agent_host.agent.external_history import home_of, is_replaced
+from durable_agent_host.agent.held_history import hold_back
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.agent.hosted_tools import without_approvals
 from durable_agent_host.agent.inner_agents import InnerAgents
@@ -234,6 +235,9 @@ class _RunsJournaled:
         if options and options.get("tools"):
             tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
             options = {**options, "tools": without_approvals(tools)}
+        if (held := hold_back(messages, self, {**arguments, "middleware": middleware})) is not None:
+            messages = [held, *messages[len(held.held) :]]
+            self.innermost_chat_middleware.run.held.append(held)
         chain = [*(middleware or ()), self.innermost_chat_middleware]
         return client.get_response(messages, options=options, middleware=chain, **arguments)
 

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -24,6 +25,7 @@ from agent_framework import (
 
 from durable_agent_host.agent.bounds import WordMeter, check_calls, check_model_call, in_time, received
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
+from durable_agent_host.agent.held_history import CallMessages
 from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
@@ -39,10 +41,13 @@ class ModelCalls(ChatMiddleware):
 
     Args:
         run: the calls' run.
+
+    Attributes:
+        run: the calls' run.
     """
 
     def __init__(self, run: AgentRun) -> None:
-        self._run = run
+        self.run = run
 
     async def process(self, context: ChatContext, call_next: CallNext) -> None:
         """Answer a call from the journal, or make it and journal its response.
@@ -50,9 +55,10 @@ class ModelCalls(ChatMiddleware):
         Raises:
             RunStoppedError: the run is no longer wanted.
         """
-        answer = _Answer(self._run, context, call_next)
+        answer = _Answer(self.run, context, call_next)
         await answer.begin()
         if context.stream:
+            answer.put_aside()
             context.result = ResponseStream(answer.stream(), finalizer=lambda _: answer.response())
         else:
             async for _ in answer.stream():
@@ -67,7 +73,8 @@ class _Answer:
         self._run = run
         self._context = context
         self._call_next = call_next
-        self._asked = list(context.messages)
+        self._messages = CallMessages(context)
+        self._asked = self._messages.given
         self._responses: list[ChatResponse[Any]] = []
         self._step: _Replay | _Call
 
@@ -86,8 +93,13 @@ class _Answer:
             return
         run.check()
         check_model_call(run.bounds, begun=1)
-        context.messages = list(run.prepare_messages(chosen))
-        self._step = _Call(run, context, self._call_next, position, await self._admitted())
+        self._messages.choose(run.prepare_messages(chosen))
+        send = partial(_send, self._messages, self._call_next)
+        self._step = _Call(run, context, send, position, await self._admitted())
+
+    def put_aside(self) -> None:
+        """Hide the messages until the call is made."""
+        self._messages.put_aside()
 
     async def _admitted(self) -> Reservation | None:
         """Check the call against the budgets."""
@@ -100,20 +112,23 @@ class _Answer:
 
     async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
         """Yield the updates of all calls; each response is durable before the next call is made."""
-        while True:
-            async for update in self._step.stream():
-                yield update
-            self._responses.append(self._step.response)
-            more = self._run.provider.goes_on(self._step.response)
-            if more is None:
-                return
-            if len(self._responses) > _MOST_PAUSES:
-                raise ProviderError(
-                    f"the model has paused {len(self._responses)} times in one answer; ask for less at once",
-                    retryable=False,
-                )
-            self._asked = [*self._asked, *more]
-            await self.begin()
+        try:
+            while True:
+                async for update in self._step.stream():
+                    yield update
+                self._responses.append(self._step.response)
+                more = self._run.provider.goes_on(self._step.response)
+                if more is None:
+                    return
+                if len(self._responses) > _MOST_PAUSES:
+                    raise ProviderError(
+                        f"the model has paused {len(self._responses)} times in one answer; ask for less at once",
+                        retryable=False,
+                    )
+                self._asked = [*self._asked, *more]
+                await self.begin()
+        finally:
+            self._messages.release()
 
     def response(self) -> ChatResponse[Any]:
         """Return the response of all calls as one."""
@@ -125,6 +140,11 @@ class _Answer:
         for one in paused:
             whole.usage_details = add_usage_details(whole.usage_details, one.usage_details)
         return whole
+
+
+async def _send(messages: CallMessages, call_next: CallNext) -> None:
+    messages.send()
+    await call_next()
 
 
 class _Replay:
@@ -270,6 +290,7 @@ class _Call:
             if self._run.provider.ended_early(reversed(self._updates)):
                 raise _cut_off(self._updates)
             self.response = await result.get_final_response()
+            _release(result)
         else:
             for message in result.messages:
                 meter.take(message.contents)
@@ -324,6 +345,15 @@ class _Call:
             await self._run.journal.model_begun(self._position, continuation)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
+
+
+def _release(stream: Any) -> None:
+    """Let go of what a stream that has ended was made from.
+
+    The hook of the framework's telemetry refers to the stream that it belongs to, and to all messages of the call. They
+    would wait for the collector of garbage, which walks all of them and holds every thread meanwhile.
+    """
+    stream.__dict__.get("_cleanup_hooks", []).clear()
 
 
 _MOST_PAUSES: Final = 50

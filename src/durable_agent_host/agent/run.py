@@ -6,13 +6,13 @@ model call broke midway, or when the model's service has lost what the request r
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
+from agent_framework import AgentResponseUpdate, ChatContext, Message
 
 from durable_agent_host.agent.approvals import answer_requests
 from durable_agent_host.agent.attempt import Attempt
@@ -34,6 +34,7 @@ from durable_agent_host.agent.service_losses import ServiceLosses
 from durable_agent_host.agent.session_state import SessionState
 from durable_agent_host.agent.spending import Spending
 from durable_agent_host.agent.turn_context import TurnContext
+from durable_agent_host.agent.updates import options_of, updates_of
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import TurnError, TurnTimedOutError
@@ -179,7 +180,7 @@ class AgentRuns:
 
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.produced = Produced(self.provider)
-        self.agent_session = _restore_session(self.agent_session_before, self.request)
+        self.agent_session = DurableSession.restored(self.agent_session_before, self.request)
         for source in self.hosted.replaced:  # an earlier version stored this twice
             self.agent_session.state.pop(source, None)
         self.context = self._new_context()
@@ -221,13 +222,21 @@ class AgentRuns:
 
     async def _run_once(self, run: AgentRun) -> None:
         messages = await self._prepare()
+        try:
+            await self._stream(run, messages)
+        finally:  # the rest of the run is part of cycles, and waits for the collector of garbage
+            self.agent_session.transcript = ()
+            for history in run.held:
+                history.held.clear()
+
+    async def _stream(self, run: AgentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
         agent = self.histories.put_into(self.hosted.for_run(run, with_tools=self.request.enable_tool_calls))
         if not self.hosted.has_journal:
             await self._note_whole_agent(run.journal)
         while True:
             start, stretch = len(self.produced), Stretch()
-            async with aclosing(_updates(agent, messages, self.agent_session, _options(self.request))) as updates:
+            async with aclosing(updates_of(agent, messages, self.agent_session, options_of(self.request))) as updates:
                 async for update in updates:
                     run.check_waiting()
                     await self._take(run, update)
@@ -361,40 +370,3 @@ def _spending(runs: AgentRuns, journal: Journal) -> Spending | None:
         worked_before=runs.worked_before,
         began_at=runs.began_at,
     )
-
-
-async def _updates(
-    agent: SupportsAgentRun, messages: Sequence[Message], session: AgentSession, options: dict[str, Any]
-) -> AsyncGenerator[AgentResponseUpdate]:
-    arguments: dict[str, Any] = {"options": options} if options else {}
-    running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
-    if not hasattr(running, "__aiter__"):
-        running = await running
-    if isinstance(running, AgentResponse):
-        for update in cast("AgentResponse[Any]", running).to_updates():
-            yield update
-        return
-    try:
-        async for update in running:
-            yield update
-        if callable(finish := getattr(running, "get_final_response", None)):
-            await cast("Awaitable[Any]", finish())  # runs the framework's end of a run: providers, the session's id
-    finally:
-        if callable(close := getattr(running, "close", None)):
-            await cast("Awaitable[Any]", close())
-
-
-def _options(request: TurnRequest) -> dict[str, Any]:
-    asked_for: Any = {} if request.response_format is None else {"response_format": dict(request.response_format)}
-    options: dict[str, Any] = {**request.options, **asked_for}
-    if not request.enable_tool_calls:
-        options.pop("tools", None)
-        options["tool_choice"] = "none"
-    return options
-
-
-def _restore_session(stored: Mapping[str, Any] | None, request: TurnRequest) -> DurableSession:
-    new = DurableSession(session_id=request.session_id)
-    restored = new if stored is None else cast("DurableSession", DurableSession.from_dict(dict(stored)))
-    restored.turn_id = request.turn_id
-    return restored

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatContext, ChatResponse, Message
 
 from durable_agent_host.agent.ending import Cancelled, Failed, RunStoppedError, Stop, Waiting
+from durable_agent_host.agent.held_history import HeldHistory
 from durable_agent_host.agent.kept_calls import KeptCalls
 from durable_agent_host.agent.observer import ApprovalAwaited, Audience
 from durable_agent_host.agent.produced import Produced
@@ -114,6 +115,7 @@ class AgentRun:
         spending: counts the turn's spending, and enforces its budgets; None without any.
         gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
         progress: how far the run is.
+        held: earlier messages that stand aside until the model is called.
     """
 
     turn_id: str
@@ -135,6 +137,7 @@ class AgentRun:
     spending: Spending | None = None
     gave_up: threading.Event = field(default_factory=threading.Event)
     progress: Progress = field(default_factory=Progress)
+    held: list[HeldHistory] = field(default_factory=list[HeldHistory])
 
     def check(self) -> None:
         """Allow new work only while the run is wanted.

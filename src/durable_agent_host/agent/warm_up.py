@@ -15,6 +15,8 @@ from durable_agent_host.turn_log.protocol import TurnLog
 _LOGGER = logging.getLogger(__name__)
 _LOCK: Final = threading.Lock()
 _WAIT_SECONDS: Final = 5.0
+_PYTHONS_OLD_THRESHOLD: Final = 10
+_OLD_THRESHOLD: Final = 50
 _LOADING: Final[set[threading.Thread]] = set()
 _WARM: Final[set[type[ModelProvider]]] = set()
 
@@ -45,6 +47,17 @@ async def wait_until_warm() -> None:
         _LOADING.discard(thread)
 
 
+def _collect_rarely() -> None:
+    """Let more time pass between full collections, unless the app has set its own thresholds.
+
+    Python waits until the new objects are a quarter of the old ones; frozen ones do not count, so one turn of a long
+    session would be reason enough for several collections, each of which walks its whole conversation.
+    """
+    young, middle, old = gc.get_threshold()
+    if old == _PYTHONS_OLD_THRESHOLD:
+        gc.set_threshold(young, middle, _OLD_THRESHOLD)
+
+
 def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable[[], TurnLog]) -> None:
     try:
         submit(_check(open_log))  # on the agents' loop, to which a store's connections belong
@@ -55,6 +68,7 @@ def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable
                 _WARM.add(kind)
             asyncio.run(provider.warm_up())  # on its own loop: running turns do not wait for it
         gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads
+        _collect_rarely()
     except Exception as error:  # noqa: BLE001 - an edge: the first turn loads the rest, and reports the error
         _LOGGER.debug("what the first turn needs could not be loaded before it: %s", log_reason(error))
 

@@ -5,7 +5,7 @@ extensions of other types. `durable_agent_host.codec.wire` has the same shapes a
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final, cast
 
@@ -223,19 +223,20 @@ def _has_outline(entry: Any) -> bool:
     return type(entry) is dict and type(cast("dict[str, Any]", entry).get("correlationId")) in (str, _NONE)
 
 
-def document_faults(document: Any) -> list[Fault]:
+def document_faults(document: Any, *, between: Callable[[], object] = lambda: None) -> list[Fault]:
     """List everything that makes a document unreadable, one by one where it lacks the shape of a session.
 
     Guarantee: pure.
 
     Args:
         document: JSON; its version is not checked.
+        between: called before each entry is read, to let others work.
 
     Returns:
         The faults; none for a readable document, whatever unknown values it contains.
     """
     faults = [*find_limits(document)] or [*find_faults(document, _full_document(item_forms()))]
-    return faults or [*_unread(cast("dict[str, Any]", document))]
+    return faults or [*_unread(cast("dict[str, Any]", document), between)]
 
 
 def entry_fault(entry: Any) -> str | None:
@@ -256,10 +257,11 @@ def entry_fault(entry: Any) -> str | None:
     return None
 
 
-def _unread(document: dict[str, Any]) -> Iterator[Fault]:
+def _unread(document: dict[str, Any], between: Callable[[], object]) -> Iterator[Fault]:
     """Read what the schema leaves to its readers."""
     data = cast("dict[str, Any]", document["data"])
     for number, entry in enumerate(cast("list[Any]", data["conversationHistory"])):
+        between()
         known = entry.get("$type") in (REQUEST, RESPONSE)
         if known and (reason := entry_fault(entry)) is not None:
             path = ("data", "conversationHistory", number)

@@ -19,6 +19,7 @@ _LATE_SECONDS: Final = 0.0002
 _MOST_RESTS: Final = 8
 """Maximum pauses in a row while others use them: short work of others finishes, and long work continues slowly."""
 _WORK_SECONDS: Final = 0.001
+_UNUSED_RESTS: Final = 40
 _MOST_SECONDS: Final = 0.016
 _STRETCH_SECONDS: Final = 0.001
 
@@ -34,6 +35,7 @@ class Pace:
     def __init__(self) -> None:
         self._work_seconds = _WORK_SECONDS
         self._rests_at = 0.0
+        self._unused_rests = 0
 
     def give_way(self) -> None:
         """Pause when it is time to; called often. Does nothing in an event loop's thread, which must not wait."""
@@ -54,7 +56,11 @@ class Pace:
     def _rested(self, began: float) -> bool:
         ended = time.perf_counter()
         is_alone = ended - began < _REST_SECONDS + _LATE_SECONDS
-        self._work_seconds = min(self._work_seconds * 2, _MOST_SECONDS) if is_alone else _WORK_SECONDS
+        self._unused_rests = self._unused_rests + 1 if is_alone else 0
+        if self._unused_rests > _UNUSED_RESTS:
+            self._work_seconds = min(self._work_seconds * 2, _MOST_SECONDS)
+        else:
+            self._work_seconds = _WORK_SECONDS
         self._rests_at = ended + self._work_seconds
         return is_alone
 

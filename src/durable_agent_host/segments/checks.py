@@ -20,7 +20,7 @@ from durable_agent_host.codec.detached import Detached, at_home, detach, detache
 from durable_agent_host.codec.pieces import Segment, json_bytes_of
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.loops.giving_way import let_others
+from durable_agent_host.loops.giving_way import give_way, let_others
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.model.session import without_overlay
@@ -155,7 +155,9 @@ class _Checks:
                 whole.append(full)
         self._seen.rewind()
         first = part.chunks[0].first
-        mended, _ = await asyncio.to_thread(repair_part, whole, self._rules, first=first, seen=self._seen)
+        mended, _ = await asyncio.to_thread(
+            repair_part, whole, self._rules, first=first, seen=self._seen, between=give_way
+        )
         entries: list[Mapping[str, Any]] = []
         pieces: dict[str, bytes] = {}
         for entry in mended:
@@ -218,7 +220,8 @@ class _Checks:
         entries = [stand_in(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
         self._seen.mark()
         first = part.chunks[0].first
-        return repair_part(entries, self._rules, first=first, seen=self._seen, note=self._note)[1]
+        _, changes = repair_part(entries, self._rules, first=first, seen=self._seen, note=self._note, between=give_way)
+        return changes
 
     async def _whole(self, entry: Mapping[str, Any], home: str) -> tuple[Mapping[str, Any], bool]:
         """Return an entry with its large texts; a sentence replaces lost ones."""

@@ -55,7 +55,12 @@ class Change:
 
 
 def repair_entries(
-    entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int = 0, seen: Seen | None = None
+    entries: Sequence[Mapping[str, Any]],
+    rules: RepairRules,
+    *,
+    first: int = 0,
+    seen: Seen | None = None,
+    between: Callable[[], object] = lambda: None,
 ) -> tuple[tuple[Mapping[str, Any], ...], list[Change]]:
     """Make a conversation acceptable, or a part of one in which every call has its result.
 
@@ -66,6 +71,7 @@ def repair_entries(
         rules: of the service that receives it.
         first: position of the first entry in the conversation, from 0.
         seen: state from the parts before; changed. None for a whole conversation.
+        between: called before each entry is copied, to let others work.
 
     Returns:
         The entries, unchanged where there was no problem, and the changes in the order in which they were made.
@@ -77,7 +83,10 @@ def repair_entries(
         changes.append(Change(place, problem, repair))
 
     readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, tell)]
-    full = [copy.deepcopy(unpack_entry(entry)) for entry in readable]
+    full: list[dict[str, Any]] = []
+    for entry in readable:
+        between()
+        full.append(copy.deepcopy(unpack_entry(entry)))
     _drop_what_has_no_shape(full, tell)
     failed = failed_turns(full)
     sent = [entry for entry in full if not failed or entry.get("correlationId") not in failed]
@@ -109,7 +118,13 @@ def _ignore(_place: str, _problem: str, _repair: str) -> None:
 
 
 def repair_part(
-    entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int, seen: Seen, note: Note = note_nothing
+    entries: Sequence[Mapping[str, Any]],
+    rules: RepairRules,
+    *,
+    first: int,
+    seen: Seen,
+    note: Note = note_nothing,
+    between: Callable[[], object] = lambda: None,
 ) -> tuple[Sequence[Mapping[str, Any]], list[Change]]:
     """Make a part of a conversation, in which every call has its result, readable and acceptable.
 
@@ -121,6 +136,7 @@ def repair_part(
         first: position of the first entry in the conversation, from 0.
         seen: state from the parts before; changed.
         note: called with what becomes of the entries.
+        between: called before each entry, to let others work.
 
     Returns:
         The entries, unchanged where there was no problem unless one is malformed, and the changes.
@@ -129,8 +145,9 @@ def repair_part(
         CorruptStateError: it cannot be repaired.
     """
     document: Json = {"schemaVersion": Session.schema_version, "data": {"conversationHistory": list(entries)}}
-    document, told = mend_shape(document, first=first)
-    mended, changes = repair_entries(document["data"]["conversationHistory"], rules, first=first, seen=seen)
+    document, told = mend_shape(document, first=first, between=between)
+    listed = document["data"]["conversationHistory"]
+    mended, changes = repair_entries(listed, rules, first=first, seen=seen, between=between)
     if told or changes:
         note_differences(entries, mended, note)
     return mended, [Change(place, problem, "left out") for place, problem in told] + changes

@@ -1,6 +1,7 @@
 """Repairs documents that are malformed as sessions: unreadable parts are left out. Pure."""
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
@@ -11,7 +12,9 @@ _ROUNDS: Final = 20
 """More rounds than needed: leaving a part out can only make the part around it incomplete."""
 
 
-def mend_shape(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def mend_shape(
+    document: dict[str, Any], *, first: int = 0, between: Callable[[], object] = lambda: None
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Leave out the parts of a document that make it unreadable.
 
     Guarantee: pure; repairing again changes nothing.
@@ -19,6 +22,7 @@ def mend_shape(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, A
     Args:
         document: of a version that this program reads.
         first: position of its first entry in the conversation, from 0.
+        between: called before each entry, to let others work.
 
     Returns:
         The document, the same object when it has no fault, and the faults with their places.
@@ -28,7 +32,7 @@ def mend_shape(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, A
     """
     told: list[tuple[str, str]] = []
     for _ in range(_ROUNDS):
-        faults = document_faults(document)
+        faults = document_faults(document, between=between)
         if not faults:
             return document, told
         if beyond := [fault for fault in faults if not fault.unit]:

@@ -1,0 +1,128 @@
+"""Long histories pass the framework's loop of tool calls as one message.
+
+For each run and each model call, the framework copies all messages and looks through them several times for people's
+approvals, on the loop of all agents: 30 ms for 5,000 messages, in which no other turn goes on. It refers to its copies
+in cycles, which the collector of garbage walks while it holds all threads. So the messages in which it would find
+nothing are held back until the model's client is called, which gets all of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final, cast
+
+from agent_framework import ChatContext, FunctionMiddleware, Message
+
+_LEAST: Final = 200
+"""Fewer messages are no work."""
+_KNOWN: Final = frozenset(
+    {
+        "durable_agent_host",
+        "agent_framework",
+        "agent_framework_anthropic",
+        "agent_framework_azure_ai",
+        "agent_framework_foundry",
+        "agent_framework_gemini",
+        "agent_framework_openai",
+    }
+)
+"""Packages whose clients neither look at the messages before our middleware does nor keep them."""
+
+
+class HeldHistory(Message):
+    """Stands for earlier messages; its copies hold the same list.
+
+    Args:
+        messages: in order.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        super().__init__("user", [""])  # the framework removes messages without contents
+        self.held = list(messages)
+
+
+def hold_back(messages: Any, client: Any, arguments: Mapping[str, Any]) -> HeldHistory | None:
+    """Hold back the earlier messages of a run if nothing of the app's could see that they are missing.
+
+    Args:
+        messages: of the run.
+        client: runs the tools; it is about to be asked.
+        arguments: of the request.
+
+    Returns:
+        What stands for the first of the messages; None when there are few, or when middleware or a client of the app's
+        own would see it.
+    """
+    if (
+        not isinstance(messages, list)
+        or len(cast("list[Message]", messages)) <= _LEAST
+        or not _is_unseen(client, arguments)
+    ):
+        return None
+    listed = cast("list[Message]", messages)
+    held = HeldHistory([*takewhile(_is_plain, listed[:-1])])
+    return held if len(held.held) > _LEAST else None
+
+
+def in_full(messages: Sequence[Message]) -> list[Message]:
+    """Return messages with those that were held back."""
+    first = messages[0] if messages else None
+    return [*first.held, *messages[1:]] if isinstance(first, HeldHistory) else list(messages)
+
+
+class CallMessages:
+    """The messages of one model call: as the framework gave them, and as they are sent.
+
+    The framework refers to both after the call, in cycles; so they are let go of if the app has not seen them.
+
+    Args:
+        context: of the call.
+
+    Attributes:
+        given: all messages, with those that were held back.
+    """
+
+    def __init__(self, context: ChatContext) -> None:
+        self._context = context
+        self._held: Any = context.messages
+        self._is_unseen = bool(context.messages) and isinstance(context.messages[0], HeldHistory)
+        self._sent: list[list[Message]] = []
+        self.given = in_full(context.messages)
+
+    def choose(self, messages: Iterable[Message]) -> None:
+        """Set the messages to send."""
+        self._sent.append([*messages])
+        self._context.messages = self._sent[-1]
+
+    def put_aside(self) -> None:
+        """Hide them from the framework, which would look through them, until they are sent."""
+        if self._is_unseen:
+            self._context.messages = self._held
+
+    def send(self) -> None:
+        """Show them to the client, which is about to be called."""
+        self._context.messages = self._sent[-1]
+
+    def release(self) -> None:
+        """Let go of them, when the call has ended."""
+        self.put_aside()
+        if self._is_unseen:
+            for sent in self._sent:
+                sent.clear()
+
+
+def _is_plain(message: Message) -> bool:
+    """Return whether a message has nothing to do with approvals, which the framework looks for in all of them."""
+    return not any("approval" in content.type for content in message.contents)
+
+
+def _is_unseen(client: Any, arguments: Mapping[str, Any]) -> bool:
+    """Return whether only the framework and this package see the messages until our own chat middleware does."""
+    through: Any = arguments.get("client_kwargs") or {}
+    middleware = [*(arguments.get("middleware") or ()), *(through.get("middleware") or ())]
+    if client.chat_middleware or not all(isinstance(one, FunctionMiddleware) for one in middleware):
+        return False
+    names = ("get_response", "_inner_get_response")
+    kinds = [kind for kind in type(client).__mro__ if any(name in vars(kind) for name in names)]
+    return not any(name in vars(client) for name in names) and all(
+        kind.__module__.split(".")[0] in _KNOWN for kind in kinds
+    )

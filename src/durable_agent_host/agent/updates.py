@@ -1,0 +1,51 @@
+"""The stream of an agent of the framework, whatever its ``run`` returns."""
+
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from typing import Any, cast
+
+from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Message, SupportsAgentRun
+
+from durable_agent_host.model.turn import TurnRequest
+
+
+async def updates_of(
+    agent: SupportsAgentRun, messages: Sequence[Message], session: AgentSession, options: dict[str, Any]
+) -> AsyncGenerator[AgentResponseUpdate]:
+    """Run an agent and yield what it streams.
+
+    Args:
+        agent: the app's, as it was put together for this run.
+        messages: of the run.
+        session: of the run; the framework changes it.
+        options: for the agent, see `options_of`.
+    """
+    arguments: dict[str, Any] = {"options": options} if options else {}
+    running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
+    if not hasattr(running, "__aiter__"):
+        running = await running
+    if isinstance(running, AgentResponse):
+        for update in cast("AgentResponse[Any]", running).to_updates():
+            yield update
+        return
+    try:
+        async for update in running:
+            yield update
+        if callable(finish := getattr(running, "get_final_response", None)):
+            await cast("Awaitable[Any]", finish())  # runs the framework's end of a run: providers, the session's id
+    finally:
+        if callable(close := getattr(running, "close", None)):
+            await cast("Awaitable[Any]", close())
+
+
+def options_of(request: TurnRequest) -> dict[str, Any]:
+    """Return the options with which the agent runs.
+
+    Args:
+        request: the turn's.
+    """
+    asked_for: Any = {} if request.response_format is None else {"response_format": dict(request.response_format)}
+    options: dict[str, Any] = {**request.options, **asked_for}
+    if not request.enable_tool_calls:
+        options.pop("tools", None)
+        options["tool_choice"] = "none"
+    return options
