@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 PACKAGES = ("durable_agent_host", "functions_host", "practice_model")
+SHARED = ("sqlite_remnants",)
+"""Packages that those may import."""
 DEMO = "demo"
 """Beside the packages of ``src``, and held by the same rules."""
 
@@ -90,7 +92,7 @@ def _is_module(name: str) -> bool:
 def _paths() -> dict[str, Path]:
     """The project's modules by their dotted names: everything under ``src``, and the demo."""
     found: dict[str, Path] = {}
-    for folder in (*(SRC / package for package in PACKAGES), ROOT / DEMO):
+    for folder in (*(SRC / package for package in (*PACKAGES, *SHARED)), ROOT / DEMO):
         for path in folder.rglob("*.py"):
             parts = path.relative_to(folder.parent).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.house.source import DEMO, PACKAGES, Import, Module, is_below, module_names, modules
+from tests.house.source import DEMO, PACKAGES, SHARED, Import, Module, is_below, module_names, modules
 
 _PURE_ROOMS = {"redaction", "errors", "model", "codec", "session", "turn", "stream"}
 ALLOWED_ROOMS: dict[str, set[str]] = {
@@ -174,6 +174,7 @@ HOMES = {
         "functions_host.engine.checkpoints",
         "functions_host.engine.schema",
         "durable_agent_host.storage.sqlite_file",
+        "durable_agent_host.storage.page_traces",
         "durable_agent_host.storage.sqlite_worker",
         "durable_agent_host.turn_log.sqlite",
         "durable_agent_host.segments.sqlite",
@@ -187,7 +188,7 @@ def places(module: Module, found: list[Import]) -> list[str]:
     return [f"{module.at(one.line)} imports {one.module}" for one in found]
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, DEMO])
+@pytest.mark.parametrize("package", [*PACKAGES, *SHARED, DEMO])
 def test_packages_do_not_import_each_other(package):
     """Agents, embedded host, practice model and demo do not import each other: HTTP is between them."""
     others = [other for other in PACKAGES if other != package]

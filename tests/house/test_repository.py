@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from tests.house.source import ROOT, modules, tracked_files
+from tests.house.source import ROOT, SHARED, modules, tracked_files
 
 FUNCTIONS_SETTINGS = {
     "FUNCTIONS_WORKER_RUNTIME",
@@ -161,7 +161,7 @@ def test_what_is_for_this_machine_is_not_deployed(left_out):
 
 def test_what_a_deployed_app_needs_is_deployed():
     """The app, its host settings, its requirements and the whole package are uploaded."""
-    package = {module.path.relative_to(ROOT).as_posix() for module in modules("durable_agent_host")}
+    package = {module.path.relative_to(ROOT).as_posix() for module in modules("durable_agent_host", *SHARED)}
     assert {"function_app.py", "host.json", "requirements.txt", *package} <= set(_deployed_files())
 
 

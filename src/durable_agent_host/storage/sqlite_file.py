@@ -2,20 +2,23 @@
 
 Deleted data is nowhere in the files once `SqliteFile.clean` returns: SQLite overwrites what is deleted
 (``secure_delete``), free pages are cut off, and the write-ahead log is checkpointed and emptied. Of rows that share
-pages, SQLite leaves copies where it splits and merges pages, which it does not overwrite; a file with such rows is
-rewritten, up to a size that takes a moment.
+pages, SQLite leaves copies where it splits and merges pages, which it does not overwrite; `PageTraces` does.
 """
 
 import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import batched
 from pathlib import Path
 from typing import Final
 
 from durable_agent_host.errors import LogError
+from durable_agent_host.storage.page_traces import PageTraces
+from sqlite_remnants import CAN_CLEAR
 
 _LOGGER = logging.getLogger(__name__)
 _PRAGMAS: Final = ("wal_autocheckpoint=20000", "cache_size=-8192")
@@ -26,6 +29,8 @@ _LONGEST_LOG_BYTES: Final = 32 * 1024 * 1024
 _CHECKPOINT_BUSY_SECONDS: Final = 0.1
 _PAGES_AT_ONCE: Final = 1024
 _LARGEST_VACUUM_BYTES: Final = 256 * 1024 * 1024
+_SEARCHES: Final = 2
+"""A page that is written while it is read may be missed by the first."""
 _DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 
@@ -39,7 +44,7 @@ class SqliteContent:
         schema: the statements that create them.
         after_damage: what happens to the contents when the file is moved away.
         survives_power_failures: whether a commit waits for the disk; otherwise a power failure may lose the last ones.
-        has_short_rows: whether rows with text share pages, so that erasing means rewriting the file.
+        has_short_rows: whether rows with text share pages, of which SQLite leaves copies.
     """
 
     what: str
@@ -71,6 +76,7 @@ class SqliteFile:
         self._identity: tuple[int, int] | None = None
         self._connections: list[sqlite3.Connection] = []
         self._cleanings = 0
+        self._traces = PageTraces(path)
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection; creates the file, its folder and its tables if they are missing."""
@@ -95,7 +101,9 @@ class SqliteFile:
             connection.close()
             raise
         self._connections.append(connection)
-        self._identity = self._identity or _identity(self._path)
+        if self._identity is None and (found := _identity(self._path)) is not None:
+            self._identity = found
+            self._traces.enter()
         return connection
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
@@ -195,9 +203,9 @@ class SqliteFile:
         while True:
             try:
                 self._free_pages()
-                if self.checkpoint(waits=True):  # a running one began before the pages were freed
+                if self.checkpoint(waits=True) and self._clear_traces(deadline):  # a running one began before that
                     return
-                trouble = "another program reads it"
+                trouble = "another program reads or writes it"
             except sqlite3.Error as error:
                 trouble = str(error)
             if time.monotonic() + pause > deadline:
@@ -214,7 +222,7 @@ class SqliteFile:
             connection.execute("PRAGMA secure_delete=ON")
             pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
             used_bytes = (pages - free) * _pragma(connection, "page_size")
-            has_traces = self._content.has_short_rows and used_bytes <= _LARGEST_VACUUM_BYTES
+            has_traces = self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES
             if has_traces or (not _pragma(connection, "auto_vacuum") and _is_worth_rewriting(pages, free, used_bytes)):
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
                 connection.execute("VACUUM")
@@ -226,6 +234,25 @@ class SqliteFile:
                     break
                 time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer run
 
+    def _clear_traces(self, deadline: float) -> bool:
+        """Clear what SQLite has left on pages; returns whether it was done before the deadline."""
+        if not self._content.has_short_rows or not CAN_CLEAR:
+            return True
+        for _ in range(_SEARCHES):
+            for some in batched(self._traces.find(), _PAGES_AT_ONCE, strict=False):
+                while not self._clear_pages(some):
+                    if time.monotonic() > deadline:
+                        return False
+                    time.sleep(_BUSY_PAUSE_SECONDS)
+        return self.checkpoint(waits=True)
+
+    def _clear_pages(self, pages: Sequence[int]) -> bool:
+        """Clear some pages; returns whether the log was empty, as it must be."""
+        if not self.checkpoint(waits=True):
+            return False
+        with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
+            return self._traces.clear(pages, connection, self._wal)
+
     def _connect_beside(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
         url = f"{self._path.absolute().as_uri()}?mode=rw"
@@ -235,6 +262,9 @@ class SqliteFile:
         """Close all connections."""
         while self._connections:
             self._connections.pop().close()
+        if self._identity is not None:
+            self._identity = None
+            self._traces.leave()
 
     def explain(self, error: sqlite3.Error) -> LogError:
         """Return an error that explains a driver's error and what to do."""

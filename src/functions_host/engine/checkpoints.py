@@ -11,7 +11,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from functions_host.engine.remnants import Remnants
+from sqlite_remnants import Remnants
 
 _logger = logging.getLogger(__name__)
 _COMMITS_BETWEEN = 250

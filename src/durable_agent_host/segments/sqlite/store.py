@@ -12,7 +12,7 @@ them. Threads, locks and retries: `durable_agent_host.storage.sqlite_worker`.
 import json
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +63,8 @@ class SqliteSegmentStore:
 
     async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces; see the protocol."""
-        for group in _groups(pieces):
+        for names in _groups([(name, len(body)) for name, body in pieces.items()]):
+            group = {name: pieces[name] for name in names}
 
             def work(connection: sqlite3.Connection, group: Mapping[str, bytes] = group) -> None:
                 now = time.time()
@@ -146,17 +147,28 @@ class SqliteSegmentStore:
 
     async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete pieces; see the protocol."""
+        latest = _latest(older_than_seconds)
 
-        def work(connection: sqlite3.Connection) -> int:
-            rows = connection.execute(
-                f"DELETE FROM pieces WHERE home = ? AND put_at <= ? AND name IN ({_LISTED}) RETURNING body",  # noqa: S608
-                (home, _latest(older_than_seconds), json.dumps(list(names))),
+        def sizes(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+            return connection.execute(
+                f"SELECT name, size FROM pieces WHERE home = ? AND put_at <= ? AND name IN ({_LISTED})",  # noqa: S608
+                (home, latest, json.dumps(list(names))),
             ).fetchall()
-            bodies = json.dumps([body for (body,) in rows])
-            connection.execute(f"DELETE FROM bodies WHERE id IN ({_LISTED})", (bodies,))  # noqa: S608
-            return len(rows)
 
-        deleted = await self._worker.write(Change(work))
+        deleted = 0
+        for group in _groups(await self._worker.read(sizes)):
+
+            def work(connection: sqlite3.Connection, group: Collection[str] = group) -> int:
+                rows = connection.execute(
+                    "DELETE FROM pieces WHERE home = ? AND put_at <= ? "  # noqa: S608
+                    f"AND name IN ({_LISTED}) RETURNING body",
+                    (home, latest, json.dumps(list(group))),
+                ).fetchall()
+                bodies = json.dumps([body for (body,) in rows])
+                connection.execute(f"DELETE FROM bodies WHERE id IN ({_LISTED})", (bodies,))  # noqa: S608
+                return len(rows)
+
+            deleted += await self._worker.write(Change(work))
         await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
         return deleted
 
@@ -202,16 +214,16 @@ class SqliteSegmentStore:
         await self._worker.close()
 
 
-def _groups(pieces: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
-    """Split pieces into transactions, so that others can write in between."""
-    group: dict[str, bytes] = {}
+def _groups(sizes: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """Split pieces into transactions by their sizes in bytes, so that others can write in between."""
+    group: list[str] = []
     size_bytes = 0
-    for name, body in pieces.items():
-        if group and size_bytes + len(body) > _JOB_BYTES:
+    for name, size in sizes:
+        if group and size_bytes + size > _JOB_BYTES:
             yield group
-            group, size_bytes = {}, 0
-        group[name] = body
-        size_bytes += len(body)
+            group, size_bytes = [], 0
+        group.append(name)
+        size_bytes += size
     if group:
         yield group
 
