@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
@@ -146,7 +147,7 @@ class SessionFiles:
                 entries = await self._record.attached(entries, chunk.home)
             found = await asyncio.to_thread(
                 files_of_entries,
-                entries,
+                resting(entries),
                 chunk.home,
                 mark=mark,
                 service_files=self.service_files,

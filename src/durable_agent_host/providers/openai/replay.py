@@ -23,6 +23,7 @@ from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CH
 from durable_agent_host.providers.openai.items import groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.rebuild import Item
 
+_PART_CHARACTERS: Final = 64 * 1024
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _SAYS_KIND: Final = frozenset({"openai", "openai_content_type"})
@@ -266,7 +267,8 @@ def _is_utf8(text: str) -> bool:
     if text.isascii():
         return True
     try:
-        text.encode()
+        for start in range(0, len(text), _PART_CHARACTERS):  # other threads run between two parts
+            text[start : start + _PART_CHARACTERS].encode()
     except UnicodeEncodeError:
         return False
     return True
