@@ -2,11 +2,13 @@
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 from agent_framework import Content
 
+from durable_agent_host.long_texts import replaced
 from durable_agent_host.redaction import MASK, without_keys
 
 HELD_CHARACTERS: Final = 128
@@ -20,7 +22,7 @@ _EMAIL: Final = re.compile(
 )
 _GAP: Final = r"[ \t\xa0\u2000-\u200b\u202f\u205f\u3000]"
 _DIGITS: Final = re.compile(
-    r"(?:(?<!\w)(?<!\d\.)|(?<=\\[nrt])|(?<=card[_-])|(?<=card)|(?<=number_)|(?<=pan_)|(?<=cc_)|(?<=no_))"
+    r"(?=\d)(?:(?<!\w)(?<!\d\.)|(?<=\\[nrt])|(?<=card[_-])|(?<=card)|(?<=number_)|(?<=pan_)|(?<=cc_)|(?<=no_))"
     r"(?:\d{4}\.(?:\d{4}\.\d{4}\.\d{4}|\d{6}\.\d{5})"
     rf"|\d(?:(?:{_GAP}{{1,2}}|{_GAP}?[-\u2010-\u2015]{_GAP}?)?\d){{12,}})(?![^\W_]|\.\d)",
     re.IGNORECASE,
@@ -28,7 +30,10 @@ _DIGITS: Final = re.compile(
 _CARD: Final = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3[0689]\d{12}|6\d{15}|6\d{18}|35\d{14}"
 )
-_LONGEST_CARD: Final = 19
+_CARD_LENGTHS: Final = (19, 16, 15, 14, 13)
+_MOST_BEFORE_AT: Final = 64 * len(r"\u00e9")
+_MOST_AFTER_AT: Final = 1 + 8 * 64 + 64
+"""The longest address that `_EMAIL` matches, and what it looks at behind it."""
 
 
 def redact_personal_data(content: Content) -> Content:
@@ -49,9 +54,8 @@ def redact_personal_data(content: Content) -> Content:
     if not content.text:
         return content
     text = without_keys(content.text)
-    if "@" in text:
-        text = _EMAIL.sub(MASK, text)
-    text = _DIGITS.sub(_without_cards, text)
+    text = _without_addresses(text)
+    text = replaced(_DIGITS, _without_cards, text)
     if text == content.text:
         return content
     redacted = copy.copy(content)
@@ -63,31 +67,58 @@ _hook: Any = redact_personal_data
 _hook.held_characters = HELD_CHARACTERS
 
 
+def _without_addresses(text: str) -> str:
+    """Mask the e-mail addresses; searches only around each @, of which an address has one."""
+    parts, told, before, at = list[str](), 0, 0, text.find("@")
+    while at >= 0:
+        following = text.find("@", at + 1)
+        end = at + _MOST_AFTER_AT if following < 0 else min(at + _MOST_AFTER_AT, following)
+        found = _EMAIL.search(text, max(before, at - _MOST_BEFORE_AT), end)
+        before = at + 1
+        if found is not None:
+            parts += [text[told : found.start()], MASK]
+            told = before = found.end()
+        at = following
+    return "".join([*parts, text[told:]]) if parts else text
+
+
 def _without_cards(found: re.Match[str]) -> str:
     """Mask the cards in a run of digits; digits after a card may be its expiry month or a check number."""
     run = found[0]
     groups = [(group.start(), group.end()) for group in re.finditer(r"\d+", run)]
-    parts, told = list[str](), 0
-    for number, (start, _) in enumerate(groups):
-        if start >= told and (end := _end_of_card(run, groups, number)):
+    digits = _Digits("".join([run[start:end] for start, end in groups]))
+    ends = dict(zip(accumulate(end - start for start, end in groups), (end for _, end in groups), strict=True))
+    parts, told, place = list[str](), 0, 0
+    for start, end in groups:
+        if start >= told and (card := next((place + one for one in digits.cards(place) if place + one in ends), 0)):
             parts += [run[told:start], MASK]
-            told = end
+            told = ends[card]
+        place += end - start
     return "".join([*parts, run[told:]])
 
 
-def _end_of_card(run: str, groups: Sequence[tuple[int, int]], number: int) -> int:
-    """Return where the longest card that begins with a group of digits ends; 0 if there is none."""
-    digits, found = "", 0
-    while number < len(groups) and len(digits) <= _LONGEST_CARD:
-        start, end = groups[number]
-        digits += run[start : min(end, start + _LONGEST_CARD + 1)]
-        if _CARD.fullmatch(digits) and _has_check_digit(digits):
-            found = end
-        number += 1
-    return found
+class _Digits:
+    """Digits in which cards are searched, each place in the same time.
 
+    The check digit of a card is that of the sum of its digits, of which every second one from the last is doubled, and
+    loses 9 above 9. Source: ISO/IEC 7812-1, annex B.
+    """
 
-def _has_check_digit(digits: str) -> bool:
-    """Return whether the last digit is the check digit of the others. Source: ISO/IEC 7812-1, annex B."""
-    doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
-    return sum(one - 9 * (one > 9) for one in doubled) % 10 == 0  # noqa: PLR2004 - the sum of the digits
+    def __init__(self, digits: str) -> None:
+        self._digits = digits
+        values = [int(digit) for digit in digits]
+        doubled = [2 * one - 9 * (one > 4) for one in values]  # noqa: PLR2004 - twice 5 is above 9
+        self._sums = [
+            [*accumulate((one if n % 2 == parity else two for n, (one, two) in pairs), initial=0)]
+            for parity in (0, 1)
+            for pairs in [enumerate(zip(values, doubled, strict=True))]
+        ]
+
+    def cards(self, start: int) -> Iterator[int]:
+        """Yield the lengths of the cards that begin at a place, the longest first."""
+        for length in _CARD_LENGTHS:
+            end = start + length
+            if end <= len(self._digits) and _CARD.fullmatch(self._digits, start, end):
+                sums = self._sums[(end - 1) % 2]
+                if (sums[end] - sums[start]) % 10 == 0:
+                    yield length

@@ -10,14 +10,15 @@ from tests.house.source import DEMO, PACKAGES, SHARED, Import, Module, is_below,
 
 _PURE_ROOMS = {"redaction", "errors", "model", "codec", "session", "turn", "stream"}
 ALLOWED_ROOMS: dict[str, set[str]] = {
-    "redaction": set(),
+    "long_texts": set(),
+    "redaction": {"long_texts"},
     "log_records": {"redaction"},
     "errors": {"redaction"},
     "hooks": {"errors"},
     "timer_schedule": set(),
     "settings": {"errors", "model", "timer_schedule"},
     "tool_calls": {"model"},
-    "personal_data": {"redaction"},
+    "personal_data": {"redaction", "long_texts"},
     "loops": {"errors"},
     "model": {"errors"},
     "codec": {"errors", "model"},

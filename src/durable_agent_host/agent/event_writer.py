@@ -18,6 +18,7 @@ from durable_agent_host.agent.observer import (
     WatchedTurn,
 )
 from durable_agent_host.errors import log_reason
+from durable_agent_host.loops.aside import MANY_CHARACTERS, aside
 from durable_agent_host.model.log_entry import ATTEMPT_BEGUN, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.stream.live_events import (
     HostedCallReader,
@@ -77,8 +78,20 @@ class EventWriter:
             return
         if (noted := _note_of(moment)) is not None:
             self._writer.note(noted)
-        for event in self._events_of(turn, moment):
+        if isinstance(moment, ToolCallFinished):
+            events = await self._result_events(moment)
+        else:
+            events = self._events_of(turn, moment)
+        for event in events:
             await self._writer.put(*event)
+
+    async def _result_events(self, moment: ToolCallFinished) -> Sequence[LiveEvent]:
+        if moment.replayed:
+            return ()
+        result, redactor = moment.result, self._redactor
+        if redactor is not None:
+            result = await aside(len(result), lambda: redactor.text(moment.result), many=MANY_CHARACTERS)
+        return self._told(tool_completed(moment.call_id, moment.outcome, result))
 
     def _new_events(self, *, tells_functions: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:
@@ -99,9 +112,6 @@ class EventWriter:
                 return () if replayed else events
             case ToolCallBegan(call_id, name, arguments, attempt=1, replayed=False):
                 return self._told(tool_started(call_id, name, arguments))
-            case ToolCallFinished(call_id, outcome=outcome, result=result, replayed=False):
-                clean = self._redactor.text(result) if self._redactor is not None else result
-                return self._told(tool_completed(call_id, outcome, clean))
             case ApprovalAwaited(call, replayed=False):
                 return self._told(approval_requested(call))
             case AttemptBegan(replayed=False):

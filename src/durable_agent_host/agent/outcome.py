@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, Message, add_usage_details
@@ -26,6 +27,7 @@ from durable_agent_host.errors import (
     TurnError,
     error_details,
 )
+from durable_agent_host.loops.aside import MANY_CHARACTERS, aside
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
@@ -35,6 +37,7 @@ from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.stream.live_events import answer_text
 from durable_agent_host.stream.redacted_events import without_held
 from durable_agent_host.turn.model_names import bounded_name
+from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.waiting import shortened_calls
 from durable_agent_host.turn_log.journal import Recorded
 
@@ -87,12 +90,13 @@ async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcom
     if runs.request.response_format is not None:
         await hold_answer(answer_text(response), runs.request.response_format)
     try:
-        return replace(_with_entries(runs, response, "completed"), overlay=overlay_after(runs, response.messages))
+        outcome = await _with_entries(runs, response, "completed")
+        return replace(outcome, overlay=overlay_after(runs, response.messages))
     except CorruptStateError as error:  # from what would be stored; the session is unchanged
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
 
-def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
+async def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
     """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
 
     The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
@@ -114,7 +118,7 @@ def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
     response.additional_properties = {**(response.additional_properties or {}), CANCELLED: True}
     runs.agent_session.service_session_id = None
     runs.agent_session.state.pop(WORKFLOW_STATE, None)
-    outcome = _with_entries(runs, response, "cancelled")
+    outcome = await _with_entries(runs, response, "cancelled")
     request_entry, response_entry = outcome.entries
     mended, _ = repair_entries([request_entry, response_entry], runs.provider.repair_rules)
     error = TurnCancelledError("the turn was cancelled; what it had produced is part of the conversation")
@@ -187,7 +191,7 @@ def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutc
     )
 
 
-def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> TurnOutcome:
+async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> TurnOutcome:
     ended_at = utc_now()
     request = runs.request
     _hide_exceptions(given)
@@ -198,9 +202,8 @@ def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> Tu
         given.usage_details = add_usage_details(given.usage_details, runs.inner_calls.usage)
     asked, response, answered = request, given, runs.answers
     if (redactor := runs.redactor) is not None:
-        offered = runs.run.progress.offered if runs.run is not None and runs.hosted.has_journal else None
-        asked, response = redactor.request(request), redactor.response(given, offered=offered)
-        answered = {call_id: redactor.data(answer) for call_id, answer in answered.items()}
+        redact = partial(_redacted, runs, redactor, given)
+        asked, response, answered = await aside(_characters(request, given), redact, many=MANY_CHARACTERS)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
     entries = (encode_request_entry(asked), with_approvals(answer, answered))
     is_redacted = asked is not request or response is not given
@@ -222,6 +225,22 @@ def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> Tu
         served=served or None,
         redacted=is_redacted,
     )
+
+
+def _redacted(
+    runs: AgentRuns, redactor: Redactor, given: AgentResponse[Any]
+) -> tuple[TurnRequest, AgentResponse[Any], Mapping[str, Mapping[str, Any]]]:
+    offered = runs.run.progress.offered if runs.run is not None and runs.hosted.has_journal else None
+    answered = {call_id: redactor.data(answer) for call_id, answer in runs.answers.items()}
+    return redactor.request(runs.request), redactor.response(given, offered=offered), answered
+
+
+def _characters(request: TurnRequest, response: AgentResponse[Any]) -> int:
+    """Count the characters of a turn's texts, roughly."""
+    contents = [content for message in response.messages for content in message.contents]
+    said = sum(len(value) for content in contents for value in vars(content).values() if isinstance(value, str))
+    sent = sum(len(value) for content in request.contents for value in content.values() if isinstance(value, str))
+    return said + sent + len(request.message)
 
 
 def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:

@@ -281,7 +281,7 @@ class AgentRunner:
     async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Collect the output of a cancelled turn, also for the agent's own history providers."""
         await cancel_at_service(runs)
-        outcome = cancelled(runs, await runs.attempt.read_again())
+        outcome = await cancelled(runs, await runs.attempt.read_again())
         try:
             return await self._saved(runs, outcome)
         except HistoryError as error:  # the turn is cancelled all the same

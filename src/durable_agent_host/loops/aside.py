@@ -8,17 +8,22 @@ MANY: Final = 200
 """From this many messages or entries, reading them takes longer than crossing threads twice."""
 
 
-async def aside[T](count: int, do: Callable[[], T]) -> T:
+MANY_CHARACTERS: Final = 16 * 1024
+"""From this many characters, searching them takes longer than crossing threads twice."""
+
+
+async def aside[T](count: int, do: Callable[[], T], *, many: int = MANY) -> T:
     """Compute in a thread when there are many items, otherwise at once.
 
     Args:
         count: number of items.
         do: touches nothing that the loop changes at the same time.
+        many: from more than this many items on, in a thread.
 
     Returns:
         What it returns; raises what it raises.
     """
-    return await asyncio.to_thread(do) if count > MANY else do()
+    return await asyncio.to_thread(do) if count > many else do()
 
 
 async def aside_at_once[T](count: int, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -48,12 +48,10 @@ class Pace:
 
     async def let_others(self) -> None:
         """Pause when it is time to, on a loop; called between the parts of long work."""
-        if time.perf_counter() >= self._rests_at:
-            for _ in range(_MOST_RESTS):
-                began = time.perf_counter()
-                await asyncio.sleep(_REST_SECONDS)
-                if self._rested(began):
-                    break
+        began = time.perf_counter()
+        if began >= self._rests_at:
+            await asyncio.sleep(_REST_SECONDS)
+            self._rested(began)
 
     def _rested(self, began: float) -> bool:
         ended = time.perf_counter()
