@@ -4,9 +4,21 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-_PART_CHARACTERS: Final = 64 * 1024
+_PART_CHARACTERS: Final = 16 * 1024
 """A search of so many takes some milliseconds."""
 _MOST_TO_TELL: Final = 4096
+_PAUSES: Final[list[Callable[[], object]]] = []
+"""Called between two parts, see `learn_pause`."""
+
+
+def learn_pause(pause: Callable[[], object]) -> None:
+    """Let others work between two parts.
+
+    Args:
+        pause: called often, from any thread; returns at once where it must not wait.
+    """
+    if pause not in _PAUSES:
+        _PAUSES.append(pause)
 
 
 def replaced(form: re.Pattern[str], mask: str | Callable[[re.Match[str]], str], text: str) -> str:
@@ -32,6 +44,8 @@ def found_in(form: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield what matches, as `re.finditer` does; see `replaced`. The matches are not empty."""
     place = 0
     while place < len(text):
+        for pause in _PAUSES:
+            pause()
         end = place + _PART_CHARACTERS
         begun = form.search(text, place, end + _MOST_TO_TELL)
         if begun is None or begun.start() >= end:

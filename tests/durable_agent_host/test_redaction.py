@@ -56,6 +56,30 @@ from tests.durable_agent_host.test_scenarios_secrets import FORMS, NEEDLES
 def test_secrets_of_known_forms_are_taken_out(text, clean):
     """The rest of the text stays, so that a reader knows what it is about."""
     assert without_secrets(text) == clean
+    for before in range(_PART - len(text) - 1, _PART + 2, max(len(text) // 7, 1)):  # long texts are searched in parts
+        words = ("x\n" * (before // 2 + 1))[:before] + "\n"
+        assert without_secrets(f"{words}{text}\n{words}") == f"{words}{clean}\n{words}"
+
+
+_PART = 16 * 1024
+
+
+@pytest.mark.parametrize("place", [_PART - 30, _PART - 16, _PART - 3, _PART, 3 * _PART - 8])
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("4111 1111 1111 1111 12/28", f"{MASK} 12/28"),
+        ("someone.else@mail.example.com", MASK),
+        ("4111111111111111, 5500-0000-0000-0004", f"{MASK}, {MASK}"),
+        ("4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 1", "4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 1"),
+        ("a@b@c@d.example.org", f"a@b@{MASK}"),
+    ],
+)
+def test_personal_data_is_masked_wherever_it_is_in_a_long_text(text, clean, place):
+    """A match that crosses the border of two parts is found, and found once."""
+    before, after = ("so \n" * _PART)[:place] + " ", " and so on" * _PART
+    redacted = redact_personal_data(Content.from_text(f"{before}{text}{after}")).text
+    assert redacted == f"{before}{clean}{after}"
 
 
 def test_secrets_are_found_in_literals_of_texts():

@@ -36,7 +36,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     },
     "agent": {
         *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
-        *("tool_calls", "hooks"),
+        *("tool_calls", "hooks", "long_texts"),
     },
     "providers": {"errors", "redaction", "model", "codec", "stream", "agent", "loops"},
     "durable": {
