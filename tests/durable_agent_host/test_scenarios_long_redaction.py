@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AgentHost, PracticeModel, hosted, start_model
+from tests.kit import AgentHost, PracticeModel, hosted, start_model, wait_until
 
 APP = Path(__file__).parent / "apps" / "slow_redaction"
 LONG = "word " * 100_000
@@ -35,6 +35,7 @@ def test_other_turns_go_on_while_a_long_text_is_redacted(host: AgentHost, model:
     started = host.run("Agent", {"message": "Look", "session_id": "long", "wait_for_response": False})
     assert started.status_code == 202, started.text
     url = f"{host.url}/api/agents/Agent/sessions/long/turns/{started.headers['x-ms-turn-id']}"
+    wait_until(lambda: host.get("/waits").text)
     assert host.run("Agent", "Go on", session_id="short").text == "Yes."
     ended = host.end_of_turn(url)
     assert ended["status"] == "completed", ended

@@ -65,6 +65,7 @@ class EventWriter:
         self._redactor = redactor
         self._events = self._new_events(tells_functions=True)
         self._has_ended = False
+        self._kinds: set[str] = set()
 
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
         """Write the events of a moment.
@@ -81,9 +82,22 @@ class EventWriter:
         if isinstance(moment, ToolCallFinished):
             events = await self._result_events(moment)
         else:
-            events = self._events_of(turn, moment)
+            searched = self._characters_to_search(moment)
+            events = await aside(searched, lambda: self._events_of(turn, moment), many=MANY_CHARACTERS)
         for event in events:
             await self._writer.put(*event)
+
+    def _characters_to_search(self, moment: Moment) -> int:
+        """Return how many characters the redaction of a moment's events may search."""
+        if not isinstance(self._events, RedactedEvents) or self._redactor is None:
+            return 0
+        if not isinstance(moment, UpdateCame):
+            return self._events.held_characters
+        contents = moment.update.contents
+        kinds, self._kinds = self._kinds, {content.type for content in contents}
+        if self._redactor.held_characters is None and kinds == self._kinds:  # all is held until something else comes
+            return 0
+        return self._events.held_characters + sum(len(content.text or "") for content in contents)
 
     async def _result_events(self, moment: ToolCallFinished) -> Sequence[LiveEvent]:
         if moment.replayed:

@@ -127,6 +127,11 @@ class RedactedEvents:
         self._raw: list[str] = []
         self._told: list[str] = []
 
+    @property
+    def held_characters(self) -> int:
+        """How many characters are held; whatever ends their step searches them."""
+        return sum(len(held.held()) for held in self._held.values())
+
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
         """Read the next update; return the events for clients now."""
         return self.tell(self._events.feed(update))

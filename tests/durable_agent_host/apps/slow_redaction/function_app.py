@@ -7,13 +7,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
+import azure.functions as func
 from agent_framework import Agent, Content, tool
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import DurableAgentApp
 
 LONG = 100_000
+WAITS = threading.Event()
 OTHERS_GO_ON = threading.Event()
+WAITED_IN_VAIN = threading.Event()
 
 
 @tool
@@ -31,7 +34,11 @@ def let_go() -> str:
 
 def redact(content: Content) -> Content:
     """Wait at long texts; a loop that waits here runs no other turn."""
-    if len(content.text or "") > LONG and not OTHERS_GO_ON.wait(20):
+    if len(content.text or "") > LONG:
+        WAITS.set()
+        if not OTHERS_GO_ON.wait(10):
+            WAITED_IN_VAIN.set()
+    if WAITED_IN_VAIN.is_set():
         raise TimeoutError("no other turn went on")
     return content
 
@@ -41,3 +48,10 @@ app = DurableAgentApp(
     agents=[Agent(client, "Talk.", name="Agent", tools=[look_up, let_go], default_options={"store": False})],
     redact=redact,
 )
+
+
+@app.route(route="waits", auth_level=func.AuthLevel.ANONYMOUS)
+def waits(req: func.HttpRequest) -> func.HttpResponse:
+    """Tell whether a redaction waits."""
+    del req
+    return func.HttpResponse("yes" if WAITS.is_set() else "")
