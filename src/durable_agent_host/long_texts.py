@@ -1,7 +1,7 @@
 """Searches long texts in parts: a search by a regular expression holds the interpreter until it ends. Pure."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 _PART_CHARACTERS: Final = 16 * 1024
@@ -31,12 +31,15 @@ def replaced(form: re.Pattern[str], mask: str | Callable[[re.Match[str]], str], 
         mask: plain text, or a function of the match.
         text: of any length.
     """
-    if len(text) <= _PART_CHARACTERS:
-        return form.sub(mask, text)
+    return form.sub(mask, text) if len(text) <= _PART_CHARACTERS else replaced_each(found_in(form, text), mask, text)
+
+
+def replaced_each(found: Iterable[re.Match[str]], mask: str | Callable[[re.Match[str]], str], text: str) -> str:
+    """Replace matches, in order, in the text that they were found in. Guarantee: pure."""
     parts, told = list[str](), 0
-    for found in found_in(form, text):
-        parts += [text[told : found.start()], mask if isinstance(mask, str) else mask(found)]
-        told = found.end()
+    for one in found:
+        parts += [text[told : one.start()], mask if isinstance(mask, str) else mask(one)]
+        told = one.end()
     return "".join([*parts, text[told:]]) if parts else text
 
 
@@ -44,12 +47,12 @@ def found_in(form: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield what matches, as `re.finditer` does; see `replaced`. The matches are not empty."""
     place = 0
     while place < len(text):
-        for pause in _PAUSES:
-            pause()
         end = place + _PART_CHARACTERS
         begun = form.search(text, place, end + _MOST_TO_TELL)
         if begun is None or begun.start() >= end:
             place = end
+            for pause in _PAUSES if place < len(text) else ():
+                pause()
         elif (found := form.match(text, begun.start())) is None:  # what follows the part says otherwise
             place = begun.start() + 1
         else:

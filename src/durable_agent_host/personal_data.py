@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent_framework import Content
 
-from durable_agent_host.long_texts import replaced
+from durable_agent_host.long_texts import replaced, replaced_each
 from durable_agent_host.redaction import MASK, without_keys
 
 HELD_CHARACTERS: Final = 128
@@ -54,7 +54,7 @@ def redact_personal_data(content: Content) -> Content:
     if not content.text:
         return content
     text = without_keys(content.text)
-    text = _without_addresses(text)
+    text = replaced_each(_addresses_in(text), MASK, text)
     text = replaced(_DIGITS, _without_cards, text)
     if text == content.text:
         return content
@@ -67,19 +67,17 @@ _hook: Any = redact_personal_data
 _hook.held_characters = HELD_CHARACTERS
 
 
-def _without_addresses(text: str) -> str:
-    """Mask the e-mail addresses; searches only around each @, of which an address has one."""
-    parts, told, before, at = list[str](), 0, 0, text.find("@")
+def _addresses_in(text: str) -> Iterator[re.Match[str]]:
+    """Yield the e-mail addresses; searches only around each @, of which an address has one."""
+    before, at = 0, text.find("@")
     while at >= 0:
         following = text.find("@", at + 1)
         end = at + _MOST_AFTER_AT if following < 0 else min(at + _MOST_AFTER_AT, following)
         found = _EMAIL.search(text, max(before, at - _MOST_BEFORE_AT), end)
-        before = at + 1
         if found is not None:
-            parts += [text[told : found.start()], MASK]
-            told = before = found.end()
+            yield found
+        before = found.end() if found is not None else at + 1
         at = following
-    return "".join([*parts, text[told:]]) if parts else text
 
 
 def _without_cards(found: re.Match[str]) -> str:

@@ -8,10 +8,10 @@ unless it ends where the form could begin again, or is always a part of the matc
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from durable_agent_host.long_texts import found_in, replaced
+from durable_agent_host.long_texts import found_in, replaced, replaced_each
 
 MASK: Final = "[redacted]"
 
@@ -180,13 +180,11 @@ _TELLS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
 )
 """Lower-case texts that each form needs, in the order of the forms: one of each group."""
 
-_NAMED: Final = frozenset({5, 6, 8})
-"""The forms that begin with the name of a field, and are slow to search."""
 _AFTER_NAME: Final = re.compile(
     r"(?P<name>key|signature|secret|token|password|passwd|passphrase|pwd|sig|credential|assertion)"
     rf"{_QUOTE}\s{{0,16}}[=:,]"
 )
-"""What each of them has behind the name, in lower case."""
+"""What the forms that need one of `_WORDS` have behind the name of a field that they begin with, in lower case."""
 _NAME: Final = re.compile(
     rf"(?:(?<![a-z])|(?<=\\[nrt])|{_HUMP})(?:{_ASSIGNED}|key|token)\Z",
     re.IGNORECASE,
@@ -290,9 +288,12 @@ def _without_forms(text: str, count: int) -> str:
     if len(text) <= _SHORT_CHARACTERS and _RAREST[count].search(lower) is None:
         return text
     forms = _FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else _FORMS
-    for number, ((form, mask), tells) in enumerate(zip(forms[:count], _TELLS[:count], strict=True)):
+    for (form, mask), tells in zip(forms[:count], _TELLS[:count], strict=True):
         if _has_each(lower, tells):  # a regular expression search takes much longer
-            masked = _without_named(form, text, lower) if number in _NAMED else replaced(form, mask or _masked, text)
+            if _WORDS in tells:
+                masked = replaced_each(_named_in(form, text, lower), _masked, text)
+            else:
+                masked = replaced(form, mask or _masked, text)
             if masked != text:
                 text, lower = masked, _lowered(masked)
     return text
@@ -306,22 +307,21 @@ def _lowered(text: str) -> str:
     return text.lower()
 
 
-def _without_named(form: re.Pattern[str], text: str, lower: str) -> str:
-    """Mask matches of a form that begins with the name of a field, looking only where such a name ends.
+def _named_in(form: re.Pattern[str], text: str, lower: str) -> Iterator[re.Match[str]]:
+    """Yield matches of a form that begins with the name of a field, looking only where such a name ends.
 
     A search of the whole text would hold the interpreter for a third of a second a megabyte.
     """
-    parts, told = list[str](), 0
+    told = 0
     for after in found_in(_AFTER_NAME, lower):
         end = after.end("name")
         name = _NAME.search(text, max(told, end - _LONGEST_NAME), end)
         while name is not None:
             if (found := form.match(text, name.start())) is not None:
-                parts += [text[told : found.start()], _masked(found)]
+                yield found
                 told = found.end()
                 break
             name = _NAME.search(text, name.start() + 1, end)
-    return "".join([*parts, text[told:]]) if parts else text
 
 
 def _has_each(lower: str, groups: tuple[tuple[str, ...], ...]) -> bool:

@@ -19,7 +19,6 @@ _KNOWN: Final = frozenset(
         "durable_agent_host",
         "agent_framework",
         "agent_framework_anthropic",
-        "agent_framework_azure_ai",
         "agent_framework_foundry",
         "agent_framework_gemini",
         "agent_framework_openai",
@@ -52,21 +51,11 @@ def hold_back(messages: Any, client: Any, arguments: Mapping[str, Any]) -> HeldH
         What stands for the first of the messages; None when there are few, or when middleware or a client of the app's
         own would see it.
     """
-    if (
-        not isinstance(messages, list)
-        or len(cast("list[Message]", messages)) <= _LEAST
-        or not _is_unseen(client, arguments)
-    ):
+    listed = cast("list[Message]", messages) if isinstance(messages, list) else []
+    if len(listed) <= _LEAST or not _is_unseen(client, arguments):
         return None
-    listed = cast("list[Message]", messages)
     held = HeldHistory([*takewhile(_is_plain, listed[:-1])])
     return held if len(held.held) > _LEAST else None
-
-
-def in_full(messages: Sequence[Message]) -> list[Message]:
-    """Return messages with those that were held back."""
-    first = messages[0] if messages else None
-    return [*first.held, *messages[1:]] if isinstance(first, HeldHistory) else list(messages)
 
 
 class CallMessages:
@@ -83,10 +72,11 @@ class CallMessages:
 
     def __init__(self, context: ChatContext) -> None:
         self._context = context
-        self._held: Any = context.messages
-        self._is_unseen = bool(context.messages) and isinstance(context.messages[0], HeldHistory)
+        self._listed = context.messages
         self._sent: list[list[Message]] = []
-        self.given = in_full(context.messages)
+        first = self._listed[0] if self._listed else None
+        self._is_unseen = isinstance(first, HeldHistory)
+        self.given = [*first.held, *self._listed[1:]] if isinstance(first, HeldHistory) else [*self._listed]
 
     def choose(self, messages: Iterable[Message]) -> None:
         """Set the messages to send."""
@@ -96,7 +86,7 @@ class CallMessages:
     def put_aside(self) -> None:
         """Hide them from the framework, which would look through them, until they are sent."""
         if self._is_unseen:
-            self._context.messages = self._held
+            self._context.messages = self._listed
 
     def send(self) -> None:
         """Show them to the client, which is about to be called."""

@@ -58,7 +58,7 @@ class ModelCalls(ChatMiddleware):
         answer = _Answer(self.run, context, call_next)
         await answer.begin()
         if context.stream:
-            answer.put_aside()
+            answer.messages.put_aside()
             context.result = ResponseStream(answer.stream(), finalizer=lambda _: answer.response())
         else:
             async for _ in answer.stream():
@@ -73,8 +73,8 @@ class _Answer:
         self._run = run
         self._context = context
         self._call_next = call_next
-        self._messages = CallMessages(context)
-        self._asked = self._messages.given
+        self.messages = CallMessages(context)
+        self._asked = self.messages.given
         self._responses: list[ChatResponse[Any]] = []
         self._step: _Replay | _Call
 
@@ -93,13 +93,9 @@ class _Answer:
             return
         run.check()
         check_model_call(run.bounds, begun=1)
-        self._messages.choose(run.prepare_messages(chosen))
-        send = partial(_send, self._messages, self._call_next)
+        self.messages.choose(run.prepare_messages(chosen))
+        send = partial(_send, self.messages, self._call_next)
         self._step = _Call(run, context, send, position, await self._admitted())
-
-    def put_aside(self) -> None:
-        """Hide the messages until the call is made."""
-        self._messages.put_aside()
 
     async def _admitted(self) -> Reservation | None:
         """Check the call against the budgets."""
@@ -128,7 +124,7 @@ class _Answer:
                 self._asked = [*self._asked, *more]
                 await self.begin()
         finally:
-            self._messages.release()
+            self.messages.release()
 
     def response(self) -> ChatResponse[Any]:
         """Return the response of all calls as one."""

@@ -19,8 +19,6 @@ _USERS: Final[dict[tuple[int, int], int]] = {}
 """How many use a file of this process, by the file's identity."""
 _OPEN: Final[dict[tuple[int, int], Remnants]] = {}
 """Closed with the last user: closing a file gives up all locks that SQLite holds on it in this process."""
-
-
 _SCHEMA_PAGE: Final = 1
 """It has none of the text, and is in the cache of whoever clears the others."""
 
@@ -37,11 +35,12 @@ class PageTraces:
         self._key: tuple[int, int] | None = None
 
     def enter(self) -> None:
-        """Begin to use the file; before anything else, and once."""
+        """Begin to use the file; before anything else. Does nothing a second time; callable from any thread."""
         found = self._path.stat()
-        self._key = found.st_dev, found.st_ino
         with _LOCK:
-            _USERS[self._key] = _USERS.get(self._key, 0) + 1
+            if self._key is None:
+                self._key = found.st_dev, found.st_ino
+                _USERS[self._key] = _USERS.get(self._key, 0) + 1
 
     def leave(self) -> None:
         """Stop using the file, after its connections are closed. Does nothing a second time."""
@@ -56,7 +55,7 @@ class PageTraces:
         self._key = None
 
     def find(self) -> list[int]:
-        """List the pages that have copies of rows, after a checkpoint; takes 4 us a page, with pauses for others.
+        """List the pages that have copies of rows, after a checkpoint, with pauses for others.
 
         Raises:
             sqlite3.OperationalError: the file cannot be read.
