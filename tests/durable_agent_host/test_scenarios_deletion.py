@@ -159,6 +159,29 @@ def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_p
         host.kill()
 
 
+@pytest.mark.parametrize("point", ["batch.before_commit", "batch.after_commit"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_deletion_whose_host_is_killed_where_the_entity_is_written_is_asked_for_again(
+    model: PracticeModel, tmp_path: Path, point, nth
+):
+    """Its mark may be written late, after the next attempt has read the session: nobody hears of a conflict."""
+    env, data = {"LEDGER": str(tmp_path / "ledger")}, tmp_path / "data"
+    with hosted(data, model, app=LAB, **env) as host:
+        grow(host, "s")
+    host = start_host(data, model, app=LAB, FUNCTIONS_HOST_CRASH=f"{point}:{nth}", **env)
+    try:
+        with pytest.raises(requests.ConnectionError):
+            delete(host, "Instant", "s")
+        host.process.wait()
+        host = start_host(data, model, app=LAB, **env)
+        answer = delete(host, "Instant", "s")
+        assert answer.status_code in {200, 404}, answer.text
+        wait_until(lambda: host.state("Instant", "s") is None)
+        wait_until(lambda: stored(data) == (set(), set()))
+    finally:
+        host.kill()
+
+
 def test_a_deletion_takes_what_is_stored_outside_the_entity(model: PracticeModel, tmp_path: Path):
     """Segments, large contents, long requests and answers of turns; the answer says how much that was."""
     with hosted(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:

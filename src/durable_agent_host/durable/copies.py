@@ -1,5 +1,6 @@
 """Copies of sessions: exported and imported documents, and new sessions."""
 
+import hashlib
 import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -98,8 +99,31 @@ class SessionCopies:
             if not is_new and now != imported.document:
                 raise taken
             reach("import.before_head")
-            await self._documents.put(agent, session_id, imported.document, instead_of=now)
+            try:
+                await self._documents.put(agent, session_id, imported.document, instead_of=now)
+            except TurnRejectedError:
+                now = await self._documents.read(agent, session_id)
+                if now in (None, {}):
+                    raise
+                if not await self._is_same(now, imported.document):
+                    raise taken from None
         return imported
+
+    async def _is_same(self, state: Any, document: Any) -> bool:
+        """Return whether two heads are of the same conversation, wherever each stores it.
+
+        An earlier request, which a crash or a timeout cut off from its client, may have stored the document meanwhile.
+        """
+        try:
+            return await self._digest(state) == await self._digest(document)
+        except StateError:
+            return False
+
+    async def _digest(self, state: Any) -> bytes:
+        digest = hashlib.sha256()
+        async for part in export_document(whole_record(self._keeper, state)):
+            digest.update(part)
+        return digest.digest()
 
     async def _import_elsewhere(
         self,

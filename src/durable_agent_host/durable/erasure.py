@@ -223,14 +223,12 @@ class Eraser:
         if state is None:
             return {"status": "erased", "erased": dict.fromkeys(_COUNTED, 0)}
         try:
-            refuse_busy(state)
-            if session.document and not session.erasing:
-                session = replace(session, erasing=datetime.now(UTC).isoformat())
-                marked = encode_session(session)
-                await documents.put(agent, session_id, marked, instead_of=state)
-                state = marked
+            state = await _marked(documents, agent, session_id, state)
         except TurnRejectedError as error:
             return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
+        if state is None:
+            return {"status": "erased", "erased": dict.fromkeys(_COUNTED, 0)}
+        session = _readable(state)
         reach("erasure.after_mark")
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
@@ -246,6 +244,29 @@ class Eraser:
         reach("erasure.before_head")
         await documents.put(agent, session_id, None, instead_of=state)
         return {"status": "erased", "erased": erasing.erased}
+
+
+async def _marked(documents: SessionDocuments, agent: str, session_id: str, state: Any) -> Any:
+    """Mark a session as being erased; return its document, or None when it is gone.
+
+    An earlier attempt, which a crash cut off, may have marked it meanwhile, with another time.
+
+    Raises:
+        TurnRejectedError: a turn runs or waits, or the session has changed.
+    """
+    refuse_busy(state)
+    session = _readable(state)
+    if not session.document or session.erasing:
+        return state
+    marked = encode_session(replace(session, erasing=datetime.now(UTC).isoformat()))
+    try:
+        await documents.put(agent, session_id, marked, instead_of=state)
+    except TurnRejectedError:
+        state = await documents.held(agent, session_id)
+        if state is not None and not _readable(state).erasing:
+            raise
+        return state
+    return marked
 
 
 class _Erasing:
