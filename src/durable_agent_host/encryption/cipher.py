@@ -1,9 +1,10 @@
 """AES-256-GCM with a place as associated data: a value encrypted at one place cannot be decrypted at another.
 
 Theory of operation. A data key encrypts nothing itself. The first two parts of a place are its scope (one home of
-pieces, one turn log, one agent's sessions), and each scope has its own keys, derived with HMAC-SHA-512. The nonce is an
-HMAC of place and plaintext: the same text at the same place gives the same bytes, so replayed orchestrations and
-repeated writes produce identical values, and no nonce is used for two texts.
+pieces, one turn log, one agent's sessions), and each scope has its own keys, derived with HMAC-SHA-512. The nonce is a
+keyed hash of place and plaintext: the same text at the same place gives the same bytes, so replayed orchestrations and
+repeated writes produce identical values, and no nonce is used for two texts. The hash is BLAKE2b, because Python's HMAC
+releases the interpreter's lock for however few bytes, and another thread takes it.
 
 An encrypted value is the data key's id (4 bytes), the nonce (12), and the ciphertext with its tag (16).
 """
@@ -14,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
@@ -229,7 +231,7 @@ class Cipher:
 
 def _encrypted(key: DataKey, place: Place, data: bytes) -> bytes:
     scope, bound = key.scope(*place[:2]), _written(place)
-    nonce = hmac.digest(scope.nonces, bound + data, "sha256")[:_NONCE_BYTES]
+    nonce = blake2b(bound + data, key=scope.nonces, digest_size=_NONCE_BYTES).digest()
     return key.prefix + nonce + scope.aead.encrypt(nonce, data, bound)
 
 
