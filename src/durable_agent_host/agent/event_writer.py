@@ -82,7 +82,7 @@ class EventWriter:
         if isinstance(moment, ToolCallFinished):
             events = await self._result_events(moment)
         else:
-            searched = self._characters_to_search(moment)
+            searched = self._characters_to_search(moment) if self._redactor is not None else 0
             events = await aside(searched, lambda: self._events_of(turn, moment), many=MANY_CHARACTERS)
         for event in events:
             await self._writer.put(*event)
@@ -93,11 +93,14 @@ class EventWriter:
             return 0
         if not isinstance(moment, UpdateCame):
             return self._events.held_characters
-        contents = moment.update.contents
-        kinds, self._kinds = self._kinds, {content.type for content in contents}
-        if self._redactor.held_characters is None and kinds == self._kinds:  # all is held until something else comes
-            return 0
-        return self._events.held_characters + sum(len(content.text or "") for content in contents)
+        contents, searched = moment.update.contents, self._events.held_characters
+        if self._redactor.held_characters is None:
+            kinds, self._kinds = self._kinds, {content.type for content in contents}
+            if kinds == self._kinds:  # all is held until something else comes
+                return 0
+        for content in contents:
+            searched += len(content.text or "")
+        return searched
 
     async def _result_events(self, moment: ToolCallFinished) -> Sequence[LiveEvent]:
         if moment.replayed:

@@ -19,8 +19,7 @@ from uuid import uuid4
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext
 
-from durable_agent_host.durable.holders import ENDED
-from durable_agent_host.durable.statuses import status_of_turn
+from durable_agent_host.durable.statuses import has_ended
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import ENDED_TURN, LogEntry
@@ -143,17 +142,16 @@ async def forget_turns(
     has_ended = await _have_ended(client, [str(turn["turn_id"]) for turn in turns])
     ended = [turn for turn, is_over in zip(turns, has_ended, strict=True) if is_over]
     log_ids = [turn_log_id(turn["agent"], turn["session_id"], turn["turn_id"]) for turn in ended]
+    is_done = len(ended) == len(turns)
     reach("forget.before_delete")
+    await _delete_pieces(keeper.open_store(), [raw_home(log_id) for log_id in log_ids])
+    reach("forget.between")
+    if is_done and batch is not None:
+        log_ids.append(batch)  # with the others, so that one cleaning of the file is enough
     if log_ids:
         await log.delete(*log_ids)
-    reach("forget.between")
-    await _delete_pieces(keeper.open_store(), [raw_home(log_id) for log_id in log_ids])
     reach("forget.after_delete")
-    if len(ended) < len(turns):
-        return False
-    if batch is not None:
-        await log.delete(batch)
-    return True
+    return is_done
 
 
 async def _turns_of(log: TurnLog, batch: str) -> list[Mapping[str, Any]]:
@@ -184,9 +182,8 @@ async def _delete_pieces(store: SegmentStore, homes: Sequence[str]) -> None:
 async def _have_ended(client: DurableOrchestrationClient, turn_ids: Sequence[str]) -> list[bool]:
     room = asyncio.Semaphore(_ASKED_AT_ONCE)
 
-    async def has_ended(turn_id: str) -> bool:
+    async def ask(turn_id: str) -> bool:
         async with room:
-            status = await status_of_turn(client, turn_id)
-        return not status or status.runtime_status in (*ENDED, None)
+            return await has_ended(client, turn_id)
 
-    return await asyncio.gather(*map(has_ended, turn_ids))
+    return await asyncio.gather(*map(ask, turn_ids))

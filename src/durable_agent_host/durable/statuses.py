@@ -1,10 +1,12 @@
 """Reads turns from the status of their orchestrations, as the SDK returns it."""
 
 import json
-from typing import Any
+import threading
+from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
+from durable_agent_host.durable.holders import ENDED
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import can_be_instance
@@ -12,6 +14,11 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn.waiting import decode_waiting
 from durable_agent_host.turn.wire import decode_turn_outcome
+
+_REMEMBERED: Final = 4096
+_COMPLETED: Final[dict[str, None]] = {}
+"""The turns that this process has last seen completed."""
+_LOCK: Final = threading.Lock()
 
 
 async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, show_input: bool = False) -> Any:
@@ -25,7 +32,30 @@ async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, sh
     Returns:
         The status, which is false when there is no such orchestration; None for an invalid id.
     """
-    return await client.get_status(turn_id, show_input=show_input) if can_be_instance(turn_id) else None
+    if not can_be_instance(turn_id):
+        return None
+    status = await client.get_status(turn_id, show_input=show_input)
+    if status and status.runtime_status is OrchestrationRuntimeStatus.Completed:
+        with _LOCK:
+            _COMPLETED[turn_id] = None
+            if len(_COMPLETED) > _REMEMBERED:
+                del _COMPLETED[next(iter(_COMPLETED))]
+    return status
+
+
+async def has_ended(client: DurableOrchestrationClient, turn_id: str) -> bool:
+    """Return whether a turn's orchestration has ended, or never was.
+
+    It is not asked again about one that this process has seen completed: that is final, unlike a failure.
+
+    Args:
+        client: the SDK's.
+        turn_id: chosen by callers of the entity.
+    """
+    if turn_id in _COMPLETED:
+        return True
+    status = await status_of_turn(client, turn_id)
+    return not status or status.runtime_status in (*ENDED, None)
 
 
 def turn_of_status(turn_id: str, status: Any) -> Turn | None:
