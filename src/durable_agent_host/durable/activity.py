@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -90,9 +91,9 @@ async def _run(
     except StateError as error:
         return encode_turn_outcome(failed(request, error))
     try:
-        await keeper.owned.note_turn(request.agent, request.session_id, session)
         running = runner.run(session, request, answers, was_cancelled=wire.get("cancelled") is True)
-        outcome = await asyncio.wrap_future(submit(running))
+        async with _noting(request, session, keeper):
+            outcome = await asyncio.wrap_future(submit(running))
     except FencedError:
         raise
     except StateError as error:
@@ -107,6 +108,30 @@ async def _run(
         )
         outcome = without_log(request, error)
     return encode_turn_outcome(outcome)
+
+
+@asynccontextmanager
+async def _noting(request: TurnRequest, session: Session, keeper: Keeper) -> AsyncGenerator[None]:
+    """Record whose session it is while the agent runs, unless that is known.
+
+    The next turn records it if the store does not answer; until then its owner's listing lacks the session.
+    """
+    if keeper.owned.has_noted(request.agent, request.session_id, session):
+        yield
+        return
+    noting = asyncio.ensure_future(keeper.owned.note_turn(request.agent, request.session_id, session))
+    try:
+        yield
+    finally:
+        try:
+            await noting
+        except LogError as error:
+            _LOGGER.warning(
+                "session %r of agent %s is not listed before its next turn, as its owner could not be noted: %s",
+                request.session_id,
+                request.agent,
+                log_reason(error),
+            )
 
 
 def _has_just_come(request: TurnRequest, grace_seconds: float) -> bool:

@@ -51,11 +51,21 @@ class OwnedSessions:
         Raises:
             LogError: the store does not answer.
         """
-        if session.owner is None:
-            return
-        begins = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
-        if begins or (_home_of(agent, session.owner), session_id) not in self._noted:
+        if session.owner is not None and not self.has_noted(agent, session_id, session):
             await self.note(agent, session_id, session.owner)
+
+    def has_noted(self, agent: str, session_id: str, session: Session) -> bool:
+        """Return whether `note_turn` has nothing to do.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            session: its head, as it was when the turn was granted.
+        """
+        if session.owner is None:
+            return True
+        begins = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
+        return not begins and (_home_of(agent, session.owner), session_id) in self._noted
 
     async def note(self, agent: str, session_id: str, owner: Owner) -> None:
         """Record a session's owner. Guarantee: idempotent.
