@@ -39,6 +39,7 @@ _PAUSES: Final = (BATCH_SECONDS + READERS_SECONDS, 10.0, 60.0, *(600.0,) * 144)
 """Pauses before each attempt: a store outage of a day delays it without ending it."""
 _ASKED_AT_ONCE: Final = 8
 _DELETED_AT_ONCE: Final = 64
+_RAN_AT: Final = "ran_at"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Forgetting:
             LogError: the turn log does not answer.
             Exception: the SDK's: the orchestration could not be started.
         """
-        entry, log = LogEntry(ENDED_TURN, dict(turn)), self._open_log()
+        entry, log = LogEntry(ENDED_TURN, {**turn, _RAN_AT: time.time()}), self._open_log()
         batch = await self._open(client)
         try:
             await log.append(batch.log_id, [entry], attempt=batch.attempt)
@@ -139,8 +140,8 @@ async def forget_turns(
     """
     batch = wire.get("batch")
     turns = await _turns_of(log, batch) if batch is not None else [wire]
-    has_ended = await _have_ended(client, [str(turn["turn_id"]) for turn in turns])
-    ended = [turn for turn, is_over in zip(turns, has_ended, strict=True) if is_over]
+    are_over = await _have_ended(client, turns)
+    ended = [turn for turn, is_over in zip(turns, are_over, strict=True) if is_over]
     log_ids = [turn_log_id(turn["agent"], turn["session_id"], turn["turn_id"]) for turn in ended]
     is_done = len(ended) == len(turns)
     reach("forget.before_delete")
@@ -179,11 +180,11 @@ async def _delete_pieces(store: SegmentStore, homes: Sequence[str]) -> None:
     await asyncio.gather(*map(delete, homes))
 
 
-async def _have_ended(client: DurableOrchestrationClient, turn_ids: Sequence[str]) -> list[bool]:
+async def _have_ended(client: DurableOrchestrationClient, turns: Sequence[Mapping[str, Any]]) -> list[bool]:
     room = asyncio.Semaphore(_ASKED_AT_ONCE)
 
-    async def ask(turn_id: str) -> bool:
+    async def ask(turn: Mapping[str, Any]) -> bool:
         async with room:
-            return await has_ended(client, turn_id)
+            return await has_ended(client, str(turn["turn_id"]), turn.get(_RAN_AT))
 
-    return await asyncio.gather(*map(ask, turn_ids))
+    return await asyncio.gather(*map(ask, turns))

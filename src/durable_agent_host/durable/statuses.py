@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
@@ -16,8 +17,8 @@ from durable_agent_host.turn.waiting import decode_waiting
 from durable_agent_host.turn.wire import decode_turn_outcome
 
 _REMEMBERED: Final = 4096
-_COMPLETED: Final[dict[str, None]] = {}
-"""The turns that this process has last seen completed."""
+_COMPLETED: Final[dict[str, float]] = {}
+"""The turns that this process has last seen completed, and when, in seconds since 1970."""
 _LOCK: Final = threading.Lock()
 
 
@@ -37,22 +38,24 @@ async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, sh
     status = await client.get_status(turn_id, show_input=show_input)
     if status and status.runtime_status is OrchestrationRuntimeStatus.Completed:
         with _LOCK:
-            _COMPLETED[turn_id] = None
+            _COMPLETED[turn_id] = time.time()
             if len(_COMPLETED) > _REMEMBERED:
                 del _COMPLETED[next(iter(_COMPLETED))]
     return status
 
 
-async def has_ended(client: DurableOrchestrationClient, turn_id: str) -> bool:
+async def has_ended(client: DurableOrchestrationClient, turn_id: str, ran_at: float | None) -> bool:
     """Return whether a turn's orchestration has ended, or never was.
 
-    It is not asked again about one that this process has seen completed: that is final, unlike a failure.
+    Nobody is asked about one that this process has seen completed since it ran: that is final, unlike a failure. After
+    an erasure of the session, a turn with the same id may run anew.
 
     Args:
         client: the SDK's.
         turn_id: chosen by callers of the entity.
+        ran_at: seconds since 1970 at which it ran; None if that is not known.
     """
-    if turn_id in _COMPLETED:
+    if ran_at is not None and _COMPLETED.get(turn_id, 0.0) > ran_at:
         return True
     status = await status_of_turn(client, turn_id)
     return not status or status.runtime_status in (*ENDED, None)
