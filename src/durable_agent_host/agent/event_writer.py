@@ -82,7 +82,7 @@ class EventWriter:
         if isinstance(moment, ToolCallFinished):
             events = await self._result_events(moment)
         else:
-            searched = self._characters_to_search(moment) if self._redactor is not None else 0
+            searched = self._characters_to_search(moment)
             events = await aside(searched, lambda: self._events_of(turn, moment), many=MANY_CHARACTERS)
         for event in events:
             await self._writer.put(*event)

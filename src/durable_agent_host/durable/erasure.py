@@ -220,8 +220,6 @@ class Eraser:
             return {"status": "changed"}
         if (if_owner := decode_owner(wire.get("if_owner"))) is not None and session.owner not in (None, if_owner):
             return {"status": "foreign"}
-        if state is None:
-            return {"status": "erased", "erased": dict.fromkeys(_COUNTED, 0)}
         try:
             state = await _marked(documents, agent, session_id, state)
         except TurnRejectedError as error:

@@ -121,18 +121,19 @@ class RedactedEvents:
     Args:
         events: derives them from the agent's updates.
         redactor: of the app.
-
-    Attributes:
-        held_characters: how many characters are held; whatever ends their step searches them.
     """
 
     def __init__(self, events: LiveEvents, redactor: Redacts) -> None:
-        self.held_characters = 0
         self._events = events
         self._redactor = redactor
         self._held: dict[tuple[str, str], HeldText] = {}
         self._raw: list[str] = []
         self._told: list[str] = []
+
+    @property
+    def held_characters(self) -> int:
+        """How many characters are held; whatever ends their step searches them."""
+        return sum(map(len, self._held.values()))
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
         """Read the next update; return the events for clients now."""
@@ -143,11 +144,9 @@ class RedactedEvents:
         told: list[LiveEvent] = []
         for event, data in events:
             call_id = str(data.get("call_id", ""))
-            if event == event_names.TOOL_DELTA:
-                told += self._grow(event, call_id, data["text"])
-                continue
-            if event in _TEXTS:
-                told += self._settle(*[key for key in self._held if key[0] in _TEXTS and key[0] != event])
+            if event in _TEXTS or event == event_names.TOOL_DELTA:
+                if event in _TEXTS:
+                    told += self._settle(*[key for key in self._held if key[0] in _TEXTS and key[0] != event])
                 told += self._grow(event, call_id, data["text"])
                 continue
             ends = [key for key in self._held if key[0] in _TEXTS or key == (event_names.TOOL_DELTA, call_id)]
@@ -179,21 +178,11 @@ class RedactedEvents:
     def _grow(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
         if event == event_names.MESSAGE_DELTA:
             self._raw.append(text)
-        held = self._held.get((event, call_id))
-        if held is None:
-            held = self._held[event, call_id] = HeldText(self._redactor)
-        before = len(held)
-        told = held.feed(text)
-        self.held_characters += len(held) - before
-        return self._delta(event, call_id, told)
+        held = self._held.setdefault((event, call_id), HeldText(self._redactor))
+        return self._delta(event, call_id, held.feed(text))
 
     def _settle(self, *keys: tuple[str, str]) -> list[LiveEvent]:
-        told: list[LiveEvent] = []
-        for key in keys:
-            held = self._held.pop(key)
-            self.held_characters -= len(held)
-            told += self._delta(*key, held.settle())
-        return told
+        return [one for key in keys for one in self._delta(*key, self._held.pop(key).settle())]
 
     def _delta(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
         if not text:
