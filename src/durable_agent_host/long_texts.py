@@ -1,4 +1,4 @@
-"""Searches long texts in parts: a search by a regular expression holds the interpreter until it ends. Pure."""
+"""Works on long texts in parts: a search by a regular expression holds the interpreter until it ends. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -11,14 +11,20 @@ _PAUSES: Final[list[Callable[[], object]]] = []
 """Called between two parts, see `learn_pause`."""
 
 
-def learn_pause(pause: Callable[[], object]) -> None:
+def learn_pause(give_way: Callable[[], object]) -> None:
     """Let others work between two parts.
 
     Args:
-        pause: called often, from any thread; returns at once where it must not wait.
+        give_way: called often, from any thread; returns at once where it must not wait.
     """
-    if pause not in _PAUSES:
-        _PAUSES.append(pause)
+    if give_way not in _PAUSES:
+        _PAUSES.append(give_way)
+
+
+def pause() -> None:
+    """Let others work, when it is time to; called between two parts. Does nothing before `learn_pause`."""
+    for give_way in _PAUSES:
+        give_way()
 
 
 def replaced(form: re.Pattern[str], mask: str | Callable[[re.Match[str]], str], text: str) -> str:
@@ -51,7 +57,7 @@ def found_in(form: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         begun = form.search(text, place, end + _MOST_TO_TELL)
         if begun is None or begun.start() >= end:
             place = end
-            for pause in _PAUSES if place < len(text) else ():
+            if place < len(text):
                 pause()
         elif (found := form.match(text, begun.start())) is None:  # what follows the part says otherwise
             place = begun.start() + 1

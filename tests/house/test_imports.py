@@ -21,7 +21,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "personal_data": {"redaction", "long_texts"},
     "loops": {"errors"},
     "model": {"errors"},
-    "codec": {"errors", "model"},
+    "codec": {"errors", "model", "long_texts"},
     # Stored entries stay JSON until a turn rehydrates them, so these call the codec, and never the other way.
     "turn": {"errors", "redaction", "model", "codec"},
     "session": {"errors", "model", "codec", "turn", "stream"},  # receipts tell requests and the answer's text

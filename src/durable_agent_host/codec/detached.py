@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.extension import extension_of, with_extension
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.long_texts import pause
 
 STORED: Final = "stored"
 LARGE_CHARACTERS: Final = 16 * 1024
@@ -144,8 +145,7 @@ def text_of(one: Detached, data: bytes) -> str:
     """
     if not one.is_base64:
         return one.prefix + _decoded(data)
-    parts = (data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES))
-    return "".join([one.prefix, *(base64.b64encode(part).decode() for part in parts)])
+    return "".join([one.prefix, *(base64.b64encode(part).decode() for part in _pieces(data))])
 
 
 def _decoded(data: bytes) -> str:
@@ -153,8 +153,13 @@ def _decoded(data: bytes) -> str:
     if len(data) <= _PART_BYTES:
         return data.decode("utf-8", "surrogatepass")
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    parts = [decoder.decode(data[start : start + _PART_BYTES]) for start in range(0, len(data), _PART_BYTES)]
-    return "".join([*parts, decoder.decode(b"", True)])
+    return "".join([*map(decoder.decode, _pieces(data)), decoder.decode(b"", True)])
+
+
+def _pieces(data: bytes) -> Generator[bytes]:
+    for start in range(0, len(data), _PART_BYTES):
+        pause()
+        yield data[start : start + _PART_BYTES]
 
 
 def _put_back(whole: Any, path: tuple[str | int, ...], text: str, entry: Mapping[str, Any]) -> Any:
@@ -288,18 +293,25 @@ def _bytes_of(text: str) -> tuple[str, bytes, bool]:
     comma = text.find(_BASE64, 0, _LONGEST_PREFIX) if text.startswith("data:") else -1
     prefix = text[: comma + len(_BASE64)] if comma >= 0 else ""
     try:
-        return prefix, b"".join(_of_base64(text[len(prefix) :].encode("ascii"))), True
+        return prefix, b"".join(_of_base64(text, len(prefix))), True
     except ValueError:
-        return "", text.encode("utf-8", "surrogatepass"), False
+        return "", b"".join(part.encode("utf-8", "surrogatepass") for part in _parts(text, 0, _PART_BYTES)), False
 
 
-def _of_base64(text: bytes) -> Generator[bytes]:
+def _parts(text: str, start: int, characters: int) -> Generator[str]:
+    for place in range(start, len(text), characters):
+        pause()
+        yield text[place : place + characters]
+
+
+def _of_base64(text: str, start: int) -> Generator[bytes]:
+    left = len(text) - start
     part_characters = _PART_BYTES // 3 * 4
-    for start in range(0, len(text), part_characters):
-        part = text[start : start + part_characters]
+    for characters in _parts(text, start, part_characters):
+        left -= len(characters)
+        part = characters.encode("ascii")
         data = base64.b64decode(part, validate=True)
-        is_last = start + part_characters >= len(text)
-        if base64.b64encode(data) != part or (len(data) < _PART_BYTES and not is_last):
+        if base64.b64encode(data) != part or (len(data) < _PART_BYTES and left):
             raise ValueError("not as Python writes it")
         yield data
 

@@ -11,7 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple
 
+from durable_agent_host.long_texts import pause
+
 _TOKEN: Final = re.compile(r'[ \t\n\r]*(?:([{}\[\],:"])|([^ \t\n\r{}\[\],:"]+)|$)')
+_TO_THE_END: Final = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+"""All of a string but its quotation marks; an escape may be cut off after its backslash."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _LONGEST_WORD: Final = 10_000
@@ -94,16 +98,13 @@ class JsonEvents:
 
     def _read_string(self, text: str, place: int, events: list[Event]) -> int:
         """Read a string up to its end, or the end of the text; return the place after it."""
-        first = start = place + self._is_escaped
-        while (end := text.find('"', start)) >= 0:
-            if not _ends_escaping(text, first, end):
-                break
-            start = end + 1
         parts = self._string
         assert parts is not None
-        if end < 0:
+        found = _TO_THE_END.match(text, place + self._is_escaped)
+        end = found.end() if found is not None else len(text)
+        if text[end : end + 1] != '"':
             parts.append(text[place:])
-            self._is_escaped = _ends_escaping(text, first, len(text)) if first <= len(text) else False
+            self._is_escaped = end < len(text)
             return len(text)
         parts.append(text[place : end + 1])
         raw = "".join(parts)
@@ -172,6 +173,7 @@ def _long_text(raw: str) -> str:
         while start < end:
             cut = start + _LONG_CHARACTERS
             cut = end if cut >= end else _before_escape(raw, start, cut)
+            pause()
             parts.append(json.loads(f'"{raw[start:cut]}"'))
             start = cut
     except ValueError:

@@ -1,6 +1,7 @@
 """Exports: a conversation as one self-contained JSON document, written piece by piece."""
 
 import base64
+import codecs
 import json
 import re
 import uuid
@@ -12,6 +13,7 @@ from typing import Any, Final
 from durable_agent_host.codec.detached import Detached, detached_of, put_texts
 from durable_agent_host.codec.state import encode_receipt, encode_session
 from durable_agent_host.codec.wire import EXTENSION
+from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.record import Record
@@ -44,6 +46,7 @@ async def export_document(record: Record) -> AsyncGenerator[bytes]:
     async for part in _document(record, mark):
         waiting += part
         if len(waiting) >= _TOGETHER:
+            await let_others()
             yield bytes(waiting)
             waiting.clear()
     yield bytes(waiting)
@@ -156,6 +159,7 @@ async def _text(record: Record, one: Detached, home: str) -> AsyncGenerator[byte
         for start in range(0, len(data), _PART):
             yield base64.b64encode(data[start : start + _PART])
         return
-    text = data.decode("utf-8", "surrogatepass")
-    for start in range(0, len(text), _PART):
-        yield json.dumps(text[start : start + _PART])[1:-1].encode()
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
+    for start in range(0, len(data), _PART):
+        is_last = start + _PART >= len(data)
+        yield json.dumps(decoder.decode(data[start : start + _PART], is_last))[1:-1].encode()

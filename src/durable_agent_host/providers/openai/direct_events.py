@@ -8,11 +8,12 @@ checked only against its own kind. An event that fails is constructed as that ki
 finally does. The given client and the SDK's modules are not changed.
 """
 
+import asyncio
 from functools import cache
 from typing import Any, cast, get_args
 
 from durable_agent_host.agent.overriding import copy_with
-from durable_agent_host.providers.openai.encoded_input import encode_body
+from durable_agent_host.providers.openai.encoded_input import encode_body, is_encoded
 
 
 def with_direct_events(client: Any) -> Any:
@@ -36,14 +37,15 @@ def with_direct_events(client: Any) -> Any:
 class _ReadsDirectly:
     """The override; stands before the client's own class in the method resolution order."""
 
-    def _build_request(self, options: Any, **kwargs: Any) -> Any:
+    async def _prepare_options(self, options: Any) -> Any:
         client: Any = super()
+        options = await client._prepare_options(options)  # noqa: SLF001 - overridden
         given, more = cast("list[object]", [options.json_data, options.extra_json])
-        if isinstance(given, dict) and isinstance(more, dict):
-            body = cast("dict[str, Any]", {**given, **more})
-            if (encoded := encode_body(body)) is not None:
+        if isinstance(given, dict) and (more is None or isinstance(more, dict)):
+            body = cast("dict[str, Any]", {**given, **(more or {})})
+            if is_encoded(body) and (encoded := await asyncio.to_thread(encode_body, body)) is not None:
                 options = options.model_copy(update={"json_data": encoded, "extra_json": None})
-        return client._build_request(options, **kwargs)  # noqa: SLF001 - overridden
+        return options
 
     def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
         kinds, stream_type = _kinds()

@@ -3,6 +3,7 @@
 The SDK writes a body with one call of `json.dumps`, which blocks all threads of the process: 30 MB take 0.3 s.
 """
 
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -21,10 +22,10 @@ class EncodedInput(list[Any]):
 
     Args:
         items: JSON values.
-        encoded: their JSON, in the same order.
+        encoded: their JSON, in parts.
     """
 
-    def __init__(self, items: Iterable[Any], encoded: bytes) -> None:
+    def __init__(self, items: Iterable[Any], encoded: Sequence[bytes]) -> None:
         super().__init__(items)
         self.encoded = encoded
 
@@ -54,28 +55,35 @@ def encode_input(items: Sequence[Any]) -> Sequence[Any]:
     except (TypeError, ValueError, RecursionError):
         return items
     parts.append(b"]" if items else b"[]")
-    return EncodedInput(items, b"".join(parts))
+    return EncodedInput(items, parts)
+
+
+def is_encoded(body: Mapping[str, Any]) -> bool:
+    """Return whether the input of a request's body is written already. Guarantee: pure."""
+    return isinstance(body.get("input"), EncodedInput)
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes | None:
     """Write a body as the SDK would. Guarantee: pure.
 
     Args:
-        body: of a request.
+        body: of a request; see `is_encoded`.
 
     Returns:
-        Its JSON; None when its input is not written yet, or something in it is not a JSON value.
+        Its JSON; None when something in it is not a JSON value.
     """
-    written = body.get("input")
-    if not isinstance(written, EncodedInput):
-        return None
     parts: list[bytes] = []
     try:
         for name, value in body.items():
-            parts += b",", _json(name).encode(), b":", written.encoded if value is written else _json(value).encode()
+            parts += b",", _json(name).encode(), b":"
+            parts += value.encoded if isinstance(value, EncodedInput) else [_json(value).encode()]
     except (TypeError, ValueError):
         return None
-    return b"".join([b"{", *parts[1:], b"}"])  # in one step: each copy of 30 MB takes 10 ms
+    whole = io.BytesIO()
+    for part in (b"{", *parts[1:], b"}"):
+        give_way()
+        whole.write(part)
+    return whole.getvalue()  # without one more copy: of 30 MB, that takes 10 ms
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode

@@ -237,7 +237,7 @@ def _pad(body: bytes) -> bytes:
     size = _INLINE_BYTES + len(body)
     while excess := (_row_bytes(size) - _INLINE_BYTES) % _OVERFLOW_BYTES:
         size += _OVERFLOW_BYTES - excess
-    return bytes(_INLINE_BYTES) + body + bytes(size - _INLINE_BYTES - len(body))
+    return b"".join((bytes(_INLINE_BYTES), body, bytes(size - _INLINE_BYTES - len(body))))  # one copy
 
 
 def _row_bytes(blob_bytes: int) -> int:
