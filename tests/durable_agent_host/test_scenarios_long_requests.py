@@ -1,6 +1,8 @@
 """Requests of long sessions: what is written beside the loop is what is written on it, and ends as it does."""
 
+import base64
 import json
+import random
 import re
 import threading
 import time
@@ -59,8 +61,12 @@ def document(turns: int) -> str:
 
 def sent(host: AgentHost, model: PracticeModel, agent: str, turns: int) -> dict[str, Any]:
     """Continue a conversation of so many turns; gives the body that the model got."""
-    session = f"of-{turns}"
-    imported = host.post(f"/agents/{agent}/sessions/{session}/import", document(turns).encode())
+    return sent_after(host, model, agent, f"of-{turns}", document(turns))
+
+
+def sent_after(host: AgentHost, model: PracticeModel, agent: str, session: str, whole: str) -> dict[str, Any]:
+    """Continue a conversation; gives the body that the model got."""
+    imported = host.post(f"/agents/{agent}/sessions/{session}/import", whole.encode())
     assert imported.status_code == 201, imported.text
     model.forget()
     model.plan({"text": "Here you are."})
@@ -88,6 +94,53 @@ def test_a_long_request_is_a_short_one_with_more_turns(host: AgentHost, model: P
     assert one.count("0_") >= 4
     turns = [json.dumps(said[first + n * each : first + (n + 1) * each]) for n in range(LONG)]
     assert [turn.replace(f"{n}_", "0_") for n, turn in enumerate(turns)] == [one] * LONG
+
+
+LONG_TEXT = 'é ☃ \U0001f600 "quoted" \\ \n' * 40_000
+LONG_BYTES = random.Random(5).randbytes(900_000)
+
+
+def large(text: str, data: bytes) -> str:
+    """Write a short conversation with a large text, a large result and a large image."""
+    picture = {"$type": "data", "uri": f"data:image/png;base64,{base64.b64encode(data).decode()}"}
+    asked = [{"$type": "text", "text": f"0 {text}"}, {**picture, "mediaType": "image/png"}]
+    call = {"callId": "call_0_", "name": "connect", "arguments": {"to": "x"}}
+    messages = [
+        {"role": "assistant", "contents": [{"$type": "functionCall", **call}]},
+        {"role": "tool", "contents": [{"$type": "functionResult", "callId": "call_0_", "result": f"1 {text}"}]},
+        {"role": "assistant", "contents": [{"$type": "text", "text": f"2 {text}"}]},
+    ]
+    about = {"correlationId": "turn-0", "createdAt": "2026-01-01T00:00:00+00:00"}
+    request = {"$type": "request", **about, "messages": [{"role": "user", "contents": asked}]}
+    entries = [request, {"$type": "response", **about, "messages": messages}]
+    return json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}})
+
+
+def named(value: Any, names: dict[str, str]) -> Any:
+    """Put names in place of long texts, wherever they are; base64 is the same in both of its alphabets."""
+    if isinstance(value, str):
+        for text, name in names.items():
+            value = value.replace(text, name)
+        return value
+    if isinstance(value, dict):
+        return {key: named(one, names) for key, one in value.items()}
+    return [named(one, names) for one in value] if isinstance(value, list) else value
+
+
+def forms_of(data: bytes) -> dict[str, str]:
+    """Name an image as it is in a request."""
+    return {write(data).decode(): "IMAGE" for write in (base64.b64encode, base64.urlsafe_b64encode)}
+
+
+@pytest.mark.parametrize("agent", FIELDS)
+def test_a_request_of_large_contents_is_one_of_small_contents(host: AgentHost, model: PracticeModel, agent: str):
+    """Texts, results of tools and images that are written in parts arrive whole, and so does all around them."""
+    long = sent_after(host, model, agent, "large", large(LONG_TEXT, LONG_BYTES))
+    short = sent_after(host, model, agent, "small", large("TEXT", b"small"))
+    said = json.dumps(named(long, {LONG_TEXT: "TEXT", **forms_of(LONG_BYTES)}))
+    assert said.count("TEXT") == 3
+    assert said.count("IMAGE") == 1
+    assert json.loads(said) == named(short, forms_of(b"small"))
 
 
 GEMINI = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm. "}]}}], "responseId": "r"}

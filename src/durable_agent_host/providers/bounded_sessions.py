@@ -2,6 +2,7 @@
 
 # ruff: noqa: SLF001 - aiohttp has no public way to change an answer
 
+import io
 import json
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.errors import ProviderError
 
 EVENT_STREAM: Final = "text/event-stream"
+_LONG_BYTES: Final = 512 * 1024
 _MOST_PLAIN_LINE_BYTES: Final = 1024 * 1024
 """Maximum line that is not an event, which Google's SDK reads character by character."""
 
@@ -37,6 +39,12 @@ class BoundedSession:
         )
         body = kwargs.get("data")
         exchange = await sent(method, url, json.dumps(kwargs["json"]) if kwargs.get("json") is not None else body)
+        if (
+            isinstance(body, bytes)
+            and len(body) > _LONG_BYTES
+            and type(self._session).__module__.startswith("aiohttp.")
+        ):
+            kwargs["data"] = io.BytesIO(body)  # bytes are copied once more, and sent in one step
         response = await self._session.request(*args, **kwargs)
         answer = getattr(response, "_response", response)  # google-auth wraps it
         kind = str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()

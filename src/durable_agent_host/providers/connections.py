@@ -13,6 +13,7 @@ size of answers, too.
 
 # ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
 
+import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
+from durable_agent_host.providers.long_bodies import encoded_body, is_long, sends_in_parts
 from durable_agent_host.redaction import learn_secrets
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
@@ -46,7 +48,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
             copied = value.with_options(max_retries=value.max_retries if retries else 0)
             if (http := getattr(copied, "_client", None)) is not None and hasattr(http, "event_hooks"):
                 copied._client = _guarded(http)
-            found[name] = copied
+            found[name] = sends_in_parts(copied)
             learn_secrets(_keys_of(copied))
         elif hasattr(value, "_api_client") and any(
             one.__module__.startswith("google.genai") for one in type(value).__mro__
@@ -194,6 +196,14 @@ class _Bounded:
 
 class _StaysOfGoogle(_KeepsConnections):
     """An API client of Google's SDK that follows no redirects, and reads answers of bounded size."""
+
+    async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        data: Any = request.data
+        body = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        if is_long(body.get("contents") or ()):
+            request.data = await asyncio.to_thread(encoded_body, body) or body
+        return await client._async_request_once(request, *args, **kwargs)
 
     async def _get_aiohttp_session(self) -> Any:
         client: Any = super()

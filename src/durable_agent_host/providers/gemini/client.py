@@ -16,7 +16,7 @@ from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.gemini.forgotten import sent_parts
 from durable_agent_host.providers.gemini.legacy import stored_part
 from durable_agent_host.providers.gemini.reading import ResponseReader
-from durable_agent_host.providers.gemini.wire import kept_part, with_words, words_of
+from durable_agent_host.providers.gemini.wire import kept_part, long_data_part, with_words, words_of
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.stream.fold import Fold
@@ -107,6 +107,11 @@ class _KeepsParts(FoldsStreams):
             parts += [kept_part(part) for part in kept]
             neutral = []
         return parts + client._convert_message_contents(neutral, names)
+
+    def _convert_data_or_uri_content(self, content: Content) -> Any:
+        client: Any = super()
+        part = long_data_part(content.uri or "", content.media_type) if content.media_type else None
+        return part or client._convert_data_or_uri_content(content)
 
     def _convert_function_result(self, content: Content, *args: Any) -> Any:
         client: Any = super()

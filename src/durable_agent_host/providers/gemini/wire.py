@@ -7,6 +7,7 @@ original JSON, in ``sdk_http_response.body``.
 
 # ruff: noqa: SLF001 - SDKs have no public way to see the words of a request or a response
 
+import base64
 import copy
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,6 +20,11 @@ from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.providers.gemini.signatures import with_signatures
 
 _STAND_IN = "."
+_BASE64: Final = ";base64,"
+_LONGEST_PREFIX: Final = 256
+_LONG_URL: Final = 512 * 1024
+_CHECKED_CHARACTERS: Final = 256 * 1024
+"""A multiple of four. Other threads run between two such parts."""
 _TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 
 
@@ -61,6 +67,27 @@ def kept_part(words: Mapping[str, Any]) -> Any:
     part = _kept_part_class().model_construct()
     part.kept_words = dict(words)
     return part
+
+
+def long_data_part(uri: str, media_type: str) -> Any:
+    """Make a part from a long data URL without decoding it: the framework decodes it, and the SDK encodes it again.
+
+    Args:
+        uri: of any kind.
+        media_type: of the data.
+
+    Returns:
+        The part; None for a short URL, and one that is not valid base64.
+    """
+    at = uri.find(_BASE64, 0, _LONGEST_PREFIX) + len(_BASE64)
+    if len(uri) <= _LONG_URL or at < len(_BASE64) or not uri.startswith("data:"):
+        return None
+    try:
+        for start in resting(range(at, len(uri), _CHECKED_CHARACTERS)):
+            base64.b64decode(uri[start : start + _CHECKED_CHARACTERS], validate=True)
+    except ValueError:
+        return None
+    return kept_part({"inlineData": {"data": uri[at:], "mimeType": media_type}})
 
 
 def request_words(contents: Sequence[Any]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ write messages with such items exactly as the API returned them.
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
-import asyncio
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -19,7 +18,6 @@ from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.openai.direct_events import with_direct_events
-from durable_agent_host.providers.openai.encoded_input import encode_input, is_long
 from durable_agent_host.providers.openai.errors import failure_of
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.media import as_input_file, audio_part
@@ -101,8 +99,6 @@ class _KeepsItems(FoldsStreams):
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         client: Any = super()
         sdk, prepared, validated = await client._prepare_request(*args, **kwargs)
-        if is_long(items := prepared["input"]):
-            prepared = {**prepared, "input": await asyncio.to_thread(encode_input, items)}
         return sdk, _with_unread_input(prepared), validated
 
     async def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
