@@ -19,7 +19,7 @@ _GROWN_BYTES: Final = 32 * 1024 * 1024
 _MOST_GROWN_BYTES: Final = 256 * 1024 * 1024
 _LATER_SECONDS: Final = 0.1
 """By then, nothing refers to the turn any more."""
-_MOST_OF_THE_TIME: Final = 0.05
+_MOST_OF_THE_TIME: Final = 0.02
 _STATM: Final = Path("/proc/self/statm")
 
 
