@@ -1,5 +1,6 @@
 """The routes that show what a turn sent to the model, and what came back."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from hashlib import sha256
@@ -55,7 +56,8 @@ async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResp
     for side in ("request", "answer"):
         if (known := await bodies.pieces(name, side)) is not None:
             said = cast("Mapping[str, Any]", view[side] or {})
-            view[side] = {**said, **_body_view(*known, redactor), "url": f"{url}/{side}"}
+            shown = await asyncio.to_thread(_body_view, *known, redactor)
+            view[side] = {**said, **shown, "url": f"{url}/{side}"}
     return json_answer(HTTPStatus.OK, view, turn_headers(turn.request))
 
 
@@ -68,7 +70,7 @@ async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
     known = await bodies.pieces(name, asked) if asked in ("request", "answer") else None
     if known is None:
         raise NotFoundError(f"call {name!r} has no body {asked[:40]!r}: ask for 'request' or 'answer'")
-    text, is_whole = _text(known[0], redactor)
+    text, is_whole = await asyncio.to_thread(_text, known[0], redactor)
     headers = {
         "content-type": "application/json; charset=utf-8" if is_whole else "text/plain; charset=utf-8",
         "content-disposition": f'attachment; filename="{name}-{asked}.{"json" if is_whole else "txt"}"',
@@ -89,7 +91,7 @@ async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResp
         if one["replayed"] or one["outcome"] != "completed":
             continue
         kept = [await bodies.pieces(one["name"], side) for side in ("request", "answer")]
-        views = [_body_text(known[0], redactor) if known is not None else None for known in kept]
+        views = [await asyncio.to_thread(_body_text, known[0], redactor) if known else None for known in kept]
         if any(view is None for view in views):
             return turn_conflict(turn, f"call {one['name']} of the turn is not kept as a whole, so it cannot be played")
         made.append((json.loads(str(views[0])), json.loads(str(views[1]))))
@@ -159,7 +161,8 @@ class _Bodies:
             return None
         bodies = [*chain.values()]
         digest = bodies[0].get("sha256")
-        return put_together(bodies[::-1]), digest if isinstance(digest, str) else None
+        pieces = await asyncio.to_thread(put_together, bodies[::-1])
+        return pieces, digest if isinstance(digest, str) else None
 
 
 def _shown(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]:

@@ -27,9 +27,9 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     offset, more = 0, True
     while more:
         page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
-        for record in page.records:
+        for record in await client.keeper.shown_records(request.agent, page.records):
             await let_others()
-            reader.read(client.keeper.shown_records(request.agent, [record]))
+            reader.read([record])
         offset, more = page.next_offset, page.has_more
     steps = reader.steps()
     following = str(first + limit) if first + limit < len(steps) else None
