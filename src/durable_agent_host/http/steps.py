@@ -1,5 +1,8 @@
 """The route that shows what a turn has done, step by step."""
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import azure.functions as func
@@ -11,8 +14,10 @@ from durable_agent_host.http.calls import Call, Host
 from durable_agent_host.http.large_answers import large_answer
 from durable_agent_host.http.parse import parse_limit
 from durable_agent_host.http.turns import named_turn
-from durable_agent_host.loops.giving_way import let_others
+from durable_agent_host.loops.giving_way import let_others, resting
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import LogRecord
+from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
 
 _STEPS: Final = 200
@@ -24,10 +29,12 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     turn = await named_turn(host, call, client)
     request = turn.request
     reader, log = StepReader(turn, host.prices_of(request.agent)), host.open_log()
+    redactor = client.keeper.redactor_of(request.agent)
     offset, more = 0, True
     while more:
         page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
-        for record in await client.keeper.shown_records(request.agent, page.records):
+        records = page.records if redactor is None else await asyncio.to_thread(_redacted, page.records, redactor)
+        for record in records:
             await let_others()
             reader.read([record])
         offset, more = page.next_offset, page.has_more
@@ -36,6 +43,10 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     shown = steps[first : first + limit]
     view = turn_summary(turn) | {"steps": shown, "cursor": following}
     return await large_answer(len(shown), lambda: view, turn_headers(request))
+
+
+def _redacted(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:
+    return [replace(one, entry=replace(one.entry, data=redactor.value(one.entry.data))) for one in resting(records)]
 
 
 def parse_place(text: str | None) -> int:

@@ -1,7 +1,6 @@
 """A turn's data outside its entity and orchestration: large contents, sealed history, long requests."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,9 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
-from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
-from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.owned import OwnedSessions
@@ -137,23 +134,6 @@ class Keeper:
         home = home_of_turn(request)
         await self.open_store().hold(home, holder_of_orchestration(str(request.orchestration_id)))
         return replace(kept, response={"home": home, "name": await self._keep(request, response)})
-
-    async def shown_records(self, agent: str, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
-        """Return entries of a turn's log as shown to people, who may look while the turn runs; redact in a thread.
-
-        Raises:
-            RedactionError: the app's function failed.
-        """
-        redactor = self._redactors.get(agent)
-        if redactor is None:
-            return records
-
-        def shown() -> list[LogRecord]:
-            return [
-                replace(one, entry=replace(one.entry, data=redactor.value(one.entry.data))) for one in resting(records)
-            ]
-
-        return await asyncio.to_thread(shown)
 
     def redactor_of(self, agent: str) -> Redactor | None:
         """Return the redactor of an agent's turns, or None."""
