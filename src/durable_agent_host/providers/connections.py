@@ -24,7 +24,7 @@ from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
-from durable_agent_host.providers.long_bodies import encoded_body, is_long, sends_in_parts
+from durable_agent_host.providers.long_bodies import check_sent, encoded_body, is_long, sends_in_parts
 from durable_agent_host.redaction import learn_secrets
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
@@ -100,6 +100,7 @@ def _bounded_only(http: Any) -> Any:
 async def _check(_: Any) -> None:
     """Send nothing after a limit was exceeded: Anthropic's SDK treats that as a lost connection, and retries."""
     received().check()
+    check_sent()
 
 
 async def _ask_for_gzip(request: Any) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.errors import ProviderError
 from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.loops.weak_context_var import WeakContextVar
@@ -35,15 +36,32 @@ def sends_in_parts(sdk: Any) -> Any:
     Guarantee: pure; the bodies are those of the given client.
 
     Args:
-        sdk: of OpenAI or Anthropic. An object of the app's own class that overrides how requests are made is returned
-            unchanged, because it may read the messages; so is anything else.
+        sdk: of OpenAI or Anthropic. It is returned unchanged when it has middleware, puts contents into its traces, or
+            is of a class of the app's own that overrides how requests are made: these read the messages. So is anything
+            else.
 
     Returns:
         A copy that shares the connections.
     """
     kind = cast("type[Any]", type(sdk))
     made_by = [str(getattr(getattr(kind, name, None), "__module__", "")) for name in _HOOKS]
-    return copy_with(sdk, _SendsInParts) if all(name.startswith(_SDKS) for name in made_by) else sdk
+    is_traced = bool(getattr(getattr(sdk, "_otel", None), "records_content", False))
+    is_read = is_traced or bool(getattr(sdk, "middleware", ()))
+    return copy_with(sdk, _SendsInParts) if all(name.startswith(_SDKS) for name in made_by) and not is_read else sdk
+
+
+def check_sent() -> None:
+    """Check that the messages are back in the request that is sent; called before each.
+
+    Raises:
+        ProviderError: the SDK makes requests in another way than those that are known here.
+    """
+    if (taken := _TAKEN.get()) is not None and not taken.is_back:
+        raise ProviderError(
+            "this version of the model's SDK makes requests in an unknown way, so a long one was not sent: install the "
+            "version of requirements.txt",
+            retryable=False,
+        )
 
 
 def is_long(items: Sequence[Any]) -> bool:
@@ -116,10 +134,12 @@ class _Taken:
 
     def __init__(self, parts: list[bytes]) -> None:
         self.stand_in = uuid.uuid4().hex
+        self.is_back = False
         self._parts = parts
 
     def put_back(self, body: bytes) -> bytes:
         """Put the messages into the body that the SDK has written."""
+        self.is_back = True
         before, *after = body.split(f'"{self.stand_in}"'.encode())
         parts = [before]
         for rest in after:

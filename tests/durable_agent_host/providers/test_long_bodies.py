@@ -39,7 +39,7 @@ def test_what_is_no_json_is_left_to_the_sdk(value: object):
 
 
 def test_a_client_of_the_apps_own_class_sends_as_it_does():
-    """Its hooks may read the messages; those of the SDKs do not."""
+    """Its hooks, and middleware, may read the messages; hooks of the SDKs do not."""
 
     class Signs(AsyncOpenAI):
         async def _prepare_options(self, options: Any) -> Any:
@@ -47,6 +47,12 @@ def test_a_client_of_the_apps_own_class_sends_as_it_does():
 
     own = Signs(api_key="key")
     assert sends_in_parts(own) is own
+
+    async def watch(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    watched = AsyncAnthropic(api_key="key", middleware=[watch])
+    assert sends_in_parts(watched) is watched
     azure = AsyncAzureOpenAI(api_key="key", azure_endpoint="https://x.invalid", api_version="v1")
     for sdk in (AsyncOpenAI(api_key="key"), azure, AsyncAnthropic(api_key="key")):
         assert isinstance(sends_in_parts(sdk), type(sdk))
