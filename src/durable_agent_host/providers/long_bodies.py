@@ -178,11 +178,16 @@ def _joined(parts: Sequence[bytes]) -> bytes:
 
 
 def _characters(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_characters, cast("dict[str, Any]", value).values()))
-    return sum(map(_characters, cast("list[Any]", value))) if isinstance(value, list) else 0
+    count, waiting = 0, [value]
+    while waiting:
+        one: Any = waiting.pop()
+        if isinstance(one, str):
+            count += len(one)
+        elif isinstance(one, dict):
+            waiting += cast("dict[str, Any]", one).values()
+        elif isinstance(one, list):
+            waiting += cast("list[Any]", one)
+    return count
 
 
 def _write(value: Any, parts: list[bytes]) -> None:

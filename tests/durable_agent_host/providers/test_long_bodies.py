@@ -64,3 +64,8 @@ def test_an_input_is_long_by_its_items_or_its_texts():
     assert not is_long([{"content": "text"}] * MANY)
     assert is_long([{"content": "text"}] * (MANY + 1))
     assert is_long([{"content": [{"text": "x" * 2 * _LONG}]}])
+    deep: list[Any] = ["x" * 2 * _LONG]
+    for _ in range(5000):
+        deep = [deep]
+    assert is_long(deep)
+    assert encoded_items(deep) is None  # deeper than a recursion may be
