@@ -145,7 +145,7 @@ def text_of(one: Detached, data: bytes) -> str:
     """
     if not one.is_base64:
         return one.prefix + _decoded(data)
-    return "".join([one.prefix, *(base64.b64encode(part).decode() for part in _pieces(data))])
+    return "".join([one.prefix, *(base64.b64encode(part).decode() for part in _parts(data))])
 
 
 def _decoded(data: bytes) -> str:
@@ -153,13 +153,7 @@ def _decoded(data: bytes) -> str:
     if len(data) <= _PART_BYTES:
         return data.decode("utf-8", "surrogatepass")
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    return "".join([*map(decoder.decode, _pieces(data)), decoder.decode(b"", True)])
-
-
-def _pieces(data: bytes) -> Generator[bytes]:
-    for start in range(0, len(data), _PART_BYTES):
-        pause()
-        yield data[start : start + _PART_BYTES]
+    return "".join([*map(decoder.decode, _parts(data)), decoder.decode(b"", True)])
 
 
 def _put_back(whole: Any, path: tuple[str | int, ...], text: str, entry: Mapping[str, Any]) -> Any:
@@ -295,19 +289,18 @@ def _bytes_of(text: str) -> tuple[str, bytes, bool]:
     try:
         return prefix, b"".join(_of_base64(text, len(prefix))), True
     except ValueError:
-        return "", b"".join(part.encode("utf-8", "surrogatepass") for part in _parts(text, 0, _PART_BYTES)), False
+        return "", b"".join(part.encode("utf-8", "surrogatepass") for part in _parts(text)), False
 
 
-def _parts(text: str, start: int, characters: int) -> Generator[str]:
-    for place in range(start, len(text), characters):
+def _parts[T: (str, bytes)](whole: T, *, start: int = 0, size: int = _PART_BYTES) -> Generator[T]:
+    for place in range(start, len(whole), size):
         pause()
-        yield text[place : place + characters]
+        yield whole[place : place + size]
 
 
 def _of_base64(text: str, start: int) -> Generator[bytes]:
     left = len(text) - start
-    part_characters = _PART_BYTES // 3 * 4
-    for characters in _parts(text, start, part_characters):
+    for characters in _parts(text, start=start, size=_PART_BYTES // 3 * 4):
         left -= len(characters)
         part = characters.encode("ascii")
         data = base64.b64decode(part, validate=True)

@@ -42,7 +42,7 @@ class BoundedSession:
         if (
             isinstance(body, bytes)
             and len(body) > _LONG_BYTES
-            and type(self._session).__module__.startswith("aiohttp.")
+            and type(self._session).__module__.startswith("aiohttp.")  # google-auth's may send it twice
         ):
             kwargs["data"] = io.BytesIO(body)  # bytes are copied once more, and sent in one step
         response = await self._session.request(*args, **kwargs)

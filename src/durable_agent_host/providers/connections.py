@@ -9,6 +9,7 @@ size of answers, too.
   or from http to https on the same host, is followed; any other raises an error before anything is sent.
 - **Size.** An answer is decompressed in small steps and counted (`durable_agent_host.agent.bounds`): a few kilobytes of
   gzip can hold gigabytes, and a line may never end. `bounded_sessions` does the same for aiohttp.
+- **Long requests.** They are written in parts (`long_bodies`), so that they hold no other turn up.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
@@ -196,7 +197,7 @@ class _Bounded:
 
 
 class _StaysOfGoogle(_KeepsConnections):
-    """An API client of Google's SDK that follows no redirects, and reads answers of bounded size."""
+    """An API client of Google's SDK that follows no redirects, writes in parts, and reads answers of bounded size."""
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()

@@ -93,12 +93,8 @@ def encoded_items(items: Sequence[Any]) -> list[bytes] | None:
 
 def encoded_body(body: Mapping[str, Any]) -> bytes | None:
     """Write a whole body, see `encoded_items`."""
-    parts: list[bytes] = []
-    try:
-        _write(body, parts)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return _joined(parts)
+    parts = encoded_items([body])
+    return _joined(parts) if parts is not None else None
 
 
 class _SendsInParts:

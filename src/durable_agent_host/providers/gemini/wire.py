@@ -20,8 +20,6 @@ from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.providers.gemini.signatures import with_signatures
 
 _STAND_IN = "."
-_BASE64: Final = ";base64,"
-_LONGEST_PREFIX: Final = 256
 _LONG_URL: Final = 512 * 1024
 _CHECKED_CHARACTERS: Final = 256 * 1024
 """A multiple of four. Other threads run between two such parts."""
@@ -79,15 +77,15 @@ def long_data_part(uri: str, media_type: str) -> Any:
     Returns:
         The part; None for a short URL, and one that is not valid base64.
     """
-    at = uri.find(_BASE64, 0, _LONGEST_PREFIX) + len(_BASE64)
-    if len(uri) <= _LONG_URL or at < len(_BASE64) or not uri.startswith("data:"):
+    if len(uri) <= _LONG_URL or not uri.startswith("data:"):
         return None
+    data = uri.partition(";base64,")[2]
     try:
-        for start in resting(range(at, len(uri), _CHECKED_CHARACTERS)):
-            base64.b64decode(uri[start : start + _CHECKED_CHARACTERS], validate=True)
+        for start in resting(range(0, len(data), _CHECKED_CHARACTERS)):
+            base64.b64decode(data[start : start + _CHECKED_CHARACTERS], validate=True)
     except ValueError:
         return None
-    return kept_part({"inlineData": {"data": uri[at:], "mimeType": media_type}})
+    return kept_part({"inlineData": {"data": data, "mimeType": media_type}}) if data else None
 
 
 def request_words(contents: Sequence[Any]) -> list[dict[str, Any]]:
