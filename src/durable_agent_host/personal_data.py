@@ -9,7 +9,8 @@ from typing import Any, Final
 from agent_framework import Content
 
 from durable_agent_host.long_texts import replaced, replaced_each
-from durable_agent_host.redaction import MASK, without_keys
+from durable_agent_host.redaction import without_keys
+from durable_agent_host.secret_forms import MASK
 
 HELD_CHARACTERS: Final = 128
 """How many characters of a stream are held back until more arrive: longer than a card number or a token's start."""

@@ -9,18 +9,45 @@ from agent_framework import Content
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host import redact_personal_data, redaction
+from durable_agent_host import redact_personal_data, secret_forms
 from durable_agent_host.errors import ProviderError, RequestError, error_details
 from durable_agent_host.log_records import keep_secrets_out_of_logs
 from durable_agent_host.redaction import (
-    MASK,
     learn_secrets,
     secrets_of_settings,
     without_credentials,
     without_secrets,
 )
+from durable_agent_host.secret_forms import MASK
 from functions_host.log_secrets import mask_keys
 from tests.durable_agent_host.test_scenarios_secrets import FORMS, NEEDLES
+
+TOKENS = (
+    "SG." + "a1" * 11 + "." + "b2" * 21,
+    "whsec_" + "a1" * 16,
+    "shpat_" + "0a" * 16,
+    "dapi" + "0a" * 16,
+    "hvs.CAES" + "a1" * 12,
+    "GOCSPX-" + "a1" * 14,
+    "gsk_" + "a1B" * 17,
+    "xai-" + "a1B" * 20,
+    "nvapi-" + "a1B" * 20,
+    "r8_" + "a1B" * 12,
+    "figd_" + "a1B" * 12,
+    "ATATT3xFfGF0" + "a1" * 20,
+    "AGE-SECRET-KEY-1" + "Q2" * 29,
+    "glrt-" + "a1" * 10,
+    "xapp-1-A0-" + "12" * 8,
+    "dckr_pat_" + "a1" * 12,
+    "123456789:AA" + "a1" * 16 + "b",
+    "aB18Q~" + "x1" * 17,
+    "a1" * 38 + "+ASt" + "b2c3dA==",
+    "a1" * 16 + "b+AEhA" + "b2c3d=",
+    "a1" * 21 + "AzSeA" + "b2c3d",
+    "a1" * 22 + "AzFub2c3dA==",
+    "a1" * 38 + "AZDO" + "b2c3",
+    "IQoJb3JpZ2luX2Vj" + "a1" * 40,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +78,26 @@ from tests.durable_agent_host.test_scenarios_secrets import FORMS, NEEDLES
         ("Cookie: session=abc; other=1\nhost: x", f"Cookie: {MASK}\nhost: x"),
         ("Login(token='abcdef123')", f"Login(token='{MASK}')"),
         ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", MASK),
+        ("PGPASSWORD=hunter22 psql", f"PGPASSWORD={MASK} psql"),
+        ("DB_PASS=hunter2\nSMTP_PASS: 'hunter2'", f"DB_PASS={MASK}\nSMTP_PASS: '{MASK}'"),
+        ("SECRET_KEY_BASE=abcdef", f"SECRET_KEY_BASE={MASK}"),
+        ("MY_TOKEN=abcdef12\nSORT_KEY=name", f"MY_TOKEN={MASK}\nSORT_KEY=name"),
+        ("mysql --password hunter2 -u root", f"mysql --password {MASK} -u root"),
+        ("['az', '--client-secret', 'abc~1']", f"['az', '--client-secret', '{MASK}']"),
+        ("gh --auth-token abcdef12 --key 2", f"gh --auth-token {MASK} --key 2"),
+        ("curl -s -u ada:hunter2 https://x", f"curl -s -u ada:{MASK} https://x"),
+        ("sshpass -p hunter2 ssh x", f"sshpass -p {MASK} ssh x"),
+        ("machine x login y password hunter2", f"machine x login y password {MASK}"),
+        (
+            "<Password>a b</Password><apiKey a='1'>c</apiKey>",
+            f"<Password>{MASK}</Password><apiKey a='1'>{MASK}</apiKey>",
+        ),
+        ("&lt;pwd&gt;hunter2&lt;/pwd&gt;", f"&lt;pwd&gt;{MASK}&lt;/pwd&gt;"),
+        ("<secret><![CDATA[a&b]]></secret>", f"<secret><![CDATA[{MASK}]]></secret>"),
+        ('<add key="DbPassword" value="hunter2"/>', f'<add key="DbPassword" value="{MASK}"/>'),
+        ("My password is hunter2, and yours?", f"My password is {MASK}, and yours?"),
+        ("post to https://hooks.slack.com/services/T0/B0/abcdefgh", f"post to https://hooks.slack.com/services/{MASK}"),
+        *((f"a {token} b", f"a {MASK} b") for token in TOKENS),
     ],
 )
 def test_secrets_of_known_forms_are_taken_out(text, clean):
@@ -104,6 +151,14 @@ def test_secrets_are_found_in_literals_of_texts():
         "a cookie: chocolate, 2 pieces",
         "max_token='12345678', model=x",
         "the key, 'name1', is missing; code=404; code: 404",
+        "MAX_TOKENS=128000 SORT_KEY=created_at PRIMARY_KEY=42",
+        "use --password to log in, --max-tokens 4096 --key 2 --pad-token 50256",
+        "the password is case-sensitive; the password was changed to another",
+        "docker run -u 1000:1000 x; curl -su https://x:8080/",
+        "<token>next1</token><key>Name1</key><signature>\n  <value/></signature><secret/>",
+        "first_pass=1 two-pass: 2, PASS: 12 tests; login as root password",
+        "fw_configuration_of_the_device xai-release-notes-and-more gsk_shared_configuration",
+        "design=1 compass: 2 <passage id='1'> monkey=banana1234",
         "see https://example.com/users/someone@example.com",
     ],
 )
@@ -195,6 +250,42 @@ _PARTS = (
     *("a" * 43, "A" * 52, "JQQJ99", "a" * 20, "0123456789", "'", '"', "\\", " ", "\n", ", ", "{", "}", "\u00df"),
     *("\\u0026", "%3F", "%253f", "code%3D", "key%3d", "Cookie: ", "client_assertion", "token='", "\\n", ";", ", b'"),
     *("ap\u0131-key", "\u017fig", "&\u017fv_sig=", "bas\u0130c ", "\u212aey: 1", "api-\u212aey="),
+    *(
+        "PGPASSWORD",
+        "DB_PASS",
+        "_PASS",
+        "MY_TOKEN=abcdef12",
+        "_KEY: ",
+        "--password ",
+        "--api-key=",
+        "curl ",
+        " -u ",
+        "a:b1",
+    ),
+    *(
+        "sshpass -p ",
+        "login a",
+        " password ",
+        "<password",
+        ">",
+        "</",
+        "&lt;token&gt;",
+        'key="apiKey" value="',
+        " is now ",
+    ),
+    *(
+        "hooks.slack.com/services/abcdef",
+        "SG.",
+        "a1" * 21,
+        "gsk_",
+        ":AA",
+        "1Q~",
+        "AzSeA",
+        "+AEhA",
+        "dapi",
+        "xoxb-",
+        "glpat-",
+    ),
 )
 
 
@@ -203,9 +294,9 @@ def test_a_text_is_searched_for_what_tells_of_a_form_alone(text):
     """What is searched for before a form is searched for leaves no secret out."""
     every = text
     is_literal = any(one in text for one in ("\\n", "\\r", "\\t"))
-    for form, mask in redaction._FORMS_OF_LITERALS if is_literal else redaction._FORMS:
-        every = form.sub(redaction._masked if mask == "" else mask, every)
-    assert redaction._without_forms(text, len(redaction._FORMS)) == every
+    for form in secret_forms.FORMS_OF_LITERALS if is_literal else secret_forms.FORMS:
+        every = form.pattern.sub(secret_forms.masked, every)
+    assert secret_forms.without_forms(text, is_log=True) == every
 
 
 _REPEATED = (
@@ -261,7 +352,36 @@ _REPEATED = (
     ),
     *("&code=", "/runtime/own/", '"headers":{', '"api-key":"', '"a-', '":"\\', " ", "\n", "\t", "\\", "'", '"', r"\n"),
 )
-_ALL_TELLS = " ".join(tell for groups in redaction._TELLS for group in groups for tell in group)
+_REPEATED += (
+    *(
+        "--password ",
+        "--a-",
+        "--api-key=",
+        "curl ",
+        "curl -u",
+        "-u a:",
+        "sshpass -p ",
+        "login a ",
+        "login ",
+        "password is ",
+    ),
+    *("<password", "<a.", "<password>", "<password>a", "&lt;pwd&gt;", "<token ", 'key="pwd" value="', 'name="a', "a-"),
+    *(
+        "TOKEN=",
+        "KEY: ",
+        "_pass",
+        "SG.",
+        "gsk_",
+        "gsk_a-",
+        "1:AA",
+        "a1",
+        "aQ~",
+        "1Q~",
+        "hooks.slack.com/services/",
+        "+ASt",
+    ),
+)
+_ALL_TELLS = " ".join(tell for form in secret_forms.FORMS for group in form.tells for tell in group)
 
 
 def _work(text: str) -> float:

@@ -8,22 +8,23 @@ import pytest
 
 from tests.house.source import DEMO, PACKAGES, SHARED, Import, Module, is_below, module_names, modules
 
-_PURE_ROOMS = {"redaction", "errors", "model", "codec", "session", "turn", "stream"}
+_PURE_ROOMS = {"redaction", "secret_forms", "errors", "model", "codec", "session", "turn", "stream"}
 ALLOWED_ROOMS: dict[str, set[str]] = {
     "long_texts": set(),
-    "redaction": {"long_texts"},
+    "secret_forms": {"long_texts"},
+    "redaction": {"secret_forms"},
     "log_records": {"redaction"},
     "errors": {"redaction"},
     "hooks": {"errors"},
     "timer_schedule": set(),
     "settings": {"errors", "model", "timer_schedule"},
     "tool_calls": {"model"},
-    "personal_data": {"redaction", "long_texts"},
+    "personal_data": {"redaction", "secret_forms", "long_texts"},
     "loops": {"errors"},
     "model": {"errors"},
     "codec": {"errors", "model", "long_texts"},
     # Stored entries stay JSON until a turn rehydrates them, so these call the codec, and never the other way.
-    "turn": {"errors", "redaction", "model", "codec"},
+    "turn": {"errors", "redaction", "secret_forms", "model", "codec"},
     "session": {"errors", "model", "codec", "turn", "stream"},  # receipts tell requests and the answer's text
     "stream": {"errors", "model", "codec", "turn"},
     "storage": {"errors", "loops"},

@@ -22,7 +22,7 @@ from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.overlay import Overlay, StandIn
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.redaction import MASK
+from durable_agent_host.secret_forms import MASK
 
 REDACTED: Final = "durable_agent_host.redacted"
 """Key in the ``additional_properties`` of a content that has been redacted."""
