@@ -15,7 +15,7 @@ from durable_agent_host.long_texts import found_in, replaced, replaced_each
 MASK: Final = "[redacted]"
 
 type Tells = tuple[tuple[str, ...], ...]
-"""Lower-case texts that a form needs: one of each group."""
+"""Texts that a form needs: one of each group."""
 type Hints = tuple[tuple[str, str], ...]
 
 QUOTE: Final = r"""\\{0,7}["']?"""
@@ -60,16 +60,18 @@ class Form(NamedTuple):
 
     Attributes:
         pattern: what to search for; the group ``keep``, if any, stays.
-        tells: what a text needs, or the search is left out.
+        tells: what a text needs, or the search is left out; in lower case, unless letter case is a part of the form.
         hints: words of which each match contains one, each with a regular expression for what is behind it; all in
             lower case. Empty where a group of ``tells`` is rare enough.
         is_named: it begins with the name of a field, see `_named_in`.
+        has_case: letter case is a part of it.
     """
 
     pattern: re.Pattern[str]
     tells: Tells
     hints: Hints = ()
     is_named: bool = False
+    has_case: bool = False
 
 
 def _addresses() -> tuple[Form, ...]:
@@ -223,10 +225,10 @@ _TOKEN_STARTS: Final = (
 )
 """Begin a token of at least 16 further characters."""
 _TOKEN_TELLS: Final = (
-    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "hf_", "npm_", "ya29.", "pypi-", "aiza", "gocspx-"),
-    *("glpat-", "glrt-", "gldt-", "glptt-", "glsoat-", "xox", "xapp-", "_v1_", "whsec_", "sg.", "hvb.", "hvs.", "hvr."),
-    *("dckr_", "lin_api_", "sq0", "age-secret", "sntry", "pscale_", "nrak-", "pmak-", "rubygems_", "lsv2_", "pcsk_"),
-    *("tatt3", "tctt3", "dp.pt.", "dp.st.", "dp.ct."),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "hf_", "npm_", "ya29.", "pypi-", "AIza", "GOCSPX-"),
+    *("glpat-", "glrt-", "gldt-", "glptt-", "glsoat-", "xox", "xapp-", "_v1_", "whsec_", "SG.", "hvb.", "hvs.", "hvr."),
+    *("dckr_", "lin_api_", "sq0", "AGE-SECRET", "sntry", "pscale_", "NRAK-", "PMAK-", "rubygems_", "lsv2_", "pcsk_"),
+    *("TATT3", "TCTT3", "dp.pt.", "dp.st.", "dp.ct."),
 )
 _SHORT_STARTS: Final = (
     *("gsk_", "r8_", "fw_", "ntn_", "sbp_", "jina_", "figd_", "glsa_", "glc_", "secret_", "xai-", "pplx-", "nvapi-"),
@@ -234,7 +236,7 @@ _SHORT_STARTS: Final = (
 )
 """Begin a token, or an ordinary name, which has no such mixture of letters and digits."""
 _AZURE_MARKS: Final = (
-    *("apim", "acdb", "+aba", "+amc", "+ast", "aiot", "+asb", "+aeh", "+arm", "azfu", "azse", "azca", "+acr", "azdo"),
+    *("APIM", "ACDb", "+ABa", "+AMC", "+ASt", "AIoT", "+ASb", "+AEh", "+ARm", "AzFu", "AzSe", "AzCa", "+ACR", "AZDO"),
 )
 
 
@@ -249,9 +251,9 @@ def _tokens(word: str) -> tuple[Form, ...]:
         r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}",
     )
     return tuple(
-        Form(re.compile(form), tells)
+        Form(re.compile(form), tells, has_case=True)
         for form, tells in (
-            (rf"{word}eyJ[\w-]{{6,1024}}\.[\w-]{{4,}}(?:\.[\w-]*)?", (("eyj",),)),
+            (rf"{word}eyJ[\w-]{{6,1024}}\.[\w-]{{4,}}(?:\.[\w-]*)?", (("eyJ",),)),
             (rf"{word}(?:sk|rk|pk)[-_][\w*-]{{8,}}", (("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),)),
             (rf"{word}(?:{starts})[\w.-]{{16,}}", (_TOKEN_TELLS,)),
             (
@@ -259,11 +261,11 @@ def _tokens(word: str) -> tuple[Form, ...]:
                 (_SHORT_STARTS,),
             ),
             (rf"{word}(?:shp(?:at|ca|pa|ss)_|dapi|key-)[0-9a-f]{{32}}(?!\w)", (("shp", "dapi", "key-"),)),
-            (r"(?<!\d)\d{8,10}:AA[\w-]{32,33}(?![\w-])", ((":aa",),)),
-            (r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w~-])", (("q~",),)),
-            (rf"{word}(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b", (("akia", "asia", "abia", "acca"),)),
-            (rf"{word}(?:IQoJb3JpZ2lu|FwoGZXIvYXdz|ABSK)[\w+/=-]{{50,}}", (("iqojb3jpz2lu", "fwogzxivyxdz", "absk"),)),
-            (r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}", (("jqqj99",),)),
+            (r"(?<!\d)\d{8,10}:AA[\w-]{32,33}(?![\w-])", ((":AA",),)),
+            (r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w~-])", (("Q~",),)),
+            (rf"{word}(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b", (("AKIA", "ASIA", "ABIA", "ACCA"),)),
+            (rf"{word}(?:IQoJb3JpZ2lu|FwoGZXIvYXdz|ABSK)[\w+/=-]{{50,}}", (("IQoJb3JpZ2lu", "FwoGZXIvYXdz", "ABSK"),)),
+            (r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}", (("JQQJ99",),)),
             (rf"(?<![\w+/=-])(?:{'|'.join(azure)})(?![\w+/=-])", (_AZURE_MARKS,)),
             # Only in errors and lines of the log: in conversations, it may be a hash.
             (r"(?<![\w+/-])(?:[A-Za-z0-9+/_-]{86}==|[A-Za-z0-9+/_-]{54}==|[A-Za-z0-9+/_-]{43}=)(?![\w=])", (("=",),)),
@@ -307,7 +309,7 @@ def _quick(forms: tuple[Form, ...]) -> re.Pattern[str]:
     hints: set[tuple[str, str]] = set()
     for form in forms:
         rarest = max(form.tells, key=lambda group: min(map(len, group)))
-        hints.update(form.hints or ((tell, "") for tell in rarest))
+        hints.update(form.hints or ((tell.lower(), "") for tell in rarest))
     return re.compile(_any_of(hints))
 
 
@@ -344,7 +346,7 @@ def without_forms(text: str, *, is_log: bool) -> str:
         return text
     forms = FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else FORMS
     for form in forms if is_log else forms[:-1]:
-        if _has_each(lower, form.tells):  # a regular expression search takes much longer
+        if _has_each(text if form.has_case else lower, form.tells):  # a regular expression search takes much longer
             if form.is_named:
                 without = replaced_each(_named_in(form.pattern, text, lower), masked, text)
             else:
@@ -385,11 +387,11 @@ def _named_in(form: re.Pattern[str], text: str, lower: str) -> Iterator[re.Match
             name = _NAME.search(text, name.start() + 1, end)
 
 
-def _has_each(lower: str, groups: Tells) -> bool:
+def _has_each(text: str, groups: Tells) -> bool:
     """Return whether a text has one of each group; without generators, the slow part on each log line."""
     for group in groups:
         for tell in group:
-            if tell in lower:
+            if tell in text:
                 break
         else:
             return False
