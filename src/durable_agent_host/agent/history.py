@@ -23,14 +23,16 @@ class DurableSession(AgentSession):
     turn_id: str | None = None
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Any] | None, request: TurnRequest) -> "DurableSession":
+    def restored(cls, stored: Mapping[str, Any] | None, request: TurnRequest, kept_as: str = "") -> "DurableSession":
         """Return the session of a run.
 
         Args:
             stored: the framework's session from before the turn, serialized; None for a new one.
             request: the turn's.
+            kept_as: the id of a new one, by which history providers know it; empty for the session's own id.
         """
-        session = cls(session_id=request.session_id) if stored is None else cls.from_dict(dict(stored))
+        new_id = kept_as or request.session_id
+        session = cls(session_id=new_id) if stored is None else cls.from_dict(dict(stored))
         restored = cast("DurableSession", session)
         restored.turn_id = request.turn_id
         return restored

@@ -69,6 +69,7 @@ class AgentRuns:
         attempt: at the turn's log.
         record: the session's record when the turn was granted.
         agent_session_before: the framework's session from before the turn, serialized.
+        kept_as: see `durable_agent_host.agent.history.DurableSession.restored`.
         with_files: adds the bytes of files to a request that refers to them.
         request: the turn's request.
         answers: people's decisions, by the question's id.
@@ -101,6 +102,7 @@ class AgentRuns:
     answers: Mapping[str, Mapping[str, Any]]
     kept: KeptCalls
     was_cancelled: bool = False
+    kept_as: str = ""
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted: HostedAgent = field(init=False)
     run: AgentRun | None = None
@@ -180,7 +182,7 @@ class AgentRuns:
 
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.produced = Produced(self.provider)
-        self.agent_session = DurableSession.restored(self.agent_session_before, self.request)
+        self.agent_session = DurableSession.restored(self.agent_session_before, self.request, self.kept_as)
         for source in self.hosted.replaced:  # an earlier version stored this twice
             self.agent_session.state.pop(source, None)
         self.context = self._new_context()
@@ -329,8 +331,8 @@ class AgentRuns:
 
     def _rehydrated(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""
-        stored = self.losses.mark(messages, self.agent_session, self.provider)
-        return self.provider.replay(stored, session_id=f"{self.request.agent}@{self.request.session_id}")
+        stored, request = self.losses.mark(messages, self.agent_session, self.provider), self.request
+        return self.provider.replay(stored, session_id=f"{request.agent}@{request.session_id}")
 
     def _checked(self, entries: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Refuse to continue without the messages kept by a provider that the agent no longer has."""

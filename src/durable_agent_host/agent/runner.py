@@ -52,6 +52,7 @@ from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
 from durable_agent_host.segments.newest_entries import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.elsewhere import without_messages
+from durable_agent_host.session.ownership import kept_id
 from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.timeline import TellEnd
 from durable_agent_host.turn_log.crash_points import reach
@@ -201,6 +202,7 @@ class AgentRunner:
             record=record,
             with_files=SessionFiles(self.keeper, request.agent, request.session_id, session).with_files,
             agent_session_before=await record.agent_session(),
+            kept_as=kept_id(request.session_id, session.owner) if self.history.where.owners else "",
             overlay_before=await stored_overlay(record),
             request=request,
             answers=answers or {},

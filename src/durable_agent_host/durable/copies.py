@@ -84,7 +84,7 @@ class SessionCopies:
         taken = TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
         if self._elsewhere.has_owner(agent):
             return await self._import_elsewhere(
-                SessionName(agent, session_id), body, now, taken, max_bytes=max_bytes, owner=owner
+                SessionName(agent, session_id), body, taken, max_bytes=max_bytes, owner=owner
             )
         is_new = now in (None, {})
         writer = RecordWriter(
@@ -129,7 +129,6 @@ class SessionCopies:
         self,
         name: SessionName,
         body: AsyncIterator[bytes],
-        now: Any,
         taken: TurnRejectedError,
         *,
         max_bytes: int,
@@ -137,8 +136,11 @@ class SessionCopies:
     ) -> Imported:
         """Store a document whose messages go to a history provider in one call."""
         imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
+        now = await self._documents.held(name.agent, name.session_id)  # others may have begun it meanwhile
         stored = self._elsewhere.to_store(name, imported.document)
-        if now not in (None, {}, stored):
+        if now not in (None, {}, stored) or (
+            now is None and await self._documents.is_taken(name.agent, name.session_id)
+        ):
             raise taken
         await self._elsewhere.store(name.agent, name.session_id, imported.document)
         await self._documents.put(name.agent, name.session_id, stored, instead_of=now)
@@ -172,12 +174,14 @@ class SessionCopies:
             if state is None:
                 return None
             record = self._keeper.record(decode_session(state))
+            owner = record.session.owner or (self._documents.access.owner if self._documents.access else None)
+            kept_as = self._elsewhere.new_id(agent, new_id, owner)
             fork = await make_fork(
-                record, new_id, at_turn=at_turn, is_before=is_before, lasting_state={TranscriptProvider.SOURCE_ID}
+                record, kept_as, at_turn=at_turn, is_before=is_before, lasting_state={TranscriptProvider.SOURCE_ID}
             )
             if has_owner := self._elsewhere.has_owner(agent):
                 name = SessionName(agent, session_id)
-                await self._elsewhere.copy(name, record, new_id, at_turn=at_turn, is_before=is_before)
+                await self._elsewhere.copy(name, record, kept_as, at_turn=at_turn, is_before=is_before)
             holder = holder_of(agent, new_id)
             await fork.hold(self._keeper.open_store, holder)
             reach("fork.after_hold")
@@ -192,10 +196,8 @@ class SessionCopies:
         else:
             raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")
         reach("fork.before_head")
-        copy = fork.session
-        if copy.owner is None and self._documents.access is not None:
-            copy = replace(copy, owner=self._documents.access.owner)
-        if copy.owner is not None:
+        copy = replace(fork.session, owner=owner)
+        if owner is not None:
             copy = replace(copy, used_at=datetime.now(UTC).isoformat())
         await self._documents.put(agent, new_id, encode_session(copy), instead_of=None)
         return fork.session.message_count

@@ -146,8 +146,10 @@ class SessionDocuments:
             HistoryElsewhereError: a provider cannot delete; nothing was done.
             HistoryError: a provider does not answer; the session is as it was.
         """
-        refuse_busy(await self.held(agent, session_id))
-        await self.elsewhere.clear(agent, session_id)
+        state = await self.held(agent, session_id)
+        refuse_busy(state)
+        if self.elsewhere.has_owner(agent):
+            await self.elsewhere.clear(SessionName(agent, session_id), self.keeper.record(readable_session(state)))
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
         """Replace a session's document.
@@ -172,6 +174,8 @@ class SessionDocuments:
             if now == document:
                 return await self._note_owner(agent, session_id, document, instead_of)
             if now != instead_of:
+                if instead_of in (None, {}):
+                    raise TurnRejectedError(f"session {session_id!r} has begun meanwhile: use another id")
                 raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
@@ -349,3 +353,11 @@ def whole_record(keeper: Keeper, document: Any) -> Record:
         StateError: it cannot be read.
     """
     return Record(keeper.open_store, decode_session(document), cache=PieceCache(0))
+
+
+def readable_session(state: Any) -> Session:
+    """Read a session; if it is unreadable, an empty one of its owner."""
+    try:
+        return decode_session(state)
+    except StateError:
+        return Session(owner=owner_of_document(state))

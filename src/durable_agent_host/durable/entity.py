@@ -45,7 +45,7 @@ from durable_agent_host.session.admission import (
     queue_request,
     reset_session,
 )
-from durable_agent_host.session.ownership import bind_session, unknown_session
+from durable_agent_host.session.ownership import bind_session, known_as, unknown_session
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
@@ -202,7 +202,8 @@ class DurableAgentEntity:
         history = self.runner.history
         if history.where.owners:
             history.where.refuse(self.runner.name, "reset")
-            submit(history.clear(str(context.entity_key))).result()
+            kept = submit(self.keeper.record(session).agent_session()).result()
+            submit(history.clear(known_as(str(context.entity_key), session.owner, kept))).result()
         return changed, {"status": "reset"}
 
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:

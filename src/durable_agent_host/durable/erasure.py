@@ -19,8 +19,8 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
 
 from durable_agent_host.codec.owner import decode_owner, encode_owner
-from durable_agent_host.codec.state import decode_session, document_digest, encode_session
-from durable_agent_host.durable.documents import SessionDocuments
+from durable_agent_host.codec.state import document_digest, encode_session
+from durable_agent_host.durable.documents import SessionDocuments, readable_session
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.holders import ENDED, Holders
 from durable_agent_host.durable.statuses import status_of_turn
@@ -28,7 +28,6 @@ from durable_agent_host.errors import (
     CorruptStateError,
     HistoryElsewhereError,
     RequestError,
-    StateError,
     TurnError,
     TurnRejectedError,
 )
@@ -36,7 +35,7 @@ from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.ids import derived_id, turn_log_id, without_any_mark
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.keeper import Keeper, holder_of
+from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.sweeping import Sweeper, Swept, turns_of
@@ -215,7 +214,7 @@ class Eraser:
         agent, session_id = wire["agent"], wire["session_id"]
         documents = SessionDocuments(client, self._keeper, self._elsewhere)
         state = await documents.held(agent, session_id)
-        session = _readable(state)
+        session = readable_session(state)
         if wire.get("if_digest") and not session.erasing and document_digest(state) != wire["if_digest"]:
             return {"status": "changed"}
         if (if_owner := decode_owner(wire.get("if_owner"))) is not None and session.owner not in (None, if_owner):
@@ -226,11 +225,11 @@ class Eraser:
             return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
         if state is None:
             return {"status": "erased", "erased": dict.fromkeys(_COUNTED, 0)}
-        session = _readable(state)
+        session = readable_session(state)
         reach("erasure.after_mark")
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
-                await self._elsewhere.clear(agent, session_id)
+                await self._elsewhere.clear(SessionName(agent, session_id), self._keeper.record(session))
         store = self._keeper.open_store()
         grace = self._keeper.grace_seconds
         sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=grace)
@@ -253,7 +252,7 @@ async def _marked(documents: SessionDocuments, agent: str, session_id: str, stat
         TurnRejectedError: a turn runs or waits, or the session has changed.
     """
     refuse_busy(state)
-    session = _readable(state)
+    session = readable_session(state)
     if not session.document or session.erasing:
         return state
     marked = encode_session(replace(session, erasing=datetime.now(UTC).isoformat()))
@@ -261,7 +260,7 @@ async def _marked(documents: SessionDocuments, agent: str, session_id: str, stat
         await documents.put(agent, session_id, marked, instead_of=state)
     except TurnRejectedError:
         state = await documents.held(agent, session_id)
-        if state is not None and not _readable(state).erasing:
+        if state is not None and not readable_session(state).erasing:
             raise
         return state
     return marked
@@ -359,11 +358,3 @@ async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id
         await client.terminate(turn_id, "its session was deleted")
         purged = await client.purge_instance_history(turn_id)
     return int(purged.instances_deleted or 0)
-
-
-def _readable(state: Any) -> Session:
-    """Read a session; an empty one if it is unreadable."""
-    try:
-        return decode_session(state)
-    except StateError:
-        return Session()

@@ -11,9 +11,12 @@ from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.run_history import VOID_TURNS
 from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.keeper import SessionName
 from durable_agent_host.segments.record import ReadKept, Record
 from durable_agent_host.session.elsewhere import messages_of, without_messages
+from durable_agent_host.session.ownership import kept_id, known_as
 from durable_agent_host.session.transcript import as_imported
 from durable_agent_host.turn_log.crash_points import reach
 
@@ -33,6 +36,16 @@ class ExternalSessions:
         history = self._histories.get(agent)
         return history is not None and bool(history.where.owners)
 
+    def new_id(self, agent: str, session_id: str, owner: Owner | None) -> str:
+        """Return the id of the framework's session in a new session. Guarantee: pure.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            owner: of the new session.
+        """
+        return kept_id(session_id, owner) if self.has_owner(agent) else session_id
+
     def reader(self, name: SessionName, record: Record) -> ReadKept | None:
         """Return a reader of the session's messages; None when the host keeps them."""
         history = self._histories.get(name.agent)
@@ -40,7 +53,8 @@ class ExternalSessions:
             return None
 
         async def read() -> Sequence[Message]:
-            return await _on_loop(history.messages(name.session_id, void=await _void_turns(record)))
+            known = await _known_as(name, record)
+            return await _on_loop(history.messages(known, void=await _void_turns(record)))
 
         return read
 
@@ -61,7 +75,8 @@ class ExternalSessions:
         if history is None or history.home is None:
             return document
         session = decode_session(document)
-        agent_session = session.agent_session and {**session.agent_session, "session_id": name.session_id}
+        known = kept_id(name.session_id, session.owner)
+        agent_session = session.agent_session and {**session.agent_session, "session_id": known}
         entries = tuple(without_messages(entry, history.home) for entry in session.entries)
         return encode_session(replace(session, entries=entries, agent_session=agent_session))
 
@@ -78,17 +93,18 @@ class ExternalSessions:
         if history is not None and history.where.owners:
             session = decode_session(document)
             messages = messages_of(session.entries)
-            await _on_loop(history.store(session_id, as_imported(messages) if session.imported else messages))
+            known = kept_id(session_id, session.owner)
+            await _on_loop(history.store(known, as_imported(messages) if session.imported else messages))
 
     async def copy(
-        self, name: SessionName, record: Record, new_id: str, *, at_turn: str | None, is_before: bool = False
+        self, name: SessionName, record: Record, kept_as: str, *, at_turn: str | None, is_before: bool = False
     ) -> None:
         """Copy a conversation within the providers that own it. Guarantee: idempotent.
 
         Args:
             name: of the original.
             record: of the original.
-            new_id: of the copy.
+            kept_as: the framework's id of the copy, see `new_id`.
             at_turn: the last turn of the copy; None for all.
             is_before: the copy ends before that turn.
 
@@ -99,27 +115,36 @@ class ExternalSessions:
         """
         history = self._histories.get(name.agent)
         if history is not None and history.where.owners:
-            void = await _void_turns(record)
-            await _on_loop(history.copy(name.session_id, new_id, at_turn=at_turn, is_before=is_before, void=void))
+            known, void = await _known_as(name, record), await _void_turns(record)
+            await _on_loop(history.copy(known, kept_as, at_turn=at_turn, is_before=is_before, void=void))
             reach("history.after_copy")
 
-    async def clear(self, agent: str, session_id: str) -> None:
+    async def clear(self, name: SessionName, record: Record) -> None:
         """Delete a conversation from the providers that own it. Guarantee: idempotent.
 
         Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
+            name: of the session.
+            record: of the session.
 
         Raises:
             HistoryElsewhereError: a provider cannot delete; nothing was done.
             HistoryError: a provider does not answer; a part may be deleted.
         """
-        history = self._histories.get(agent)
+        history = self._histories.get(name.agent)
         if history is None or not history.where.owners:
             return
-        history.where.refuse(agent, "delete")
-        await _on_loop(history.clear(session_id))
+        history.where.refuse(name.agent, "delete")
+        await _on_loop(history.clear(await _known_as(name, record)))
         reach("history.after_clear")
+
+
+async def _known_as(name: SessionName, record: Record) -> str:
+    """Return the id by which providers know a session."""
+    try:
+        agent_session = await record.agent_session()
+    except CorruptStateError:  # the session is being erased, or its piece is lost
+        agent_session = None
+    return known_as(name.session_id, record.session.owner, agent_session)
 
 
 async def _void_turns(record: Record) -> set[str]:

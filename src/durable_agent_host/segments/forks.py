@@ -78,7 +78,7 @@ async def make_fork(
 
     Args:
         record: of the original, which is not changed.
-        new_id: of the fork.
+        new_id: of the framework's session in the fork.
         at_turn: the last turn of the copy; None for the whole conversation.
         is_before: the copy ends before that turn.
         lasting_state: see `durable_agent_host.session.forking.forked_agent_session`.

@@ -5,7 +5,9 @@ else there is no such session, so the name is free: their session's id is a mark
 the principal and a secret of the app, is not shown. So a taken name works like a free one.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.ids import derived_id
@@ -39,6 +41,39 @@ def name_mark(owner: Owner, secret: str) -> str:
         secret: of the app, so that nobody can compute somebody else's mark.
     """
     return derived_id("name-mark", owner.tenant, owner.principal, secret)[:16] + "~"
+
+
+def kept_id(session_id: str, owner: Owner | None) -> str:
+    """Return the id by which history providers of the app know a new session. Guarantee: pure.
+
+    A provider knows nobody's owner, and may still have, or get from a request that loses a race for the session, what
+    another owner of the same id has said. So the ids of two owners differ.
+
+    Args:
+        session_id: without the agent's name.
+        owner: of the session.
+
+    Returns:
+        A mark of the owner and the session's id; the id itself for a session of nobody or of the app.
+    """
+    if owner is None or owner == THE_APP:
+        return session_id
+    return f"{derived_id('kept-for', owner.tenant, owner.principal)[:16]}~{session_id}"
+
+
+def known_as(session_id: str, owner: Owner | None, agent_session: Mapping[str, Any] | None) -> str:
+    """Return the id by which history providers of the app know a session. Guarantee: pure.
+
+    Args:
+        session_id: without the agent's name.
+        owner: of the session.
+        agent_session: the framework's session, serialized, or None before the first turn.
+
+    Returns:
+        The id with which its first turn ran, which for an older session is the session's own; else `kept_id`.
+    """
+    stored = agent_session.get("session_id") if agent_session is not None else None
+    return session_id if stored == session_id else kept_id(session_id, owner)
 
 
 def unknown_session(agent: str, session_id: str) -> NotFoundError:
