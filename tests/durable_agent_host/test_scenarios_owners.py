@@ -550,6 +550,25 @@ def test_another_than_the_asker_has_to_approve(place: Place, model: PracticeMode
     assert {one["call_id"]: one["by"] for one in kept["approvals"]} == known
 
 
+def test_an_approver_of_a_turn_reads_that_turn_alone(place: Place, model: PracticeModel):
+    """What was sent to the model has the whole conversation, and is an action of its own."""
+    model.plan({"text": "Fine."}, user_text="later words")
+    run = "/agents/Payer/run?session_id=two-turns"
+    assert place.ask("POST", run, "ada@contoso", data=b"earlier words").ok
+    later = place.ask("POST", run, "ada@contoso", data=b"later words").headers["x-ms-turn-id"]
+    session = "/agents/Payer/sessions/two-turns"
+    turn = f"{session}/turns/{later}"
+    for path in (turn, f"{turn}/steps"):
+        answer = place.ask("GET", path, "fin@contoso:approver")
+        assert answer.status_code == 200, answer.text
+        assert "earlier" not in answer.text
+    calls = place.ask("GET", f"{turn}/calls", "ada@contoso").json()["calls"]
+    assert calls
+    for path in (session, f"{turn}/calls", f"{turn}/calls/{calls[0]['name']}/request", f"{turn}/test"):
+        assert "earlier" in place.ask("GET", path, "ada@contoso").text or path.endswith("/calls")
+        assert place.ask("GET", path, "fin@contoso:approver").status_code == 404, path
+
+
 def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
     """Who asks too often is told when to come back; other principals, tenants and health are answered meanwhile.
 

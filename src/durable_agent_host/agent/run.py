@@ -118,8 +118,7 @@ class AgentRuns:
 
     def __post_init__(self) -> None:
         """Start with nothing lost and nothing produced."""
-        self.losses = ServiceLosses(self.request.turn_id)
-        self.produced = Produced(self.provider)
+        self.losses, self.produced = ServiceLosses(self.request.turn_id), Produced(self.provider)
         self.worked_before = self.attempt.recorded.worked_seconds
 
     async def finish(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
@@ -16,9 +16,9 @@ from durable_agent_host.durable.listing import Listed, entity_pages
 from durable_agent_host.durable.owned_list import list_owned
 from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.cache import PieceCache
 from durable_agent_host.segments.checks import find_problems, repair_record
 from durable_agent_host.segments.forks import keep_original
@@ -32,6 +32,20 @@ from durable_agent_host.turn_log.crash_points import reach
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
+
+
+class Look(NamedTuple):
+    """A session, as far as its owner decides who sees it.
+
+    Attributes:
+        exists: for anybody.
+        owner: its owner, or None.
+        is_seen: it exists for the current request.
+    """
+
+    exists: bool
+    owner: Owner | None
+    is_seen: bool
 
 
 class SessionDocuments:
@@ -69,19 +83,15 @@ class SessionDocuments:
             found.update(page)
         return sorted(found, reverse=True)
 
-    async def sees_turn(self, request: TurnRequest) -> bool:
-        """Return whether a turn exists for the current request: in a session of its owner, or in a new one.
+    async def look(self, agent: str, session_id: str) -> Look:
+        """Read whose a session is, and whether it exists for the current request.
 
         Args:
-            request: of the turn.
+            agent: the agent's registered name.
+            session_id: without the agent's name.
         """
-        if self.access is None:
-            return True
-        state = await held_by(self._client, request.agent, request.session_id)
-        sees = await self._sees(request.agent, request.session_id, state)
-        if state is None:  # it will be admitted in a moment, or was refused
-            return request.session_owner == self.access.owner
-        return sees and request.session_owner in (None, owner_of_document(state))
+        state = await held_by(self._client, agent, session_id)
+        return Look(state is not None, owner_of_document(state), await self._sees(agent, session_id, state))
 
     async def is_taken(self, agent: str, session_id: str) -> bool:
         """Return whether the id of a new session is taken, whoever the owner."""

@@ -2,7 +2,8 @@
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.durable.documents import SessionDocuments
+from durable_agent_host.durable.access import Access
+from durable_agent_host.durable.documents import Look, SessionDocuments
 from durable_agent_host.durable.statuses import status_of_turn, turn_of_status
 from durable_agent_host.errors import StateError
 from durable_agent_host.model.session import Session
@@ -48,11 +49,14 @@ class TurnReader:
         Returns:
             The turn, or None when the session does not know it, or no such session exists for the request.
         """
+        access = self._documents.access
+        # The same reads in the same order for a stranger, whatever exists: how long an answer takes tells nothing.
+        look = await self._documents.look(agent, session_id) if access is not None else None
         turn = await self._travelled(turn_id)
         is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
-        if turn is not None and is_here and await self._documents.sees_turn(turn.request):
+        if turn is not None and is_here and _is_seen(turn, look, access):
             return await self._whole(turn)
-        if turn is not None and self._documents.access is None:
+        if (turn is not None and look is None) or (look is not None and not look.is_seen):
             return None
         try:
             session, _ = await self._documents.shown(agent, session_id)  # without malformed receipts
@@ -75,3 +79,13 @@ class TurnReader:
             return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
         ended = await self._keeper.record(session, SessionName(agent, session_id)).ended(turn_id)
         return kept_turn(agent, session_id, ended) if ended is not None else None
+
+
+def _is_seen(turn: Turn, look: Look | None, access: Access | None) -> bool:
+    """Return whether a turn exists for the current request: in a session of its owner, or in a new one."""
+    if look is None or access is None:
+        return True
+    owner = turn.request.session_owner
+    if not look.exists:  # it will be admitted in a moment, or was refused
+        return owner == access.owner
+    return look.is_seen and owner in (None, look.owner)

@@ -40,6 +40,7 @@ Action = Literal[
     "turn.read",
     "turn.follow",
     "turn.cancel",
+    "calls.read",
     "turn.approve",
     "workflow.run",
     "workflow.read",
