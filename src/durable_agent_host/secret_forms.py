@@ -2,15 +2,14 @@
 
 Strangers write the texts that are searched, so a search takes time in proportion to the text: what a form repeats is
 bounded, unless it ends where the form could begin again, or is always a part of the match.
-
-Source: the issuers' documentation of their formats; identifiable Azure keys: microsoft/security-utilities.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from durable_agent_host.long_texts import found_in, replaced, replaced_each
+from durable_agent_host.token_forms import any_of, token_forms, token_start
 
 MASK: Final = "[redacted]"
 
@@ -21,14 +20,14 @@ type Hints = tuple[tuple[str, str], ...]
 QUOTE: Final = r"""\\{0,7}["']?"""
 _KEYS: Final = (
     r"(?:account|access|shared_?access|shared|api|subscription|ocp-apim-subscription|x-functions|functions|master|"
-    r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private|instrumentation)[-_]?(?:key|signature)|"
+    r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private|instrumentation|encryption|signing|license|webhook)[-_]?(?:key|signature)|"
     r"secret_?key(?:_base)?|shared_?secret|(?:client|app)[-_]?secret|"
     r"(?:access|refresh|id|auth|session|security|bearer)[-_]?token"
 )
-_PASSWORDS: Final = r"[a-z]{0,16}(?:password|passwd)|passphrase|passcode|pwd"
+_PASSWORDS: Final = r"[a-z]{0,16}(?:password|passwd|passwort)|passphrase|passcode|pwd"
 ASSIGNED: Final = (
     rf"{_KEYS}|client_assertion|{_PASSWORDS}|(?:db|sql|pg|smtp|imap|ftp|ssh|mail|user|admin|root|redis)_?pass|"
-    r"(?-i:(?<=_)PASS)|secret|sig|signature|credential"
+    r"(?-i:(?<=_)PASS)|secret|sig|signature|credentials?"
 )
 """Names of fields whose values are secrets."""
 _VALUE: Final = r"""[^\s"'\\,;&<>{}()\[\]]"""
@@ -41,18 +40,26 @@ _QUOTED: Final = (
 )
 """A value up to its own quote, or, where that is far, up to any; one without a quote is still to be written."""
 _WITH_DIGIT: Final = rf"(?={_VALUE}{{0,256}}\d)"
+_STRONG: Final = r"(?=(?-i:[\w+/~.-]{0,64}?[a-z]))(?=(?-i:[\w+/~.-]{0,64}?[A-Z]))(?=[\w+/~.-]{0,64}?\d)[\w+/~.-]{12,}"
+_BETWEEN: Final = (
+    r"(?:[^\w\r\n]|%(?:25)?[0-9a-f]{2}){1,12}"
+    r"(?:(?:is|was|by|str|string|value)(?:[^\w\r\n]|%(?:25)?[0-9a-f]{2}){1,12}|[|>]?[+-]?\r?\n[ \t]{1,16})?"
+)
+_NEAR_DIGIT: Final = r"(?:[^\r\n]{0,40}\d|[^\r\n]{0,4}[|>])"
 _WITH_DIGIT_AND_LETTER: Final = rf"{_WITH_DIGIT}(?={_VALUE}{{0,256}}[a-z])"
 
 _WORDS: Final = ("key", "sig", "secret", "token", "pass", "pwd", "credential", "assertion")
 """Each name that `ASSIGNED` matches contains one of them."""
 _SECRET_WORDS: Final = ("key", "secret", "token", "pass", "pwd")
 _NAMES: Final = (
-    *("key", "key_base", "sig", "signature", "secret", "token", "credential", "assertion"),
-    *("pass", "password", "passwd", "passphrase", "passcode", "pwd"),
+    *("key", "key_base", "sig", "signature", "secret", "token", "credential", "credentials", "assertion"),
+    *("pass", "password", "passwd", "passwort", "passphrase", "passcode", "pwd"),
 )
 """What the names that `ASSIGNED` matches end with, in lower case."""
 _BEHIND_NAME: Final = rf"{QUOTE}\s{{0,16}}[=:,]"
 _AFTER_NAME: Final = re.compile(rf"(?P<name>{'|'.join(_NAMES)}){_BEHIND_NAME}")
+_NEAR_NAME: Final = re.compile(rf"(?P<name>{'|'.join(_NAMES)})(?=[^\w\r\n])(?={_NEAR_DIGIT})")
+"""The same for what is near a name."""
 
 
 class Form(NamedTuple):
@@ -63,15 +70,18 @@ class Form(NamedTuple):
         tells: what a text needs, or the search is left out; in lower case, unless letter case is a part of the form.
         hints: words of which each match contains one, each with a regular expression for what is behind it; all in
             lower case. Empty where a group of ``tells`` is rare enough.
-        is_named: it begins with the name of a field, see `_named_in`.
+        after: finds where a name with which it begins may end, in lower-case text, see `_named_in`; None for a form
+            without a name.
         has_case: letter case is a part of it.
+        gate: what each match begins with, shared by several forms; None for a form of its own.
     """
 
     pattern: re.Pattern[str]
     tells: Tells
     hints: Hints = ()
-    is_named: bool = False
+    after: re.Pattern[str] | None = None
     has_case: bool = False
+    gate: re.Pattern[str] | None = None
 
 
 def _addresses() -> tuple[Form, ...]:
@@ -110,7 +120,7 @@ def _fields(word: str, name: str, space: str) -> tuple[Form, ...]:
             (("authorization",),),
         ),
         _form(
-            rf"(?P<keep>{word}(?:bearer|basic){space}{{1,32}})(?=\S{{0,23}}[\d._=-]|\S{{24}})[\w.~+/=*-]{{6,}}",
+            rf"(?P<keep>(?:{word}|(?<=%20))(?:bearer|basic)(?:{space}|%20){{1,32}})(?=\S{{0,23}}[\d._=-]|\S{{24}})[\w.~+/=*-]{{6,}}",
             (("bearer", "basic"),),
         ),
         _named(
@@ -130,20 +140,30 @@ def _fields(word: str, name: str, space: str) -> tuple[Form, ...]:
             rf"(?P<keep>(?:{word}(?:secret|token|key)|{field}):{space}{{1,32}})(?={_VALUE}*\d){_VALUE}+",
             ((":",), _WORDS),
         ),
-        _named(  # A variable of the environment: the words alone, in capitals.
-            rf"(?P<keep>(?-i:(?<![A-Za-z])(?:KEY|TOKEN))(?:=|:{space}{{1,32}})[\"']?)"
-            rf"{_WITH_DIGIT_AND_LETTER}{_VALUE}{{8,}}",
-            (("=", ":"), ("key", "token")),
+        _named(  # Short names, of a variable in capitals or of a field, which need a value that looks like a secret.
+            rf"(?P<keep>(?:(?-i:(?<![A-Za-z])(?:KEY|TOKEN))|(?<![a-z_])(?:token|pass))"
+            rf"(?:=|{QUOTE}:{space}{{0,32}})\\{{0,7}}[\"']?){_WITH_DIGIT_AND_LETTER}{_VALUE}{{8,}}",
+            (("=", ":"), ("key", "token", "pass")),
+        ),
+        Form(
+            re.compile(rf"(?P<keep>{name}(?:{ASSIGNED})%(?:25)?3D)[^\s&;\"'#<>\\%]+", re.IGNORECASE),
+            (("%3d", "%253d"), _WORDS),
+            tuple((one, "%") for one in _NAMES),
+            re.compile(rf"(?P<name>{'|'.join(_NAMES)})%"),
+        ),
+        Form(  # Any signs, and one of a few words, between a name and what is clearly no word.
+            re.compile(
+                rf"(?P<keep>{name}(?:{_KEYS}|{_PASSWORDS}|secret|key(?={space}is{space})){_BETWEEN}){_STRONG}",
+                re.IGNORECASE,
+            ),
+            (_SECRET_WORDS,),
+            tuple((one, _NEAR_DIGIT) for one in _NAMES),
+            _NEAR_NAME,
         ),
         _form(
             rf"(?P<keep>{word}(?:set-)?cookie\\{{0,7}}[\"']?\s{{0,16}}[:,]\s{{0,32}}(?:b?\\{{0,7}}[\"'])?)"
             r"[^\s=;\"'\\]{1,128}=[^\r\n\"'\\]+",
             (("cookie",),),
-        ),
-        _form(
-            rf"(?P<keep>(?<![a-z_])token{QUOTE}=[\"'])(?={_VALUE}*\d){_VALUE}{{8,}}",
-            (("token",), ("=",)),
-            (("token", f"{QUOTE}="),),
         ),
     )
 
@@ -156,13 +176,13 @@ def _queries() -> tuple[Form, ...]:
             (("?", "&", ";"), ("key=", "code=", "token=", "sv_sig=")),
         ),
         _form(
-            rf"(?P<keep>{query}(?:key|code|token|{ASSIGNED})(?:=|%(?:25)?3D))[^\s&;\"'#<>\\%]+",
+            rf"(?P<keep>{query}(?:key|code|token|pw|{ASSIGNED})(?:=|%(?:25)?3D))[^\s&;\"'#<>\\%]+",
             (
                 ("?", "&", ";", "\\u0026", "%3f", "%253f", "%26", "%2526"),
                 ("=", "%3d", "%253d"),
-                ("code", *_WORDS),
+                ("code", "pw", *_WORDS),
             ),
-            tuple((name, "[=%]") for name in ("code", *_NAMES)),
+            tuple((name, "[=%]") for name in ("code", "pw", *_NAMES)),
         ),
     )
 
@@ -205,9 +225,10 @@ def _lines(word: str, space: str) -> tuple[Form, ...]:
             tuple((name, r"(?:\s[^<>]{0,40})?(?:>|&gt;)") for name in _NAMES),
         ),
         _form(
-            rf"(?P<keep>{word}(?:key|name)=\\{{0,7}}[\"']{element}\\{{0,7}}[\"']{space}{{1,8}}value=\\{{0,7}}[\"'])"
-            r"[^\"'<>\\]{1,1024}",
-            (("value=",), (*_SECRET_WORDS, "signature")),
+            rf"(?P<keep>{word}(?:key|name){QUOTE}[=:]{space}{{0,8}}\\{{0,7}}[\"']{element}\\{{0,7}}[\"'],?{space}{{1,8}}"
+            rf"\\{{0,7}}[\"']?value{QUOTE}[=:]{space}{{0,8}}\\{{0,7}}[\"'])[^\"'<>\\]{{1,1024}}",
+            (("value",), (*_SECRET_WORDS, "signature")),
+            (("value", rf"{QUOTE}[=:]"),),
         ),
         _form(
             rf"(?P<keep>{word}(?:{_PASSWORDS}){space}{{1,8}}(?:(?:is|was|to)(?:{space}{{1,8}}now)?)"
@@ -217,59 +238,11 @@ def _lines(word: str, space: str) -> tuple[Form, ...]:
     )
 
 
-_TOKEN_STARTS: Final = (
-    *("gh[pousr]_", "github_pat_", "hf_", "npm_", r"ya29\.", "pypi-", "AIza", "GOCSPX-", "gl(?:pat|rt|dt|ptt|soat)-"),
-    *("xox[abeoprs][-.]", "xapp-", "do[opr]_v1_", "whsec_", r"SG\.", r"hv[bsr]\.", "dckr_[op]at_", "lin_api_"),
-    *("sq0(?:atp|csp)-", "AGE-SECRET-KEY-1", "sntry[su]_", "pscale_(?:tkn|oauth|pw)_", "NRAK-", "PMAK-", "rubygems_"),
-    *("lsv2_(?:pt|sk)_", "pcsk_", "AT[AC]TT3", r"dp\.(?:pt|st|ct)\."),
-)
-"""Begin a token of at least 16 further characters."""
-_TOKEN_TELLS: Final = (
-    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "hf_", "npm_", "ya29.", "pypi-", "AIza", "GOCSPX-"),
-    *("glpat-", "glrt-", "gldt-", "glptt-", "glsoat-", "xox", "xapp-", "_v1_", "whsec_", "SG.", "hvb.", "hvs.", "hvr."),
-    *("dckr_", "lin_api_", "sq0", "AGE-SECRET", "sntry", "pscale_", "NRAK-", "PMAK-", "rubygems_", "lsv2_", "pcsk_"),
-    *("TATT3", "TCTT3", "dp.pt.", "dp.st.", "dp.ct."),
-)
-_SHORT_STARTS: Final = (
-    *("gsk_", "r8_", "fw_", "ntn_", "sbp_", "jina_", "figd_", "glsa_", "glc_", "secret_", "xai-", "pplx-", "nvapi-"),
-    *("tvly-", "pul-"),
-)
-"""Begin a token, or an ordinary name, which has no such mixture of letters and digits."""
-_AZURE_MARKS: Final = (
-    *("APIM", "ACDb", "+ABa", "+AMC", "+ASt", "AIoT", "+ASb", "+AEh", "+ARm", "AzFu", "AzSe", "AzCa", "+ACR", "AZDO"),
-)
-
-
 def _tokens(word: str) -> tuple[Form, ...]:
-    """Build the forms that a token's issuer has given it, which letter case is a part of; see `_forms`."""
-    starts, short = "|".join(_TOKEN_STARTS), "|".join(_SHORT_STARTS)
-    azure = (
-        r"[A-Za-z0-9+/]{76}(?:APIM|ACDb|\+ABa|\+AMC|\+ASt)[A-Za-z0-9+/]{5}[AQgw]==",
-        r"[A-Za-z0-9+/]{33}(?:AIoT|\+ASb|\+AEh|\+ARm|AzCa)[A-P][A-Za-z0-9+/]{5}=",
-        r"[A-Za-z0-9+/]{42}(?:AzSe|\+ACR)[A-D][A-Za-z0-9+/]{5}",
-        r"[\w-]{44}AzFu[\w-]{5}[AQgw]==",
-        r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}",
-    )
+    start = re.compile(token_start(word))
     return tuple(
-        Form(re.compile(form), tells, has_case=True)
-        for form, tells in (
-            (rf"{word}eyJ[\w-]{{6,1024}}\.[\w-]{{4,}}(?:\.[\w-]*)?", (("eyJ",),)),
-            (rf"{word}(?:sk|rk|pk)[-_][\w*-]{{8,}}", (("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),)),
-            (rf"{word}(?:{starts})[\w.-]{{16,}}", (_TOKEN_TELLS,)),
-            (
-                rf"{word}(?:{short})(?=[A-Za-z_-]{{0,64}}\d)(?=[\d_-]{{0,64}}[A-Za-z])[A-Za-z0-9-]{{20,}}",
-                (_SHORT_STARTS,),
-            ),
-            (rf"{word}(?:shp(?:at|ca|pa|ss)_|dapi|key-)[0-9a-f]{{32}}(?!\w)", (("shp", "dapi", "key-"),)),
-            (r"(?<!\d)\d{8,10}:AA[\w-]{32,33}(?![\w-])", ((":AA",),)),
-            (r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w~-])", (("Q~",),)),
-            (rf"{word}(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b", (("AKIA", "ASIA", "ABIA", "ACCA"),)),
-            (rf"{word}(?:IQoJb3JpZ2lu|FwoGZXIvYXdz|ABSK)[\w+/=-]{{50,}}", (("IQoJb3JpZ2lu", "FwoGZXIvYXdz", "ABSK"),)),
-            (r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,}={0,2}", (("JQQJ99",),)),
-            (rf"(?<![\w+/=-])(?:{'|'.join(azure)})(?![\w+/=-])", (_AZURE_MARKS,)),
-            # Only in errors and lines of the log: in conversations, it may be a hash.
-            (r"(?<![\w+/-])(?:[A-Za-z0-9+/_-]{86}==|[A-Za-z0-9+/_-]{54}==|[A-Za-z0-9+/_-]{43}=)(?![\w=])", (("=",),)),
-        )
+        Form(re.compile(one.pattern), one.tells, one.hints, has_case=True, gate=start if one.starts else None)
+        for one in token_forms(word)
     )
 
 
@@ -279,7 +252,7 @@ def _form(pattern: str, tells: Tells, hints: Hints = ()) -> Form:
 
 def _named(pattern: str, tells: Tells) -> Form:
     hints = tuple((name, _BEHIND_NAME) for name in _NAMES)
-    return Form(re.compile(pattern, re.IGNORECASE), tells, hints, is_named=True)
+    return Form(re.compile(pattern, re.IGNORECASE), tells, hints, _AFTER_NAME)
 
 
 def _forms(word: str, name: str, space: str) -> tuple[Form, ...]:
@@ -300,7 +273,7 @@ FORMS_OF_LITERALS: Final = _forms(
 )
 """For texts in which line breaks are written as in a program: there a letter stands before what follows."""
 
-_NAME: Final = re.compile(rf"(?:(?<![a-z])|(?<=\\[nrt])|{_HUMP})(?:{ASSIGNED}|key|token)\Z", re.IGNORECASE)
+_NAME: Final = re.compile(rf"(?:(?<![a-z])|(?<=\\[nrt])|{_HUMP})(?:{ASSIGNED}|key|token|pass)\Z", re.IGNORECASE)
 _LONGEST_NAME: Final = 40
 
 
@@ -310,19 +283,7 @@ def _quick(forms: tuple[Form, ...]) -> re.Pattern[str]:
     for form in forms:
         rarest = max(form.tells, key=lambda group: min(map(len, group)))
         hints.update(form.hints or ((tell.lower(), "") for tell in rarest))
-    return re.compile(_any_of(hints))
-
-
-def _any_of(hints: Collection[tuple[str, str]]) -> str:
-    """Build a regular expression for any of the words and what is behind it, by first letters: this is fastest."""
-    rest: dict[str, list[tuple[str, str]]] = {}
-    behind = {tail for word, tail in hints if not word}
-    if "" in behind:
-        return ""
-    for word, tail in sorted(hints):
-        if word:
-            rest.setdefault(word[0], []).append((word[1:], tail))
-    return f"(?:{'|'.join([*(re.escape(letter) + _any_of(rest[letter]) for letter in rest), *sorted(behind)])})"
+    return re.compile(any_of(hints))
 
 
 _QUICK: Final = {is_log: _quick(FORMS if is_log else FORMS[:-1]) for is_log in (False, True)}
@@ -345,10 +306,15 @@ def without_forms(text: str, *, is_log: bool) -> str:
     if next(found_in(_QUICK[is_log], lower), None) is None:
         return text
     forms = FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else FORMS
+    is_open: dict[re.Pattern[str] | None, bool] = {None: True}
     for form in forms if is_log else forms[:-1]:
-        if _has_each(text if form.has_case else lower, form.tells):  # a regular expression search takes much longer
-            if form.is_named:
-                without = replaced_each(_named_in(form.pattern, text, lower), masked, text)
+        if form.gate is not None and form.gate not in is_open:
+            is_open[form.gate] = next(found_in(form.gate, text), None) is not None
+        if is_open[form.gate] and _has_each(
+            text if form.has_case else lower, form.tells
+        ):  # a regular expression search takes much longer
+            if form.after is not None:
+                without = replaced_each(_named_in(form.pattern, form.after, text, lower), masked, text)
             else:
                 without = replaced(form.pattern, masked, text)
             if without != text:
@@ -370,13 +336,13 @@ def _lowered(text: str) -> str:
     return text.lower()
 
 
-def _named_in(form: re.Pattern[str], text: str, lower: str) -> Iterator[re.Match[str]]:
+def _named_in(form: re.Pattern[str], names: re.Pattern[str], text: str, lower: str) -> Iterator[re.Match[str]]:
     """Yield matches of a form that begins with the name of a field, looking only where such a name ends.
 
     A search of the whole text would hold the interpreter for a third of a second a megabyte.
     """
     told = 0
-    for after in found_in(_AFTER_NAME, lower):
+    for after in found_in(names, lower):
         end = after.end("name")
         name = _NAME.search(text, max(told, end - _LONGEST_NAME), end)
         while name is not None:
