@@ -32,6 +32,7 @@
             └── ProviderError              the model service failed; says whether a retry can help
 """
 
+import re
 import traceback
 from typing import Any, Final
 
@@ -45,6 +46,15 @@ _MOST_CHARACTERS: Final = 20_000
 _MOST_OF_REQUESTS: Final = 800
 """Of a message about a request."""
 
+_MOST_OF_DETAILS: Final = 600
+"""Of a message that describes an error as plain data."""
+
+_FAILURE: Final = "Result: Failure"
+_STACK: Final = re.compile(
+    rf"(?:\n|\\n)[ \t]*(?:{_FAILURE}|Stack:|Traceback \(most recent|File \\?\"|at [\w.<>`]+\("
+    r"|\{\"(?:\$type|ClassName)\")"
+)
+"""Where the details of a failed function begin, after its message: of a Python worker, and of the Durable extension."""
 
 HOST_FAILED: Final = "the host failed to answer; the log has the reason. Nothing is lost: try again"
 """The message for callers when an error is not ours."""
@@ -229,11 +239,26 @@ def error_details(error: BaseException) -> dict[str, Any]:
     said = error.args[0] if isinstance(error, AgentFrameworkException) and error.args else error
     message = without_secrets(" ".join(str(said)[:_MOST_CHARACTERS].split()))
     shown = message if isinstance(error, DurableAgentHostError) else f"{type(error).__name__}: {message}"
-    details: dict[str, Any] = {"type": type(error).__name__, "message": shown[:600]}
+    details: dict[str, Any] = {"type": type(error).__name__, "message": shown[:_MOST_OF_DETAILS]}
     if isinstance(error, ProviderError):
         details["retryable"] = error.retryable
         details["retry_after_seconds"] = error.retry_after_seconds
     return details
+
+
+def failure_reason(output: str) -> str:
+    """Return why an orchestration failed, for callers.
+
+    Guarantee: pure. Returns which function failed, the error's type and message, one line, at most 600 characters,
+    without secrets or stack.
+
+    Args:
+        output: of the orchestration; it repeats the details of a failed activity or sub-orchestration.
+    """
+    reason = _STACK.split(output[:_MOST_CHARACTERS], maxsplit=1)[0]
+    # A worker's own text begins with these two lines, where the host has put nothing before it.
+    reason = " ".join(reason.split()).replace(f"{_FAILURE} Exception: ", "")
+    return without_secrets(reason)[:_MOST_OF_DETAILS]
 
 
 def log_reason(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from azure.durable_functions import DurableOrchestrationClient, OrchestrationRun
 
 from durable_agent_host.durable.holders import ENDED
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
-from durable_agent_host.errors import RequestError
+from durable_agent_host.errors import RequestError, failure_reason
 from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.requests import read_turn_request
@@ -106,7 +106,8 @@ def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
         case OrchestrationRuntimeStatus.Completed:
             return decode_turn_outcome(_parsed(status.output))
         case OrchestrationRuntimeStatus.Failed | OrchestrationRuntimeStatus.Canceled:
-            error = {"type": "TurnError", "message": f"the turn's orchestration failed: {status.output}"[:600]}
+            reason = failure_reason(str(status.output))
+            error = {"type": "TurnError", "message": f"the turn's orchestration failed: {reason}"}
             return TurnOutcome(request.turn_id, "failed", error=error)
         case OrchestrationRuntimeStatus.Terminated:
             error = {"type": "TurnError", "message": f"the turn was terminated: {status.output}"[:600]}
