@@ -47,7 +47,7 @@ from durable_agent_host.durable.register import (
     register_route,
     register_turn_functions,
     register_upkeep,
-    secret_reader,
+    turns_of_binding,
 )
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
@@ -91,9 +91,8 @@ INSTRUMENTS.append(Gauge("streams", "Event streams that are being sent.", lambda
 class DurableAgentApp(AgentFunctionApp):
     """A Functions app whose agents have durable sessions.
 
-    A superset of upstream's `AgentFunctionApp`: workflows are upstream's own and unchanged; ``get_agent`` in
-    orchestrations works as before, and its sessions have the given ids; MCP tools keep their names and properties;
-    stored sessions of upstream are read and continued. The routes, the entity and the waiting are ours.
+    A superset of upstream's `AgentFunctionApp`, whose workflows, MCP tools and stored sessions continue here; sessions
+    of orchestrations have the given ids. The routes of agents, the entity and the waiting are ours.
 
     Args:
         agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``. For an agent that keeps a
@@ -112,8 +111,7 @@ class DurableAgentApp(AgentFunctionApp):
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
         observers: receive every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
         compaction: the framework's strategy for agents without a compaction of their own.
-        session_ttl: how long sessions are kept after last use, in seconds or as a timedelta; 0 for ever; else the
-            setting.
+        session_ttl: how long sessions are kept after last use, seconds or a timedelta; 0 for ever; else the setting.
         budgets: what agents without budgets of their own may spend.
         enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
@@ -277,7 +275,7 @@ class DurableAgentApp(AgentFunctionApp):
     def get_functions(self) -> list["Function"]:
         """List the functions as the worker loads them; those that take `azure.functions.HttpRequest` are adapted."""
         functions: list[Function] = cast("Any", super()).get_functions()
-        adapt_http_functions(functions, gate=self._gate, secret_of=secret_reader(self._turns_of))
+        adapt_http_functions(functions, self._gate, turns_of_binding(self._turns_of), self.settings.max_request_bytes)
         shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
         warm_up_in_background([*shared], self._open_log)
         tell_left()

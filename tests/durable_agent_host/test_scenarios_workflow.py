@@ -1,7 +1,10 @@
 """Upstream's workflows on our app: their routes work, their agents are not public."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 import requests
@@ -10,6 +13,8 @@ from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "workflow"
+NOT_FOR_CACHES = "private, no-store"
+MEBIBYTE = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +72,81 @@ def test_what_upstreams_routes_refuse(pipeline: AgentHost):
     assert requests.post(f"{url}/run", timeout=60).status_code == 400
     assert requests.get(f"{url}/status/nobody", timeout=60).status_code == 404
     assert requests.post(f"{url}/respond/nobody/nothing", json="Yes.", timeout=60).status_code == 404
+
+
+def test_upstreams_routes_have_a_limit(pipeline: AgentHost):
+    """A body of more than 4 MiB is refused with 413, declared or not, before anything starts; one of 4 MiB is not."""
+    for path in ("asking/run?runId=large", "asking/respond/large/nothing"):
+        for body in (b"x" * (4 * MEBIBYTE + 1), iter([b"x" * MEBIBYTE] * 5)):
+            refused = requests.post(f"{pipeline.url}/api/workflow/{path}", data=body, timeout=60)
+            assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
+            assert "DURABLE_AGENT_HOST_MAX_REQUEST_BYTES" in refused.json()["detail"]
+            assert refused.headers["cache-control"] == NOT_FOR_CACHES
+    assert pipeline.get("/workflow/asking/status/large").status_code == 404
+    whole = pipeline.post("/workflow/pipeline/run", json.dumps({"x": "x" * (4 * MEBIBYTE - 9)}).encode())
+    assert whole.status_code == 202, whole.text
+
+
+def test_functions_of_the_app_have_no_limit_of_ours(pipeline: AgentHost):
+    """The host's own applies to them."""
+    assert pipeline.post("/length", b"x" * 5 * MEBIBYTE).text == str(5 * MEBIBYTE)
+
+
+@pytest.mark.parametrize("name", ["breaking", "outer"])
+def test_a_failed_run_tells_why_and_shows_no_stack(pipeline: AgentHost, name: str):
+    """Neither where the run waits nor in the status, also of a workflow within a workflow; keys are left out."""
+    url = f"{pipeline.url}/api/workflow/{name}"
+    ended = requests.post(f"{url}/run?waitForResponse=true&timeoutSeconds=60", data="db?api_key=s3cr3t-k3y", timeout=90)
+    status = requests.get(f"{url}/status/{ended.json()['instanceId']}", timeout=60)
+    for answer in (ended, status):
+        assert answer.json()["runtimeStatus"] == "Failed"
+        assert "'dafx-breaking-breaker' failed: ConnectionError: no store at db?api_key=" in answer.json()["error"]
+        assert answer.json()["error"].endswith("it is away")
+        for hidden in ("s3cr3t-k3y", "Traceback", "Stack", "File", ".py", "Result: Failure"):
+            assert hidden not in answer.text
+    assert status.json()["output"] == status.json()["error"]
+
+
+def test_a_run_starts_once_until_it_has_ended(pipeline: AgentHost):
+    """A second start under the same id is a conflict; after the end, it starts the run anew, as upstream does."""
+    run, ask = uuid4().hex, {"data": "Really?", "timeout": 60}
+    url = f"{pipeline.url}/api/workflow/asking"
+    assert requests.post(f"{url}/run?runId={run}", **ask).status_code == 202
+    (request,) = asked(pipeline, run, 1)
+    again = requests.post(f"{url}/run?runId={run}", **ask)
+    assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
+    assert again.headers["cache-control"] == NOT_FOR_CACHES
+    assert f"{run!r} has not ended" in again.json()["detail"]
+    assert asked(pipeline, run, 1)[0]["requestId"] == request["requestId"]
+    assert requests.post(request["respondUrl"], json="Yes.", timeout=60).ok
+    wait_until(lambda: pipeline.get(f"/workflow/asking/status/{run}").json()["runtimeStatus"] == "Completed")
+    assert requests.post(f"{url}/run?runId={run}", **ask).status_code == 202
+    assert asked(pipeline, run, 1)[0]["requestId"] != request["requestId"]
+
+
+def test_bodies_that_upstream_cannot_read_are_refused(pipeline: AgentHost):
+    """With a 400 that says why, not as a failure of the host."""
+    for body, said in ((b"\xff\xfe", "UTF-8"), (b"[" * 100_000, "nested too deeply")):
+        refused = pipeline.post("/workflow/asking/run", body)
+        assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.text
+
+
+def test_what_upstream_raises_is_a_problem(pipeline: AgentHost):
+    """An error of upstream's functions is a 500 like the host's own, and the answer does not say why."""
+    run = uuid4().hex
+    url = f"/workflow/breaking/run?runId={run}&waitForResponse=true&timeoutSeconds=60"
+    for answer in (pipeline.post(url, b"mute"), pipeline.get(f"/workflow/breaking/status/{run}")):
+        assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+        assert answer.headers["cache-control"] == NOT_FOR_CACHES
+        assert "the log has the reason" in answer.json()["detail"]
+        assert "no words" not in answer.text
+
+
+def asked(host: AgentHost, run: str, count: int) -> list[dict[str, Any]]:
+    """Wait until a run asks a person so many questions."""
+
+    def look() -> list[dict[str, Any]] | None:
+        waits = host.get(f"/workflow/asking/status/{run}").json().get("pendingHumanInputRequests", [])
+        return waits if len(waits) == count else None
+
+    return wait_until(look)

@@ -197,8 +197,8 @@ def _register_id_secret(app: df.DFApp, hub: Hub) -> None:
     bind.entity_trigger(context_name="context", entity_name=id_secret.IDS_ENTITY)(handle)
 
 
-def secret_reader(turns_of: TurnsOf) -> Callable[[str], Awaitable[str]]:
-    """Return what reads the app's secret for ids in functions that are not ours.
+def turns_of_binding(turns_of: TurnsOf) -> Callable[[str], TurnClient]:
+    """Return what makes the turn client of a call of a function that is not ours.
 
     Args:
         turns_of: returns the turn client of a call.
@@ -206,11 +206,7 @@ def secret_reader(turns_of: TurnsOf) -> Callable[[str], Awaitable[str]]:
     Returns:
         A function that takes the value of a durable client's binding.
     """
-
-    async def read(binding: str) -> str:
-        return await turns_of(df.DurableOrchestrationClient(binding)).claims.id_secret()
-
-    return read
+    return lambda binding: turns_of(df.DurableOrchestrationClient(binding))
 
 
 def register_agent_tool(

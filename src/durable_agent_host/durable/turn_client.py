@@ -23,6 +23,7 @@ from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.durable.session_contexts import SessionContexts
 from durable_agent_host.durable.session_turns import TurnStopper
+from durable_agent_host.durable.statuses import has_ended
 from durable_agent_host.durable.turn_reader import TurnReader
 from durable_agent_host.errors import IdempotencyKeyReusedError, StateError, TurnTimedOutError
 from durable_agent_host.loops.wakeups import Wakeups
@@ -307,6 +308,10 @@ class TurnClient:
                 if turn is not None and is_enough(turn):
                     return turn
         return None
+
+    async def is_at_work(self, instance_id: str) -> bool:
+        """Return whether there is an orchestration of this id that has not ended."""
+        return not await has_ended(self._client, instance_id, None)
 
     async def session(self, agent: str, session_id: str) -> Session | None:
         """Read a session; see `SessionDocuments.session`."""

@@ -250,26 +250,41 @@ async def _served(
     limit: BodyLimit,
 ) -> Answer:
     began = time.monotonic()
+
+    async def answer() -> Answer:
+        try:
+            await admit()
+            await call.read_body(limit)
+            return await handler(host, call, client)
+        except NotFoundError:
+            if client.documents.access is not None:
+                await wait_for_even_time(began)
+            raise
+
+    return await answer_or_problem(call.line, answer)
+
+
+async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Answer a request, or say as a problem what is wrong. Raises nothing.
+
+    Args:
+        line: method and URL for the log, without the query.
+        answer: answers the request.
+    """
     try:
-        await admit()
-        await call.read_body(limit)
-        return await handler(host, call, client)
+        return await answer()
     except RequestTooLargeError as error:
         # Otherwise the server reads the rest of the body in order to reuse the connection.
         return problem_of_error(error, headers={"connection": "close"})
     except ClientDisconnect:
         return Response(status_code=CALLER_LEFT)
-    except NotFoundError as error:
-        if client.documents.access is not None:
-            await wait_for_even_time(began)
-        return problem_of_error(error)
     except DurableAgentHostError as error:
         return problem_of_error(error)
     except Exception as error:
         if is_store_trouble(error):
-            logger.warning("%s: the durable store does not answer, or refuses: %s", call.line, error)
+            logger.warning("%s: the durable store does not answer, or refuses: %s", line, error)
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_AWAY, headers={"Retry-After": "5"})
-        logger.exception("%s failed", call.line)
+        logger.exception("%s failed", line)
         return problem_of_error(error)
 
 

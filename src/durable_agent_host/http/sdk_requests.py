@@ -19,15 +19,17 @@ from azure.functions.decorators.constants import HTTP_TRIGGER
 from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from durable_agent_host.errors import DurableAgentHostError, RegistrationError
-from durable_agent_host.http.calls import CALLER_LEFT, logger
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.http.bodies import BodyLimit
+from durable_agent_host.http.calls import CALLER_LEFT, answer_or_problem
 from durable_agent_host.http.gate import Gate, IncomingRequest
-from durable_agent_host.http.problems import problem, problem_of_error
-from durable_agent_host.http.upstream_routes import Entrance, workflow_entrance
+from durable_agent_host.http.problems import problem
+from durable_agent_host.http.upstream_routes import Asked, WorkflowRoute
 
 UserFunction = Callable[..., Any]
-SecretOf = Callable[[str], Awaitable[str]]
-"""Reads the app's secret for ids; takes the value of the durable client's binding."""
+TurnsOfBinding = Callable[[str], TurnClient]
+"""Makes the turn client of a call; takes the value of the durable client's binding."""
 
 _UPSTREAM: Final = "agent_framework_azurefunctions"
 _OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
@@ -41,13 +43,16 @@ _FOREIGN_PAGE = (
 """The embedded host lets such pages call anonymous functions, as `func start` does; our routes are not for them."""
 
 
-def adapt_http_functions(functions: Iterable[Any], *, gate: Gate, secret_of: SecretOf) -> None:
+def adapt_http_functions(
+    functions: Iterable[Any], gate: Gate, turns_of: TurnsOfBinding, max_request_bytes: int
+) -> None:
     """Let FastAPI requests call an app's HTTP functions; upstream's functions pass the gate first.
 
     Args:
         functions: the app's, as built by the SDK; changed in place.
         gate: checks upstream's. Our own call it themselves; the app's own functions are not checked.
-        secret_of: reads the secret on which the ids of runs depend.
+        turns_of: makes the turn client of a call of upstream's functions.
+        max_request_bytes: the largest body of upstream's functions; those of the app's own have no limit here.
     """
     for function in functions:
         trigger = function.get_trigger()
@@ -58,8 +63,8 @@ def adapt_http_functions(functions: Iterable[Any], *, gate: Gate, secret_of: Sec
         function._func = adapt_http_function(  # noqa: SLF001 - as the SDK's own decorators replace it
             called,
             trigger.name,
-            entrance=workflow_entrance(str(trigger.route), gate) if is_upstreams else None,
-            read_secret=_secret_reader(function, secret_of),
+            route=WorkflowRoute(str(trigger.route), gate, BodyLimit(max_request_bytes)) if is_upstreams else None,
+            turns_of=_turns_of(function, turns_of),
         )
 
 
@@ -67,8 +72,8 @@ def adapt_http_function(
     function: UserFunction,
     parameter: str,
     *,
-    entrance: Entrance | None = None,
-    read_secret: Callable[[Mapping[str, Any]], Awaitable[str]],
+    route: WorkflowRoute | None = None,
+    turns_of: Callable[[Mapping[str, Any]], TurnClient],
 ) -> UserFunction:
     """Let a FastAPI request call a function that takes `azure.functions.HttpRequest`.
 
@@ -76,8 +81,8 @@ def adapt_http_function(
         function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread. Ours read the body
             themselves, once they know the caller.
         parameter: name of the trigger's parameter.
-        entrance: called before the body is read; may change what the request names; what it raises becomes the answer.
-        read_secret: reads what the entrance needs, from the function's arguments.
+        route: of upstream's function: serves the request by calling it; what it raises becomes the answer.
+        turns_of: makes the turn client that the route needs, from the function's arguments.
 
     Returns:
         A function with the same parameters; the given one when its request is annotated as FastAPI's, or when its
@@ -89,27 +94,28 @@ def adapt_http_function(
     package = function.__module__.partition(".")[0]
     is_ours, is_routes = package in _OUR_PACKAGES, package in _OUR_PACKAGES - {_UPSTREAM}
 
+    async def call(arguments: Mapping[str, Any], asked: Asked) -> Any:
+        given = {**arguments, parameter: functions_request(arguments[parameter], asked)}
+        if inspect.iscoroutinefunction(function):
+            return await function(**given)
+        return await asyncio.to_thread(function, **given)
+
     async def answer(**arguments: Any) -> Response:
-        page = arguments[parameter].headers.get(_FOREIGN_PAGE_HEADER)
+        request = arguments[parameter]
+        page = request.headers.get(_FOREIGN_PAGE_HEADER)
         if is_ours and page is not None:
             return write_response(problem(HTTPStatus.FORBIDDEN, _FOREIGN_PAGE.format(page)))
-        request = arguments[parameter]
-        named = _query_of(request), {name: str(value) for name, value in request.path_params.items()}
-        if entrance is not None:
-            try:
-                named = await entrance(incoming(request, named[0]), *named, partial(read_secret, arguments))
-            except DurableAgentHostError as error:
-                return write_response(problem_of_error(error))
-            except Exception as error:  # noqa: BLE001 - an edge: recorded, and answered
-                logger.exception("%s %s: the caller could not be identified", request.method, request.url.path)
-                return write_response(problem_of_error(error))
+        asked = Asked(_query_of(request), {name: str(value) for name, value in request.path_params.items()})
+        if route is not None:
+            upstream = partial(call, arguments)
+            serve = partial(route.serve, incoming(request, asked.query), asked, request.stream(), upstream)
+            line = f"{request.method} {request.url.path}"
+            return write_response(await answer_or_problem(line, partial(serve, turns_of(arguments))))
         try:
-            arguments[parameter] = await read_request(request, *named, has_body=not is_routes)
+            asked = asked if is_routes else asked._replace(body=await request.body())
         except ClientDisconnect:
             return Response(status_code=CALLER_LEFT)
-        if inspect.iscoroutinefunction(function):
-            return write_response(await function(**arguments))
-        return write_response(await asyncio.to_thread(function, **arguments))
+        return write_response(await call(arguments, asked))
 
     return _in_place_of(function, parameter, answer, is_ours=is_ours)
 
@@ -133,10 +139,10 @@ def _in_place_of(
     return adapted
 
 
-def _secret_reader(function: Any, secret_of: SecretOf) -> Callable[[Mapping[str, Any]], Awaitable[str]]:
-    """Return what reads the app's secret from a function's arguments, which include a durable client."""
+def _turns_of(function: Any, turns_of: TurnsOfBinding) -> Callable[[Mapping[str, Any]], TurnClient]:
+    """Return what makes a turn client from a function's arguments, which include a durable client."""
     client = next((one.name for one in function.get_bindings() if one.get_binding_name() == _CLIENT), "")
-    return lambda arguments: secret_of(arguments[client])
+    return lambda arguments: turns_of(arguments[client])
 
 
 def _takes_functions_request(function: UserFunction, parameter: str) -> bool:
@@ -172,30 +178,20 @@ class StreamedRequest(func.HttpRequest):
         self.span = span
 
 
-async def read_request(
-    request: Request, query: Mapping[str, str], path_parts: Mapping[str, str], *, has_body: bool = True
-) -> func.HttpRequest:
-    """Read a FastAPI request into the form in which the Functions host passes it to functions.
+def functions_request(request: Request, asked: Asked) -> func.HttpRequest:
+    """Return a FastAPI request in the form in which the Functions host passes it to functions.
 
     Args:
-        request: the original one.
-        query: its parameters.
-        path_parts: the values of the route, by name.
-        has_body: whether to read the body; otherwise it stays in the request's stream.
-
-    Returns:
-        The request.
-
-    Raises:
-        ClientDisconnect: the client disconnected.
+        request: the original one; a body that was not read stays in its stream.
+        asked: what it asks for.
     """
     return StreamedRequest(
         request.method,
         _url(request),
         headers=_headers_of(request),
-        params=dict(query),
-        route_params=dict(path_parts),
-        body=await request.body() if has_body else b"",
+        params=dict(asked.query),
+        route_params=dict(asked.path),
+        body=asked.body,
         stream=request.stream,
         span=_span_of(request),
     )

@@ -7,15 +7,27 @@ else's run, and the workflow's agents have sessions of that id.
 
 The durable client writes ids into URLs unescaped, so ids are checked first: after a ``?`` or ``#`` the mark would not
 be part of the path, and an escape would be decoded.
+
+Upstream's functions take bodies of any size, pass on what the durable store says of a failed run, with the stacks of
+the functions that failed, and raise what its client raises. The routes limit bodies, leave the stacks out, and answer
+with problems.
 """
 
+import json
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from durable_agent_host.errors import RegistrationError, RequestError
+import azure.functions as func
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RegistrationError, RequestError, failure_reason
+from durable_agent_host.http.bodies import BodyLimit, text_of
+from durable_agent_host.http.body_stream import read_body
 from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
+from durable_agent_host.http.problems import problem
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 
@@ -36,13 +48,26 @@ _MARK_CHARACTERS: Final = 24
 _MOST_CHARACTERS: Final = 100
 """Maximum length of an instance id. Source: ``TaskHubClient`` of the Durable extension; upstream checks it, too."""
 
-Named = tuple[Mapping[str, str], Mapping[str, str]]
-"""What a request names: query parameters, and route values."""
+_AT_WORK: Final = "the run {!r} has not ended: follow it by its status, or start another one under another runId"
+_FAILED: Final = "Failed"
+"""Upstream's name for the status of a failed run."""
 
-ReadSecret = Callable[[], Awaitable[str]]
-"""Reads the secret that makes marks unforgeable; see `durable_agent_host.durable.id_secret`."""
 
-Entrance = Callable[[IncomingRequest, Mapping[str, str], Mapping[str, str], ReadSecret], Awaitable[Named]]
+class Asked(NamedTuple):
+    """What a request asks for.
+
+    Attributes:
+        query: parameters.
+        path: the values of the route, by name.
+        body: empty when it was not read.
+    """
+
+    query: Mapping[str, str]
+    path: Mapping[str, str]
+    body: bytes = b""
+
+
+CallUpstream = Callable[[Asked], Awaitable[func.HttpResponse]]
 
 
 def run_of(owner: Owner, run_id: str, secret: str) -> str:
@@ -88,44 +113,93 @@ def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
     return own
 
 
-def workflow_entrance(template: str, gate: Gate) -> Entrance:
-    """Make the check that a route of upstream's passes first.
+def _without_stacks(answer: func.HttpResponse) -> func.HttpResponse:
+    """Return upstream's answer; where it shows a failed run, with the reason alone."""
+    body = answer.get_body()
+    shown: Any = json.loads(body) if f'"{_FAILED}"'.encode() in body else {}
+    if shown.get("runtimeStatus") != _FAILED:
+        return answer
+    shown |= {name: failure_reason(str(shown[name])) for name in ("output", "error") if shown.get(name) is not None}
+    return func.HttpResponse(json.dumps(shown), status_code=answer.status_code, mimetype=answer.mimetype)
+
+
+class WorkflowRoute:
+    """A route of upstream's.
 
     Args:
         template: the route's, after the host's prefix.
         gate: checks the caller.
-
-    Returns:
-        A function that returns what the request names for its caller, and raises what the gate raises.
+        limit: of the body.
 
     Raises:
         RegistrationError: this version does not know the route or what it does.
     """
-    name, _, rest = template.removeprefix(_PREFIX).partition("/")
-    action = _ACTIONS.get(rest.partition("/")[0])
-    if not template.startswith(_PREFIX) or action is None:
-        raise RegistrationError(
-            f"the route {template!r} of agent-framework-azurefunctions is not known here: install the version "
-            "of requirements.txt"
-        )
 
-    async def enter(
-        request: IncomingRequest, query: Mapping[str, str], path: Mapping[str, str], read_secret: ReadSecret
-    ) -> Named:
-        principal = (await gate.identify(request)).principal
-        if action == "workflow.run" and not _can_be_named(query, _RUN_ID):
+    def __init__(self, template: str, gate: Gate, limit: BodyLimit) -> None:
+        self._name, _, rest = template.removeprefix(_PREFIX).partition("/")
+        action = _ACTIONS.get(rest.partition("/")[0])
+        if not template.startswith(_PREFIX) or action is None:
+            raise RegistrationError(
+                f"the route {template!r} of agent-framework-azurefunctions is not known here: install the version "
+                "of requirements.txt"
+            )
+        self._action: Action = action
+        self._gate = gate
+        self._limit = limit
+
+    async def serve(
+        self,
+        request: IncomingRequest,
+        asked: Asked,
+        stream: AsyncIterator[bytes],
+        upstream: CallUpstream,
+        turns: TurnClient,
+    ) -> func.HttpResponse:
+        """Answer a request by upstream's function.
+
+        Args:
+            request: as the gate sees it.
+            asked: without the body.
+            stream: the body's pieces.
+            upstream: calls the function.
+            turns: reads the app's secret, and whether a run has ended.
+
+        Raises:
+            DurableAgentHostError: what the gate raises, or the request cannot be carried out.
+            ClientDisconnect: the client disconnected.
+        """
+        own = await self._enter(request, asked, turns)
+        own = own._replace(body=await read_body(request.headers, stream, self._limit))
+        text_of(own.body)  # upstream fails at other encodings
+        try:
+            answer = await upstream(own)
+        except RecursionError:
+            if not own.body:
+                raise
+            raise RequestError("the body is JSON that is nested too deeply") from None
+        except Exception:  # the SDK has no type for a run that cannot be started
+            run_id = own.query[_RUN_ID] if self._action == "workflow.run" and _RUN_ID in asked.query else ""
+            if not run_id or not await turns.is_at_work(run_id):
+                raise
+            return problem(HTTPStatus.CONFLICT, _AT_WORK.format(run_id))
+        return _without_stacks(answer)
+
+    async def _enter(self, request: IncomingRequest, asked: Asked, turns: TurnClient) -> Asked:
+        """Let a caller in; returns what the request names for its caller, and raises what the gate raises."""
+        query, path = asked.query, asked.path
+        principal = (await self._gate.identify(request)).principal
+        if self._action == "workflow.run" and not _can_be_named(query, _RUN_ID):
             raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
         if not _can_be_named(path, _INSTANCE_ID, _REQUEST_ID):
             path = {**path, _INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
         if principal is None:
-            return query, path
-        owner, secret = principal.owner, await read_secret()
-        if action == "workflow.run":
-            return {**query, _RUN_ID: _new_run(owner, query, secret)}, path
-        asked = path.get(_INSTANCE_ID, "")
-        own = asked if _is_of_before(owner, asked) else run_of(owner, asked, secret)
-        if own != asked and await gate.authorized(principal, action, AskedSession(name, asked, None)):
-            own = asked
-        return query, {**path, _INSTANCE_ID: own}
-
-    return enter
+            return Asked(query, path)
+        owner, secret = principal.owner, await turns.claims.id_secret()
+        if self._action == "workflow.run":
+            return Asked({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
+        named = path.get(_INSTANCE_ID, "")
+        own = named if _is_of_before(owner, named) else run_of(owner, named, secret)
+        session = AskedSession(self._name, named, None)
+        if own != named and await self._gate.authorized(principal, self._action, session):
+            own = named
+        return Asked(query, {**path, _INSTANCE_ID: own})
