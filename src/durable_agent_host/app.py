@@ -51,6 +51,7 @@ from durable_agent_host.durable.register import (
 )
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.workflow_answers import open_request
 from durable_agent_host.encryption.opening import stores_of
 from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
@@ -377,6 +378,9 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_executor_activity(self, workflow: Workflow, executor_id: str) -> None:
         register_executor_activity(cast("DFApp", self), workflow, executor_id, provider_for, self.settings.model_bounds)
+
+    async def _resolve_hitl_target(self, client: Any, instance_id: str, request_id: str) -> tuple[str, str]:
+        return await open_request(client, await super()._resolve_hitl_target(client, instance_id, request_id))
 
     @staticmethod
     def _build_function_name(agent_name: str, prefix: str) -> str:

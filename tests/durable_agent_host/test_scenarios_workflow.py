@@ -124,6 +124,29 @@ def test_a_run_starts_once_until_it_has_ended(pipeline: AgentHost):
     assert asked(pipeline, run, 1)[0]["requestId"] != request["requestId"]
 
 
+def test_an_answer_that_nothing_waits_for_is_refused(pipeline: AgentHost):
+    """To a request that was never asked or is answered, and to a run that has ended; each open one can be answered."""
+    run = uuid4().hex
+    url = f"{pipeline.url}/api/workflow/asking"
+    assert requests.post(f"{url}/run?runId={run}", data="One?\nTwo?", timeout=60).status_code == 202
+    first, second = asked(pipeline, run, 2)
+
+    def refusal(request_id: str) -> str:
+        refused = requests.post(f"{url}/respond/{run}/{request_id}", json="No.", timeout=60)
+        assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
+        return refused.json()["detail"]
+
+    for never in ("nothing", "asker~0~nothing"):
+        assert "pendingHumanInputRequests" in refusal(never)
+    assert requests.post(first["respondUrl"], json="Yes.", timeout=60).ok
+    assert requests.post(second["respondUrl"], json="No.", timeout=60).ok
+    ended = wait_until(
+        lambda: (now := pipeline.get(f"/workflow/asking/status/{run}").json())["runtimeStatus"] == "Completed" and now
+    )
+    assert sorted(ended["output"]) == ["One? Yes.", "Two? No."]
+    assert "has ended" in refusal(first["requestId"])
+
+
 def test_bodies_that_upstream_cannot_read_are_refused(pipeline: AgentHost):
     """With a 400 that says why, not as a failure of the host."""
     for body, said in ((b"\xff\xfe", "UTF-8"), (b"[" * 100_000, "nested too deeply")):
