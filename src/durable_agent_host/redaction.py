@@ -4,17 +4,27 @@ Errors quote what they were given: a driver its connection string, a model's ser
 the model was told and what it said is the conversation, and is not touched.
 """
 
+import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from html import escape
 from typing import Final
+from urllib.parse import quote
 
 from durable_agent_host.secret_forms import ASSIGNED, MASK, masked, without_forms
 
 _KNOWN: set[str] = set()
 """The app's own secrets, see `learn_secrets`."""
 
+_QUOTED: set[str] = set()
+"""Other forms of them, which only errors are searched for."""
+
 _BY_LENGTH: list[str] = []
-"""The same, longest first."""
+"""The same as they are, and as a service may quote them in an error, longest first."""
+
+_LEAST_QUOTED: Final = 6
+"""Shorter texts are found in ordinary words."""
 
 _OWN: list[Callable[[str], str]] = []
 """The app's own redaction functions, see `learn_redaction`."""
@@ -118,8 +128,9 @@ def learn_secrets(values: Iterable[str]) -> None:
     """
     for value in map(str.strip, values):
         if _is_telling(value):
-            _KNOWN.update({value, _percent_encoded(value), value.replace("\\", "\\\\").replace('"', '\\"')})
-    _BY_LENGTH[:] = sorted(_KNOWN, key=len, reverse=True)
+            _KNOWN.update({value, _percent_encoded(value), _in_json(value)})
+            _QUOTED.update(_quoted(value))
+    _BY_LENGTH[:] = sorted(_KNOWN | _QUOTED, key=len, reverse=True)
 
 
 def secrets_of_settings(settings: Mapping[str, str]) -> list[str]:
@@ -149,8 +160,28 @@ def _is_telling(value: str) -> bool:
     return is_word is None or len(value) >= 24  # noqa: PLR2004 - no word is that long
 
 
+def _in_json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+def _quoted(value: str) -> set[str]:
+    """Return forms in which a service may quote a secret that it has read: as in URLs, JSON, HTML, base64, digits."""
+    data, whole = value.encode("utf-8", "surrogateescape"), _percent_encoded(value)
+    forms = {whole, quote(whole), quote(value, errors="surrogateescape")}
+    forms |= {re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), one) for one in tuple(forms)}
+    forms |= {
+        _in_json(value).replace("/", "\\/"),
+        json.dumps(value)[1:-1],
+        escape(value),
+        data.hex(),
+        data.hex().upper(),
+    }
+    for before in range(3):  # the bytes before it in a longer text, such as a header, that is encoded as a whole
+        bits = 8 * before, 8 * (before + len(data))
+        encoded = b64encode(bytes(before) + data + bytes(2))[-(-bits[0] // 6) : bits[1] // 6].decode()
+        forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
+    return {one for one in forms if len(one) >= _LEAST_QUOTED}
+
+
 def _percent_encoded(value: str) -> str:
-    return "".join(
-        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "-._~") else f"%{byte:02X}"
-        for byte in value.encode("utf-8", "surrogateescape")
-    )
+    return quote(value, safe="", errors="surrogateescape")

@@ -1,8 +1,12 @@
 """What is taken out of the texts of errors and log lines, and what stays."""
 
+import base64
+import html
 import json
 import logging
+import re
 from time import process_time
+from urllib.parse import quote, quote_plus
 
 import pytest
 from agent_framework import Content
@@ -211,6 +215,25 @@ def test_the_app_s_own_secrets_are_taken_out_wherever_they_stand():
     )
     assert without_secrets("/srv/app1, /srv/app2, dbpw-4712") == f"/srv/app1, /srv/app2, {MASK}"
     assert without_secrets("in production, /srv/someone") == "in production, /srv/someone"
+
+
+@pytest.mark.parametrize("secret", ["own+key/4711=", "0123456789abcdef0123", 'a"b<c>\\d&e/f+g', "schl\u00fcssel-4711"])
+def test_the_app_s_own_secrets_are_taken_out_however_they_are_quoted(secret):
+    """A service that has read a header may quote it as it was encoded on its way, or encode it itself."""
+    learn_secrets([secret])
+    data = secret.encode()
+    said = [
+        *(quote(secret), quote(secret, safe=""), quote(quote(secret, safe="")), quote_plus(secret)),
+        *(re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")), html.escape(secret), data.hex()),
+        *(json.dumps(secret), json.dumps(secret, ensure_ascii=False), json.dumps(secret).replace("/", "\\/")),
+        *(base64.b64encode(start + data + b" and more").decode() for start in (b"", b"x", b"Bearer ", b"ab")),
+        *(base64.urlsafe_b64encode(start + data).decode() for start in (b"", b"x", b"ab")),
+    ]
+    for one in said:
+        clean = without_secrets(f"refused: {one}")
+        assert MASK in clean
+        assert secret[1:-1] not in clean
+        assert one not in clean
 
 
 def test_errors_carry_no_secret():
