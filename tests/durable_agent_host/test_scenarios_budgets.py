@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,8 +14,10 @@ import requests
 
 from durable_agent_host.cli.main import main
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_journal import Doomed
+from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
 from tests.processes import wait_until
 
@@ -291,6 +294,85 @@ def test_a_document_brings_what_was_spent(budgets: AgentHost, model: PracticeMod
         assert taken.status_code == status, taken.text
     assert spent(budgets, "Free", f"{session}-whole") == ours["spent"]
     assert budgets.get(f"/agents/Free/sessions/{session}-odd").status_code == 404
+
+
+LONG = {"text": "It takes long. " * 40, **SLOW}
+
+
+def cancelled(host: AgentHost, model: PracticeModel, turn, calls: int = 1) -> None:
+    """Cancel a turn in the middle of a model call."""
+    wait_until(lambda: len(model.requests()) == calls)
+    assert cancel(turn).status_code == 202
+    assert host.end_of_turn(turn["turn_url"])["status"] == "cancelled"
+
+
+def file(media_type: str, data: bytes):
+    """Give a message of one file."""
+    return {"message": [{"type": "file", "media_type": media_type, "data": b64encode(data).decode()}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "least"),
+    [
+        ({"message": "x" * 40_000}, 10_000),
+        (file("text/csv", b"lorem ipsum\n" * 80_000), 240_000),
+        (file("image/png", b"\x89PNG" + bytes(1_000_000)), 1500),
+        (file("application/pdf", b"%PDF-" + bytes(1_000_000)), 11_500),
+        ({"message": "go", "response_format": {"type": "object", "description": "x" * 60_000}}, 15_000),
+    ],
+    ids=["text", "text file", "image", "document", "format"],
+)
+def test_a_cancelled_call_counts_by_what_was_sent(budgets: AgentHost, model: PracticeModel, body, least: int):
+    """Its answer has no token counts, so files, formats and tools count as estimated, like texts."""
+    model.plan(LONG, times=None)
+    session = uuid4().hex
+    answer = budgets.run("Reads", body | {"session_id": session}, headers={"x-ms-wait-for-response": "false"})
+    cancelled(budgets, model, answer.json())
+    counted = spent(budgets, "Reads", session)
+    assert counted["model_calls"] == 1
+    assert least < counted["tokens"] < least + 1000
+    if 2 * least > 300_000:
+        again = budgets.run("Reads", body | {"session_id": session})
+        assert "session's budget of 300000 tokens" in told(again)
+        assert len(model.requests()) == 1
+
+
+def test_a_cancelled_summary_counts_by_what_was_sent(budgets: AgentHost, model: PracticeModel):
+    """The strategy's call had the conversation in it."""
+    model.plan({"text": "Answer.", "usage": USAGE}, LONG)
+    session = uuid4().hex
+    assert budgets.run("Reads", {"message": "word " * 1600, "session_id": session}).status_code == 200
+    before = spent(budgets, "Reads", session)["tokens"]
+    cancelled(budgets, model, start(budgets, "Reads", "two", session), calls=2)
+    assert spent(budgets, "Reads", session)["tokens"] >= before + 2000
+
+
+def test_what_was_reserved_can_be_imported(budgets: AgentHost, model: PracticeModel):
+    """An app allows an answer without end; what its cancelled call counts with is a figure that sessions may have."""
+    model.plan(LONG)
+    session = uuid4().hex
+    cancelled(budgets, model, start(budgets, "Huge", "go", session))
+    counted = spent(budgets, "Huge", session)
+    assert counted["tokens"] == 10**9
+    document = budgets.get(f"/agents/Huge/sessions/{session}/export").content
+    assert budgets.post(f"/agents/Huge/sessions/{session}-2/import", document).status_code == 201
+    assert spent(budgets, "Huge", f"{session}-2") == counted
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["5", True, 0, -5, 1.5, 10**30, 10**400, [5]],
+    ids=["text", "flag", "zero", "negative", "fraction", "large", "endless", "list"],
+)
+def test_an_option_with_a_wrong_value_is_refused(budgets: AgentHost, model: PracticeModel, value):
+    """It is a 400 that names the option and what it takes; no model is asked, and no session begins."""
+    body = {"message": "go", "session_id": (session := uuid4().hex), "options": {"max_tokens": value}}
+    answer = budgets.run("Reads", body)
+    assert answer.status_code == 400, answer.text
+    assert "'max_tokens'" in answer.json()["detail"]
+    assert "give a whole number from 1 to" in answer.json()["detail"]
+    assert budgets.get(f"/agents/Reads/sessions/{session}").status_code == 404
+    assert model.requests() == []
 
 
 def set_spent(document, figures):

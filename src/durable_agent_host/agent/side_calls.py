@@ -6,11 +6,11 @@ number there. A strategy that reaches its client in another way, or streams, cal
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponse, UsageDetails, add_usage_details
+from agent_framework import ChatResponse, Message, UsageDetails, add_usage_details, normalize_messages
 
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.inner_calls import not_counted
@@ -42,11 +42,13 @@ class SideCalls:
         self._replayed = replayed
         self._count = 0
 
-    async def answer(self, call: Call) -> ChatResponse[Any]:
+    async def answer(self, call: Call, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatResponse[Any]:
         """Answer the next call.
 
         Args:
             call: makes it.
+            messages: of the request.
+            options: of the request.
 
         Returns:
             The response, which is durable.
@@ -63,17 +65,24 @@ class SideCalls:
         elif self._replayed:
             raise ProviderError("the model call of a compaction had failed", retryable=False)
         else:
-            response = await self._make(call, number)
+            wanted = await self._admitted(messages, options)
+            response = await self._make(call, number, wanted)
             await self._journal(number, response)
         self.usage = add_usage_details(self.usage, response.usage_details)
         return response
 
-    async def _make(self, call: Call, number: int) -> ChatResponse[Any]:
+    async def _admitted(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
+        """Check a call against the budgets."""
+        run = self._run
+        if run.spending is None:
+            return Reservation()
+        wanted = await run.spending.admit_model_call(run.ask_for_budget, messages, options)
+        run.check_waiting()
+        return wanted
+
+    async def _make(self, call: Call, number: int, wanted: Reservation) -> ChatResponse[Any]:
         run, retry = self._run, 0
-        spending, wanted = run.spending, Reservation()
-        if spending is not None:
-            wanted = await spending.admit_model_call(run.ask_for_budget, (), {})
-            run.check_waiting()
+        spending = run.spending
         while True:
             self._run.check()
             try:
@@ -136,4 +145,8 @@ class JournaledClient:
             return client.get_response(messages, stream=stream, **arguments)
 
         calls = _CURRENT.get()
-        return call() if stream or calls is None else calls.answer(cast("Call", call))
+        if stream or calls is None:
+            return call()
+        listed = isinstance(messages, str | Message | list | tuple)  # what else a client takes may be read only once
+        asked = normalize_messages(cast("Any", messages)) if listed else []
+        return calls.answer(cast("Call", call), asked, arguments.get("options") or {})

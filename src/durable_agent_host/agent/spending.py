@@ -29,6 +29,7 @@ from durable_agent_host.turn.budgeting import (
     spent_on_answer,
     spent_on_reservation,
 )
+from durable_agent_host.turn.request_size import tokens_of_request
 from durable_agent_host.turn_log.journal import Journal, Recorded
 
 ASKED_AS: Final = "budget"
@@ -169,10 +170,10 @@ class Spending:
         needs_estimate = any(
             limit is not None for one in (self._budgets.turn, self._budgets.session) for limit in (one.tokens, one.cost)
         )
-        characters = sum(map(_characters, messages)) if needs_estimate else 0
+        tokens = tokens_of_request(messages, options) if needs_estimate else 0
         most = options.get("max_tokens")
         return reserve(
-            max(characters, last_tokens * 4),
+            max(tokens, last_tokens),
             most if isinstance(most, int) else 0,
             last_model or options.get("model"),
             self._budgets.prices,
@@ -359,13 +360,4 @@ def _failure(
     return BudgetExceededError(
         f"{sentence or crossing.sentence}{refused}. The turn has ended and the conversation is as it was: "
         f"{_ADVICE[crossing.scope]}"
-    )
-
-
-def _characters(message: Message) -> int:
-    return sum(
-        len(part)
-        for content in message.contents
-        for part in (content.text, content.arguments, content.result)
-        if isinstance(part, str)
     )

@@ -7,6 +7,11 @@ from typing import Final, Literal, Self
 Kind = Literal["tokens", "cost", "model_calls", "tool_calls", "seconds"]
 """What a `Budget` limits."""
 
+MOST_SPENT: Final = 10**15
+"""The largest figure of a session's spending that is taken from a document."""
+MOST_RESERVED: Final = 10**9
+"""The largest figure that is reserved for one model call; no service allows a larger one."""
+
 KINDS: Final[tuple[Kind, ...]] = ("tokens", "cost", "model_calls", "tool_calls", "seconds")
 
 

@@ -12,6 +12,7 @@ from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import decode_receipt, decode_session, encode_session
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.errors import RequestError, StateError
+from durable_agent_host.model.budget import MOST_SPENT
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
@@ -19,7 +20,6 @@ from durable_agent_host.model.session import Receipts, Session, without_workflow
 MOST_TOLD: Final = 100
 """Maximum messages with the app's roles that an import lists."""
 _ROLES_OF_THE_APP: Final = frozenset({"system", "developer"})
-_MOST_SPENT: Final = 1e15
 _NO_SESSION: Final = "the body is not a valid session"
 
 
@@ -110,7 +110,7 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
         raise RequestError(f"{_NO_SESSION}: {shape_error(faults)}")
     if session.sealed != Sealed():
         raise RequestError(_references(place_of(("data", "extensionData", EXTENSION, "sealed"))))
-    if session.spent is not None and not all(0 <= (figure or 0) <= _MOST_SPENT for figure in astuple(session.spent)):
+    if session.spent is not None and not all(0 <= (figure or 0) <= MOST_SPENT for figure in astuple(session.spent)):
         place = place_of(("data", "extensionData", EXTENSION, "spent"))
         raise RequestError(f"{_NO_SESSION}: {place} has a figure below 0, or above all that can be spent")
     kept = without_workflow_state(session.agent_session)

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from durable_agent_host.model.budget import KINDS, Budget, Kind, Price, Reservation, Spent
+from durable_agent_host.model.budget import KINDS, MOST_RESERVED, Budget, Kind, Price, Reservation, Spent
 from durable_agent_host.turn.question_ids import BUDGET_PREFIX
+from durable_agent_host.turn.request_size import CHARACTERS_PER_TOKEN
 
 Scope = Literal["turn", "session"]
 ANY_MODEL: Final = "*"
 """The name in an app's prices for all models without their own price."""
 
-_CHARACTERS_PER_TOKEN: Final = 4
 _MILLION: Final = 1_000_000
 _WORDS: Final[Mapping[Kind, str]] = {
     "tokens": "tokens",
@@ -138,21 +138,21 @@ def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: 
     return Spent(tokens=total, cost=cost, model_calls=1)
 
 
-def reserve(characters: int, max_output_tokens: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
-    """Estimate what a model call will need.
+def reserve(input_tokens: int, max_output_tokens: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
+    """Estimate what a model call will need, at most `MOST_RESERVED`.
 
     Guarantee: pure.
 
     Args:
-        characters: of the request's texts.
+        input_tokens: of the request, as estimated.
         max_output_tokens: allowed by the request, or 0 when it sets no limit.
         model: that served the last call, or None.
         prices: as for `price_of`.
     """
-    read = max(-(-characters // _CHARACTERS_PER_TOKEN), 1)
+    read, written = max(input_tokens, 1), min(max(max_output_tokens, 0), MOST_RESERVED)
     price = price_of(prices, model)
-    cost = (read * price.input + max_output_tokens * price.output) / _MILLION if price is not None else None
-    return Reservation(read + max_output_tokens, cost, max_output_tokens)
+    cost = None if price is None else min((read * price.input + written * price.output) / _MILLION, MOST_RESERVED)
+    return Reservation(min(read + written, MOST_RESERVED), cost, written)
 
 
 def raised(reservation: Reservation, characters: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
@@ -166,7 +166,7 @@ def raised(reservation: Reservation, characters: int, model: str | None, prices:
         model: that serves it, or None.
         prices: as for `price_of`.
     """
-    more = -(-characters // _CHARACTERS_PER_TOKEN) - reservation.output_tokens
+    more = -(-characters // CHARACTERS_PER_TOKEN) - reservation.output_tokens
     if more <= 0:
         return reservation
     price = price_of(prices, model)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
@@ -24,9 +25,9 @@ async def buy(what: str, seconds: float = 0.0) -> str:
 client = chat_client_from_environment()
 
 
-def agent(name: str) -> Agent:
+def agent(name: str, **options: Any) -> Agent:
     """Make an agent that buys."""
-    return Agent(client, "Buy with the tool.", name=name, tools=[buy], default_options={"store": False})
+    return Agent(client, "Buy with the tool.", name=name, tools=[buy], default_options={"store": False, **options})
 
 
 app = DurableAgentApp(budgets=Budgets(prices={"gpt": Price(input=10.0, output=100.0, cached_input=1.0)}))
@@ -43,5 +44,12 @@ app.add_agent(
     budgets=Budgets(session=Budget(tokens=1200)),
     compaction=SummarizationStrategy(client=client, target_count=1, threshold=1),
 )
+app.add_agent(
+    agent("Reads"),
+    budgets=Budgets(session=Budget(tokens=300_000)),
+    compaction=SummarizationStrategy(client=client, target_count=1, threshold=1),
+    allowed_options={"max_tokens": True},
+)
+app.add_agent(agent("Huge", max_tokens=10**30), budgets=Budgets(session=Budget(model_calls=10)))
 app.add_agent(agent("Changed"), budgets=Budgets(session=Budget(model_calls=int(os.environ.get("LIMIT", "3")))))
 app.add_agent(agent("Free"))
