@@ -9,13 +9,16 @@ check is left to another process when there are many, or when the time of a step
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from jsonschema import SchemaError, exceptions, validators
 from jsonschema.exceptions import UnknownType
 from jsonschema.validators import validator_for
+from jsonschema_specifications import REGISTRY
 from referencing import Registry
 from referencing.exceptions import Unresolvable
+from referencing.jsonschema import specification_with
 
 from durable_agent_host.errors import InvalidAnswerError, RequestError
 from durable_agent_host.turn.nesting import is_nested_too_deeply
@@ -31,8 +34,11 @@ STEPS_AT_ONCE: Final = 50_000
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OBJECTS_AT_ONCE: Final = 200
-_UNBOUNDED: Final = frozenset({"pattern", "patternProperties", "uniqueItems", "$schema"})
-"""Keywords that may take for ever in one step, and the one that changes the meaning of all others."""
+_UNBOUNDED: Final = frozenset(
+    {"pattern", "patternProperties", "uniqueItems", "$schema", "$id", "$anchor", "$dynamicAnchor"}
+)
+"""Keywords that may take for ever in one step or that search the whole schema for each reference, and the one that
+changes the meaning of all others."""
 
 
 class TooMuchToCheckError(Exception):
@@ -60,7 +66,7 @@ def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def check_response_format(response_format: Mapping[str, Any]) -> None:
-    """Refuse a response format with an invalid schema, before the model is called.
+    """Refuse a response format with an invalid schema or reference, before the model is called.
 
     Guarantee: pure.
 
@@ -68,26 +74,90 @@ def check_response_format(response_format: Mapping[str, Any]) -> None:
         response_format: as `schema_of` takes it.
 
     Raises:
-        RequestError: the schema breaks the rules of JSON Schema, which says where, or it cannot be sent to a model.
+        RequestError: the schema breaks the rules of JSON Schema, which says where, it cannot be sent to a model, or a
+            reference leads to no schema within it, which is named.
     """
+    _check_form(response_format)
+    schema = schema_of(response_format)
+    if schema is None:
+        return
+    if sum(1 for _ in _objects(schema)) > MAX_SCHEMA_OBJECTS:
+        raise _unusable(f"it has more than {MAX_SCHEMA_OBJECTS} objects")
+    validator_class: Any = validator_for(schema)
+    try:
+        validator_class.check_schema(schema)
+        _check_references(schema, validator_class)
+    except SchemaError as error:
+        raise _unusable(error.message) from None
+    except RecursionError:
+        raise _unusable("it is nested too deeply") from None
+    except (ValueError, TypeError, AttributeError) as error:  # no URI, or a form of an old dialect
+        raise _unusable(f"its ids and references cannot be read: {error}") from None
+
+
+def _check_form(response_format: Mapping[str, Any]) -> None:
     if is_nested_too_deeply(response_format):
         raise _unusable("it is nested too deeply")
     text = json.dumps(response_format, ensure_ascii=False)
     if _SURROGATE.search(text):
         raise _unusable("it has half of a surrogate pair, which is no character")
-    schema = schema_of(response_format)
-    if schema is None:
-        return
+    if response_format.get("type") == "json_schema":
+        section: Any = response_format.get("json_schema", response_format)
+        if not isinstance(section, dict) or not isinstance(cast("dict[str, Any]", section).get("schema"), dict):
+            raise _unusable("a format of type 'json_schema' has its schema as an object in json_schema.schema")
     if len(text) > MAX_SCHEMA_CHARACTERS:
         raise _unusable(f"it has more than {MAX_SCHEMA_CHARACTERS} characters")
-    if sum(1 for _ in _objects(schema)) > MAX_SCHEMA_OBJECTS:
-        raise _unusable(f"it has more than {MAX_SCHEMA_OBJECTS} objects")
+
+
+def _check_references(schema: dict[str, Any], validator_class: Any) -> None:
+    """Follow all references as a check of an answer does, and check what they lead to besides the schema's own parts.
+
+    Raises:
+        RequestError: a reference leads to no schema.
+        SchemaError: it leads to an invalid one.
+        ValueError: an id is no URI.
+        TypeError, AttributeError: an old dialect has a form that the library of references does not know.
+    """
+    specification: Any = specification_with(validator_class.META_SCHEMA["$schema"])
+    root = specification.create_resource(schema)
+    registry = cast("Any", REGISTRY).with_resource(root.id() or "", root)
+    with suppress(TypeError, AttributeError):  # lists as values of draft 7's dependencies
+        registry = registry.crawl()  # once, not for each anchor
+    keywords = [name for name in ("$ref", "$dynamicRef") if name in validator_class.VALIDATORS]
+    known: set[int] = set()
+    parts: list[tuple[Any, Any]] = [(root, registry.resolver(root.id() or ""))]
+    references: list[tuple[Any, Any]] = []
+    left = MAX_SCHEMA_OBJECTS
+    while parts or references:
+        if parts:
+            part, resolver = parts.pop()
+            if id(part.contents) in known:
+                continue
+            known.add(id(part.contents))
+            inner = (one for one in part.subresources() if isinstance(one.contents, dict))
+            parts += [(one, resolver.in_subresource(one)) for one in inner]
+            references += [(part.contents[name], resolver) for name in keywords if name in part.contents]
+        else:
+            found, resolver = _looked_up(*references.pop())
+            if isinstance(found, bool) or id(found) in known:
+                continue
+            left -= sum(1 for _ in _objects(found))
+            if left < 0:
+                raise _unusable(f"its references lead to more than {MAX_SCHEMA_OBJECTS} objects")
+            validator_class.check_schema(found)
+            parts.append((specification.create_resource(found), resolver))
+
+
+def _looked_up(reference: Any, resolver: Any) -> tuple[Any, Any]:
+    """Return the schema to which a reference leads, and the resolver of its references."""
     try:
-        validator_for(schema).check_schema(schema)
-    except SchemaError as error:
-        raise _unusable(error.message) from None
-    except RecursionError:
-        raise _unusable("it is nested too deeply") from None
+        found = resolver.lookup(reference)
+    except (Unresolvable, LookupError, ValueError, TypeError, AttributeError):  # a pointer may lead into any value
+        found = None
+    if found is None or type(found.contents) not in {dict, bool}:
+        shown = json.dumps(reference, ensure_ascii=False)[:200]
+        raise _unusable(f"its reference {shown} leads to no schema within it, and no other document is fetched")
+    return found.contents, found.resolver
 
 
 def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: int | None = None) -> None:
@@ -114,7 +184,8 @@ def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: i
         return
     if most_steps is not None:
         parts = list(_objects(schema))
-        if len(parts) > _OBJECTS_AT_ONCE or any(_UNBOUNDED.intersection(part) for part in parts):
+        has_old_ids = any(isinstance(part.get("id"), str) for part in parts)
+        if len(parts) > _OBJECTS_AT_ONCE or has_old_ids or any(_UNBOUNDED.intersection(part) for part in parts):
             raise TooMuchToCheckError
     try:
         validator_class = validator_for(schema)

@@ -63,6 +63,15 @@ SLOW = {
         {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#", "minLength": 1}}},
         '{"a": "x"}',
     ),
+    "references that are searched for": ({"items": {"$ref": "#a"}, "$defs": {"a": {"$anchor": "a"}}}, "[1]"),
+    "references of an old dialect": (
+        {
+            "items": {"$ref": "#a"},
+            "definitions": {"a": {"id": "#a"}},
+            "$schema": "http://json-schema.org/draft-04/schema#",
+        },
+        "[1]",
+    ),
     "much of both": ({"items": {"allOf": [{"type": "integer"}] * 1000}}, json.dumps([1] * 1000)),
 }
 
@@ -99,3 +108,72 @@ def test_a_schema_that_is_too_deep_or_too_long_is_refused(why):
     """Before a model is asked, and before it takes seconds to read it."""
     with pytest.raises(RequestError, match=why):
         check_response_format(UNUSABLE[why])
+
+
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+LOST = {
+    "#/nowhere": {"$ref": "#/nowhere"},
+    "#/$defs/city": {"properties": {"near": {"items": {"$ref": "#/$defs/city"}}}},
+    "http://127.0.0.1:9/s.json": {"$ref": "http://127.0.0.1:9/s.json"},
+    "other": {"$id": "http://127.0.0.1:9/", "$ref": "other"},
+    "file:///etc/hostname": {"allOf": [{"$ref": "file:///etc/hostname"}]},
+    "http://[": {"$ref": "http://["},
+    "#nowhere": {"$dynamicRef": "#nowhere"},
+    "#/title": {"title": "a text", "$ref": "#/title"},
+    "#/enum/first": {"enum": [1], "$ref": "#/enum/first"},
+    "#/maxLength/more": {"maxLength": 1, "$ref": "#/maxLength/more"},
+    "#/later": {"not a keyword": {"$ref": "#/later"}, "$ref": "#/not a keyword"},
+    "#old": {"$schema": DRAFT_7, "dependencies": {"a": {}, "b": ["c"]}, "$ref": "#old"},
+}
+
+
+@pytest.mark.parametrize("reference", LOST)
+def test_a_reference_that_leads_to_no_schema_is_refused(reference):
+    """Before a model is asked, and by its name."""
+    with pytest.raises(RequestError) as refused:
+        check_response_format(LOST[reference])
+    assert f"its reference {json.dumps(reference)} leads to no schema within it" in str(refused.value)
+
+
+UNREADABLE = {
+    "'banana' is not valid": {"components": {"a": {"type": "banana"}}, "$ref": "#/components/a"},
+    "its reference 5 leads": {"$schema": DRAFT_4, "$ref": 5},
+    "its ids and references cannot be read": {"$id": "http://[", "items": {}, "$ref": "#"},
+    "more than 2000 objects": {
+        "components": json.loads('{"not":' * 60 + json.dumps({"allOf": [{}] * 100}) + "}" * 60),
+        "allOf": [{"$ref": "#/components" + "/not" * level} for level in reversed(range(60))],
+    },
+}
+
+
+@pytest.mark.parametrize("why", UNREADABLE)
+def test_what_a_reference_leads_to_is_checked(why):
+    """Also outside of the places where JSON Schema has schemas, and not for ever."""
+    with pytest.raises(RequestError, match=why):
+        check_response_format(UNREADABLE[why])
+
+
+FOUND = [
+    {"$defs": {"a": {"$anchor": "a", "type": "string"}}, "$ref": "#a"},
+    {"$dynamicAnchor": "node", "properties": {"next": {"$dynamicRef": "#node"}}},
+    {"components": {"schemas": {"A": {"properties": {"a": {"$ref": "#/components/schemas/A"}}}}}}
+    | {"$ref": "#/components/schemas/A"},
+    {"$id": "http://127.0.0.1:9/", "$defs": {"a": {"$id": "other"}}, "$ref": "other"},
+    {"$schema": DRAFT_7, "definitions": {"a": {"$id": "#a"}}, "properties": {"a": {"$ref": "#a"}}},
+    {
+        "$schema": DRAFT_7,
+        "dependencies": {"a": {}, "b": ["c"]},
+        "properties": {"a": {"$ref": "#/properties/b"}, "b": {}},
+    },
+    {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+    {"properties": {"$ref": {"const": {"$ref": "#/nowhere"}}}},
+]
+
+
+@pytest.mark.parametrize("schema", FOUND)
+def test_a_reference_that_leads_to_a_schema_is_taken(schema):
+    """Whatever its form; data that looks like a reference is none."""
+    check_response_format(schema)
+    with pytest.raises(InvalidAnswerError, match="is not JSON"):
+        check_answer("", schema)
