@@ -216,6 +216,16 @@ def test_a_schema_in_the_body_shapes_the_answer(lab: AgentHost, model: PracticeM
     assert sent["schema"]["properties"] == schema["properties"]
 
 
+@pytest.mark.parametrize("schema", [{"enum": ["Oslo", "Moss"]}, {"type": ["string", "null"]}, {"const": "Oslo"}])
+def test_a_schema_needs_no_type(lab: AgentHost, model: PracticeModel, schema):
+    """A schema without one type reaches the model like any other."""
+    model.plan({"text": '"Oslo"'})
+    answer = lab.run("Kept", {"message": "Which city?", "response_format": schema | {"title": "City"}})
+    assert (answer.status_code, answer.json()["response"]) == (200, '"Oslo"'), answer.text
+    sent = model.requests()[0]["body"]["text"]["format"]
+    assert sent == {"type": "json_schema", "name": "City", "schema": schema, "strict": True}
+
+
 @pytest.mark.parametrize("text", ['{"city": 5}', "Oslo"])
 def test_an_answer_that_does_not_fit_the_schema_fails_the_turn(lab: AgentHost, model: PracticeModel, text):
     """An answer that breaks the schema is a 502 that says where, and no part of the conversation."""

@@ -1,6 +1,6 @@
 """The stream of an agent of the framework, whatever its ``run`` returns."""
 
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Message, SupportsAgentRun
@@ -43,9 +43,18 @@ def options_of(request: TurnRequest) -> dict[str, Any]:
     Args:
         request: the turn's.
     """
-    asked_for: Any = {} if request.response_format is None else {"response_format": dict(request.response_format)}
+    asked_for: Any = {} if request.response_format is None else {"response_format": _named(request.response_format)}
     options: dict[str, Any] = {**request.options, **asked_for}
     if not request.enable_tool_calls:
         options.pop("tools", None)
         options["tool_choice"] = "none"
     return options
+
+
+def _named(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    """Wrap a bare schema without one type, such as an ``enum``: not every client takes it for a schema."""
+    if isinstance(response_format.get("type"), str):
+        return dict(response_format)
+    schema = {name: value for name, value in response_format.items() if name != "title"}
+    named = {"name": str(response_format.get("title") or "response"), "schema": schema, "strict": True}
+    return {"type": "json_schema", "json_schema": named}
