@@ -10,7 +10,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import Final
-from urllib.parse import quote
 
 from durable_agent_host.secret_forms import ASSIGNED, MASK, masked, without_forms
 
@@ -167,7 +166,7 @@ def _in_json(value: str) -> str:
 def _quoted(value: str) -> set[str]:
     """Return forms in which a service may quote a secret that it has read: as in URLs, JSON, HTML, base64, digits."""
     data, whole = value.encode("utf-8", "surrogateescape"), _percent_encoded(value)
-    forms = {whole, quote(whole), quote(value, errors="surrogateescape")}
+    forms = {whole, _percent_encoded(whole), _percent_encoded(value, kept="/")}
     forms |= {re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), one) for one in tuple(forms)}
     forms |= {
         _in_json(value).replace("/", "\\/"),
@@ -183,5 +182,10 @@ def _quoted(value: str) -> set[str]:
     return {one for one in forms if len(one) >= _LEAST_QUOTED}
 
 
-def _percent_encoded(value: str) -> str:
-    return quote(value, safe="", errors="surrogateescape")
+def _percent_encoded(value: str, *, kept: str = "") -> str:
+    return "".join(
+        chr(byte)
+        if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "-._~" or chr(byte) in kept)
+        else f"%{byte:02X}"
+        for byte in value.encode("utf-8", "surrogateescape")
+    )
