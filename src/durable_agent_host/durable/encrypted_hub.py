@@ -19,7 +19,7 @@ from azure.durable_functions import DurableEntityContext, DurableOrchestrationCl
 from azure.durable_functions.models import TaskBase
 
 from durable_agent_host.codec.envelope import read_envelope
-from durable_agent_host.durable.hub import Hub, Steps
+from durable_agent_host.durable.hub import Hub, Steps, read_entity, state_in
 from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.model.ids import entity_name
@@ -118,7 +118,7 @@ class _Client:
         await self._client.signal_entity(entity, operation, operation_input)
 
     async def read_entity_state(self, entity: Any) -> Any:
-        found = await self._client.read_entity_state(entity)
+        found = await read_entity(self._client, entity)
         if found.entity_exists and found.entity_state is not None:
             await self._keyring.ready()
             found._entity_state = self.decrypt_state(entity.name, entity.key, found.entity_state)  # noqa: SLF001
@@ -154,7 +154,7 @@ class _Entity:
         return str(self._context.entity_name), str(self._context.entity_key)
 
     def get_state(self, initializer: Callable[[], Any] | None = None) -> Any:
-        state = self._context.get_state()
+        state = state_in(self._context)
         if state is None:
             return initializer() if initializer is not None else None
         return _stored(self._cipher, *self._names, state)

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 
+from durable_agent_host.errors import CorruptStateError
+
 type Steps = Generator[Any, Any, Any]
 
 
@@ -70,3 +72,35 @@ class Hub:
 
 
 PLAIN_HUB: Final = Hub()
+
+
+async def read_entity(client: Any, entity: Any) -> Any:
+    """Read an entity with the SDK's client.
+
+    Raises:
+        CorruptStateError: its state is no JSON.
+    """
+    try:
+        return await client.read_entity_state(entity)
+    except ValueError as error:
+        raise not_json(entity.name, entity.key) from error
+
+
+def state_in(context: Any) -> Any:
+    """Read the state in the SDK's context of an entity; None when it has none.
+
+    Raises:
+        CorruptStateError: it is no JSON.
+    """
+    try:
+        return context.get_state()
+    except ValueError as error:
+        raise not_json(context.entity_name, context.entity_key) from error
+
+
+def not_json(entity: str, key: str) -> CorruptStateError:
+    """Return the error for a state that the task hub's store has damaged."""
+    return CorruptStateError(
+        f"what the task hub stores of the entity @{entity}@{key} is damaged, and cannot be read: restore a copy, or "
+        "delete this entity in the task hub; nothing was changed"
+    )

@@ -12,8 +12,9 @@ from typing import Any, cast
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 
 from durable_agent_host.codec.envelope import read_envelope
-from durable_agent_host.durable.hub import Hub, Steps
+from durable_agent_host.durable.hub import Hub, Steps, read_entity, state_in
 from durable_agent_host.encryption.keys_home import NoKeys
+from durable_agent_host.errors import CorruptStateError
 
 
 class PlainHub(Hub):
@@ -36,7 +37,10 @@ class PlainHub(Hub):
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return the context; a state that is encrypted, or would be, is left to a process that has the keys."""
-        self._no_keys.wait(is_encrypted=read_envelope(context.get_state()) is not None)
+        try:
+            self._no_keys.wait(is_encrypted=read_envelope(state_in(context)) is not None)
+        except CorruptStateError:
+            return cast("Any", _Damaged(context))
         return context
 
     def orchestrate(
@@ -56,12 +60,29 @@ class PlainHub(Hub):
         return await super().carry_out(activity, given, work)
 
 
+class _Damaged:
+    """The SDK's context of an entity whose state cannot be read, which says so."""
+
+    def __init__(self, context: DurableEntityContext) -> None:
+        self._context: Any = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def get_state(self, _: Callable[[], Any] | None = None) -> Any:
+        return state_in(self._context)
+
+
 class _Client:
     """The SDK's client; checks the store before it acts."""
 
     def __init__(self, client: DurableOrchestrationClient, no_keys: NoKeys) -> None:
         self._client: Any = client
         self._no_keys = no_keys
+
+    async def read_entity_state(self, entity: Any) -> Any:
+        await self._no_keys.check()
+        return await read_entity(self._client, entity)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._client, name)

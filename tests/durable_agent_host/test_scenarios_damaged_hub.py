@@ -1,0 +1,37 @@
+"""A session of which the task hub's file is damaged: it is told so on every route, and no other session is affected."""
+
+import base64
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.kit import PracticeModel, hosted
+
+KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
+
+
+@pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
+def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_path: Path, settings):
+    """Its routes answer 409 with what to do, lists name it, and what is stored of it stays."""
+    with hosted(tmp_path, practice_model, **settings) as host:
+        agent = host.get("/agents").json()["agents"][0]["name"]
+        for session in ("whole", "torn"):
+            assert host.run(agent, "hello", session_id=session).ok
+    torn = f"@dafx-{agent.lower()}@torn"
+    with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
+        changed = file.execute("UPDATE entities SET state = substr(state, 1, 200) WHERE id = ?", (torn,))
+        assert changed.rowcount == 1
+    with hosted(tmp_path, practice_model, **settings) as host:
+        place = f"{host.url}/api/agents/{agent}/sessions"
+        asked = [("GET", ""), ("GET", "/verify"), ("GET", "/export"), ("POST", "/repair"), ("DELETE", "")]
+        answers = [requests.request(method, f"{place}/torn{path}", timeout=60) for method, path in asked]
+        answers.append(host.run(agent, "and now?", session_id="torn"))
+        assert [(answer.status_code, "damaged" in answer.json()["detail"]) for answer in answers] == [(409, True)] * 6
+        listed = requests.get(f"{place}?details=true", timeout=60).json()["sessions"]
+        assert {one["session_id"]: one["status"] for one in listed} == {"whole": "completed", "torn": "unreadable"}
+        assert host.run(agent, "hello again", session_id="whole").ok
+    with closing(sqlite3.connect(tmp_path / "host.db")) as file:
+        assert file.execute("SELECT length(state) FROM entities WHERE id = ?", (torn,)).fetchone() == (200,)
