@@ -35,15 +35,15 @@ PUT_SECONDS: Final = 30.0
 
 
 class Look(NamedTuple):
-    """A session, as far as its owner decides who sees it.
+    """What a session's entity holds, and for whom.
 
     Attributes:
-        exists: for anybody.
-        owner: its owner, or None.
+        state: JSON, or None when there is nothing for anybody.
+        owner: of the session, or None.
         is_seen: it exists for the current request.
     """
 
-    exists: bool
+    state: Any
     owner: Owner | None
     is_seen: bool
 
@@ -84,14 +84,14 @@ class SessionDocuments:
         return sorted(found, reverse=True)
 
     async def look(self, agent: str, session_id: str) -> Look:
-        """Read whose a session is, and whether it exists for the current request.
+        """Read a session's entity once, whether or not it exists for the current request.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
         """
         state = await held_by(self._client, agent, session_id)
-        return Look(state is not None, owner_of_document(state), await self._sees(agent, session_id, state))
+        return Look(state, owner_of_document(state), await self._sees(agent, session_id, state))
 
     async def is_taken(self, agent: str, session_id: str) -> bool:
         """Return whether the id of a new session is taken, whoever the owner."""
@@ -255,12 +255,10 @@ class SessionDocuments:
         Raises:
             StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
         """
-        state = await self.read(agent, session_id)
-        if state in (None, {}):
-            return (None if state is None else decode_session(state)), []
-        document, changes = mend_head(state)
-        session = decode_session(document)
-        return (await self._filled(agent, session_id, session) if has_messages else session), changes
+        session, changes = mended(await self.read(agent, session_id))
+        if session is not None and has_messages:
+            session = await self._filled(agent, session_id, session)
+        return session, changes
 
     async def page(self, agent: str, session_id: str, *, before: int | None, limit: int) -> tuple[Session, Page] | None:
         """Read a page of a conversation, as far as it is readable.
@@ -350,6 +348,19 @@ async def held_by(client: DurableOrchestrationClient, agent: str, session_id: st
     state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
     refuse_encrypted(state.entity_state)
     return state.entity_state if state.entity_exists else None
+
+
+def mended(state: Any) -> tuple[Session | None, list[Change]]:
+    """Read as much as possible of what an entity holds; None for nothing, and for a session that is being erased.
+
+    Guarantee: pure. Raises as `SessionDocuments.shown` does.
+    """
+    if state is None or is_erasing(state):
+        return None, []
+    if state == {}:
+        return decode_session(state), []
+    document, changes = mend_head(state)
+    return decode_session(document), changes
 
 
 def whole_record(keeper: Keeper, document: Any) -> Record:

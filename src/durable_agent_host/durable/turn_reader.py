@@ -3,7 +3,7 @@
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.durable.access import Access
-from durable_agent_host.durable.documents import Look, SessionDocuments
+from durable_agent_host.durable.documents import Look, SessionDocuments, mended
 from durable_agent_host.durable.statuses import status_of_turn, turn_of_status
 from durable_agent_host.errors import StateError
 from durable_agent_host.model.session import Session
@@ -59,7 +59,8 @@ class TurnReader:
         if (turn is not None and look is None) or (look is not None and not look.is_seen):
             return None
         try:
-            session, _ = await self._documents.shown(agent, session_id)  # without malformed receipts
+            state = look.state if look is not None else await self._documents.read(agent, session_id)
+            session, _ = mended(state)  # without malformed receipts
         except StateError:
             return None
         return await self._kept(agent, session_id, turn_id, session) if session else None
@@ -86,6 +87,6 @@ def _is_seen(turn: Turn, look: Look | None, access: Access | None) -> bool:
     if look is None or access is None:
         return True
     owner = turn.request.session_owner
-    if not look.exists:  # it will be admitted in a moment, or was refused
+    if look.state is None:  # it will be admitted in a moment, or was refused
         return owner == access.owner
     return look.is_seen and owner in (None, look.owner)
