@@ -26,6 +26,7 @@ from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
 from durable_agent_host.providers.long_bodies import check_sent, encoded_body, is_long, sends_in_parts
+from durable_agent_host.providers.whole_characters import sends_whole_characters
 from durable_agent_host.redaction import learn_secrets
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
@@ -49,7 +50,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
             copied = value.with_options(max_retries=value.max_retries if retries else 0)
             if (http := getattr(copied, "_client", None)) is not None and hasattr(http, "event_hooks"):
                 copied._client = _guarded(http)
-            found[name] = sends_in_parts(copied)
+            found[name] = sends_whole_characters(sends_in_parts(copied))
             learn_secrets(_keys_of(copied))
         elif hasattr(value, "_api_client") and any(
             one.__module__.startswith("google.genai") for one in type(value).__mro__
@@ -205,6 +206,8 @@ class _StaysOfGoogle(_KeepsConnections):
         body = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         if is_long(body.get("contents") or ()):
             request.data = await asyncio.to_thread(encoded_body, body) or body
+        elif body:
+            request.data = encoded_body(body) or body
         return await client._async_request_once(request, *args, **kwargs)
 
     async def _get_aiohttp_session(self) -> Any:

@@ -20,6 +20,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.loops.weak_context_var import WeakContextVar
+from durable_agent_host.providers.whole_characters import encoded
 
 _LONG_CHARACTERS: Final = 256 * 1024
 """A longer text is written in parts, some milliseconds each."""
@@ -70,7 +71,7 @@ def is_long(items: Sequence[Any]) -> bool:
 
 
 def encoded_items(items: Sequence[Any]) -> list[bytes] | None:
-    """Write messages as the SDKs of OpenAI and Anthropic do.
+    """Write messages as the SDKs of OpenAI and Anthropic do, half a surrogate pair as the replacement character.
 
     Guarantee: pure.
 
@@ -188,13 +189,13 @@ def _characters(value: Any) -> int:
 
 def _write(value: Any, parts: list[bytes]) -> None:
     if _characters(value) <= _LONG_CHARACTERS:
-        parts.append(_json(value).encode())
+        parts.append(encoded(_json(value)))
     elif isinstance(value, dict):
         opening = "{"
         for name, one in cast("dict[Any, Any]", value).items():
             if not isinstance(name, str):
                 raise TypeError(type(name).__name__)
-            parts.append(f"{opening}{_json(name)}:".encode())
+            parts.append(encoded(f"{opening}{_json(name)}:"))
             _write(one, parts)
             opening = ","
         parts.append(b"}")
@@ -210,5 +211,5 @@ def _write(value: Any, parts: list[bytes]) -> None:
         parts.append(b'"')
         for start in range(0, len(value), _LONG_CHARACTERS):
             give_way()
-            parts.append(_json(value[start : start + _LONG_CHARACTERS])[1:-1].encode())
+            parts.append(encoded(_json(value[start : start + _LONG_CHARACTERS])[1:-1]))
         parts.append(b'"')

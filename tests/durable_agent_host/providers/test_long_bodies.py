@@ -31,7 +31,7 @@ def test_messages_have_the_bytes_of_the_sdk(items: list[dict[str, Any]], text: s
         assert encoded_body(body) == openapi_dumps(body)
 
 
-@pytest.mark.parametrize("value", [object(), float("nan"), "\ud800", {1: "x" * _LONG}])
+@pytest.mark.parametrize("value", [object(), float("nan"), {1: "x" * _LONG}])
 def test_what_is_no_json_is_left_to_the_sdk(value: object):
     """Messages with another object are not written here."""
     assert encoded_items([{"content": value}]) is None

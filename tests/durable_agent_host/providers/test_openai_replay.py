@@ -7,7 +7,7 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.items import attach_items
-from durable_agent_host.providers.openai.replay import with_valid_ids, without_lone_surrogates
+from durable_agent_host.providers.openai.replay import with_valid_ids
 from practice_model.rules.requests import Rules, check_request
 from practice_model.store import Store
 
@@ -101,13 +101,6 @@ def test_an_id_that_the_service_refuses_is_not_sent(item_id):
     """A message goes without it; an item that has to have one stays out."""
     assert "id" not in with_valid_ids([SAID | {"id": item_id}])[0]
     assert with_valid_ids([CODE | {"id": item_id}]) == []
-
-
-def test_half_a_surrogate_pair_becomes_the_replacement_character():
-    """Whole pairs and everything else stay; the argument is not changed."""
-    value = {"a": ["x\ud800y", "\ud83d\ude00", "ü😀"], "b": 1}
-    assert without_lone_surrogates(value) == {"a": ["x\ufffdy", "😀", "ü😀"], "b": 1}
-    assert value["a"][0] == "x\ud800y"
 
 
 @pytest.mark.parametrize(

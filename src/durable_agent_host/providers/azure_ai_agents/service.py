@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.agent.bounds import AnswerMeter
 from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_transport
+from durable_agent_host.providers.whole_characters import without_lone_surrogates
 
 Json = dict[str, Any]
 
@@ -71,7 +72,7 @@ class AgentsService:
 
     async def create_thread(self, body: Json) -> Json:
         """Create a thread."""
-        return (await self.sdk.threads.create(body, **_ONCE)).as_dict()
+        return (await self.sdk.threads.create(without_lone_surrogates(body), **_ONCE)).as_dict()
 
     async def thread(self, thread_id: str) -> Json:
         """Read a thread."""
@@ -83,7 +84,7 @@ class AgentsService:
 
     async def post_message(self, thread_id: str, body: Json) -> Json:
         """Add a message to a thread."""
-        return (await self.sdk.messages.create(thread_id, body, **_ONCE)).as_dict()
+        return (await self.sdk.messages.create(thread_id, without_lone_surrogates(body), **_ONCE)).as_dict()
 
     async def message(self, thread_id: str, message_id: str) -> Json:
         """Read a message."""
@@ -135,9 +136,8 @@ class AgentsService:
         """Create a run and yield its events: name, and data as the service wrote them."""
         handler = _raw_events()()
         runs: Any = self.sdk.runs
-        await runs.stream(
-            thread_id, {**body, "stream": True}, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE
-        )
+        sent = without_lone_surrogates({**body, "stream": True})
+        await runs.stream(thread_id, sent, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE)
         async for event in _events(handler):
             yield event
 
@@ -145,9 +145,8 @@ class AgentsService:
         """Send a run the outputs of its calls, or approvals, and yield the events that follow."""
         handler = _raw_events()()
         runs: Any = self.sdk.runs
-        await runs.submit_tool_outputs_stream(
-            thread_id, run_id, {**body, "stream": True}, event_handler=handler, stream=True, **_ONCE
-        )
+        sent = without_lone_surrogates({**body, "stream": True})
+        await runs.submit_tool_outputs_stream(thread_id, run_id, sent, event_handler=handler, stream=True, **_ONCE)
         async for event in _events(handler):
             yield event
 

@@ -27,7 +27,6 @@ from durable_agent_host.providers.openai.replay import (
     accepted_item,
     replayable_messages,
     with_valid_ids,
-    without_lone_surrogates,
 )
 from durable_agent_host.providers.openai.stream_events import ITEMS, plain_item
 
@@ -113,7 +112,7 @@ class _KeepsItems(FoldsStreams):
         sent = await aside(len(messages), replayable)
         prepared: dict[str, Any] = await aside_at_once(len(sent), lambda: client._prepare_options(sent, options))
         items = prepared["input"]
-        prepared["input"] = await aside(len(items), lambda: without_lone_surrogates(with_valid_ids(items)))
+        prepared["input"] = await aside(len(items), lambda: with_valid_ids(items))
         if _takes_encrypted_reasoning(self) and _ENCRYPTED not in (include := list(prepared.get("include") or [])):
             # The client requests it only on the first turn; a continuation that the service forgets needs it all.
             prepared["include"] = [*include, _ENCRYPTED]

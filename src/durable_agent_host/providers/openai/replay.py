@@ -11,7 +11,7 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from mimetypes import guess_type
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import Content, Message
 
@@ -23,7 +23,6 @@ from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CH
 from durable_agent_host.providers.openai.items import groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.rebuild import Item
 
-_PART_CHARACTERS: Final = 64 * 1024
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _SAYS_KIND: Final = frozenset({"openai", "openai_content_type"})
@@ -238,37 +237,3 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
                 del changed["id"]
         valid.append(changed)
     return valid
-
-
-def without_lone_surrogates(value: Any) -> Any:
-    """Make texts encodable as UTF-8: half of a surrogate pair becomes the replacement character.
-
-    A model can cut a text inside a character, and the client's JSON has no escapes for that: the session could never
-    send anything again. The stored text keeps it.
-
-    Guarantee: pure.
-
-    Args:
-        value: JSON values at any depth.
-
-    Returns:
-        The same value, or a copy where something changed.
-    """
-    if isinstance(value, str):
-        return value if _is_utf8(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [without_lone_surrogates(one) for one in resting(cast("list[Any]", value))]
-    if isinstance(value, dict):
-        return {name: without_lone_surrogates(one) for name, one in cast("dict[str, Any]", value).items()}
-    return value
-
-
-def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        for start in range(0, len(text), _PART_CHARACTERS):  # other threads run between two parts
-            text[start : start + _PART_CHARACTERS].encode()
-    except UnicodeEncodeError:
-        return False
-    return True
