@@ -12,6 +12,7 @@ from durable_agent_host.providers.anthropic.blocks import complete_item, stamp_o
 from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
 from durable_agent_host.providers.anthropic.errors import explain_error, forgotten_by_service
 from durable_agent_host.providers.anthropic.forgotten import without_forgotten
+from durable_agent_host.providers.anthropic.paired_calls import CALL_ID
 from durable_agent_host.providers.anthropic.request_messages import with_pause
 from durable_agent_host.providers.anthropic.service_files import made_files, read_file
 from durable_agent_host.providers.anthropic.stream_events import Said, read_item
@@ -26,7 +27,7 @@ class AnthropicProvider(HostedProvider):
         target=Target(
             PROVIDER,
             unsent=TOOLS_OF_SERVICES,
-            call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+            call_ids=CALL_ID,
             media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
         ),
         adapt=adapt_client,

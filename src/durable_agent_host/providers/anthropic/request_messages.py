@@ -3,7 +3,8 @@
 Blocks with a stamp are sent back verbatim, in the assistant's message. Adjacent messages of one role are joined, as the
 service reads them; so the result of a call is in the message of its call when a pause came between. Left out is what
 the service always rejects: empty texts, reasoning without its signature, and calls of its own tools without a result,
-unless they belong to an answer that the model has not finished: code may wait for a tool of the app.
+unless they belong to an answer that the model has not finished: code may wait for a tool of the app. Calls of the app's
+tools are paired with their results (`paired_calls`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from agent_framework import Content, Message
 from durable_agent_host.providers.anthropic.assembly import Block
 from durable_agent_host.providers.anthropic.block_types import block_type
 from durable_agent_host.providers.anthropic.blocks import groups_of, sent_blocks, stamp_of
+from durable_agent_host.providers.anthropic.paired_calls import paired_calls
 
 Prepare = Callable[[Message], list[Block]]
 """A message without stamps → the framework's messages of it."""
@@ -70,14 +72,13 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
             joined[-1]["content"] += blocks
         elif blocks:
             joined.append({"role": message["role"], "content": blocks})
+    joined = paired_calls(joined)
     begun = max((n for n, one in enumerate(joined) if _asks(one)), default=-1)
     answered, called = _calls(joined)
     kept: list[Block] = []
     for number, message in enumerate(joined):
         blocks = [one for one in message["content"] if not _is_refused(one)]
         blocks = _paired(blocks, called, answered if number < begun else None)
-        if message["role"] == "user":
-            blocks = [*filter(_is_result, blocks), *(one for one in blocks if not _is_result(one))]
         if not blocks:
             continue
         if kept and kept[-1]["role"] == message["role"]:

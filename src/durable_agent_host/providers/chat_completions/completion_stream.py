@@ -171,7 +171,8 @@ def _sorted_by_part(
 ) -> Iterator[tuple[ItemPart, list[Content]]]:
     for content in contents:
         if content.type == "function_call" and (place := next(calls, None)) is not None:
-            content.call_id, content.id = assembly.call_id(place), call_name(answer_id, place)
+            content.call_id = assembly.call_id(place)
+            content.id = call_name(answer_id, place, content.call_id)
             content.additional_properties = {}
             yield _part(f"call:{place}"), [content]
         else:

@@ -74,7 +74,8 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
         others = [content for content in contents if content.type not in OF_MESSAGES]
         said = [*contents_of(message, item.get("audio_format", "")), *others]
     for place, call in enumerate(content for content in said if content.type == "function_call"):
-        call.id = call_name(f"{item['id']}:{item['choice']}" if item.get("choice") else item["id"], place)
+        answer = f"{item['id']}:{item['choice']}" if item.get("choice") else item["id"]
+        call.id = call_name(answer, place, call.call_id)
     lacking = _lacking(message, standard_message(said), said)
     is_own = any(len(str(call.get("id"))) > MAX_CALL_ID for call in message.get("tool_calls") or ())
     if lacking or item.get("choice") or item.get("beside") or is_own:
@@ -84,14 +85,15 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     return said
 
 
-def call_name(answer_id: str, place: int) -> str:
+def call_name(answer_id: str, place: int, call_id: str | None) -> str:
     """Return a call's name for the framework, which gives unnamed calls another name in every process.
 
     Args:
-        answer_id: the completion's id.
+        answer_id: the completion's id; some services give all completions the same.
         place: of the call in its message, from 0.
+        call_id: of the call.
     """
-    return f"{answer_id}:{place}"
+    return f"{answer_id}:{place}:{call_id}"
 
 
 def message_of(group: Sequence[Content], service: str) -> dict[str, Any]:

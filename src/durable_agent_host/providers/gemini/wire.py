@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.loops.aside import aside
 from durable_agent_host.loops.giving_way import resting
+from durable_agent_host.providers.gemini.paired_calls import paired_calls
 from durable_agent_host.providers.gemini.signatures import with_signatures
 
 _STAND_IN = "."
@@ -159,7 +160,7 @@ class _Call:
 
     def __init__(self, api: Any, model: str, contents: Any) -> None:
         self._api = api
-        self._contents = with_signatures(model, request_words(contents))
+        self._contents = with_signatures(model, paired_calls(request_words(contents)))
         self._body: str | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -1,0 +1,42 @@
+"""What each service would say to a request that a hostile model has received, by the practice model's rules."""
+
+from typing import Any
+
+from practice_model.dialects.responses.transcript import Transcript
+from practice_model.rules import anthropic_messages, chat_requests, gemini_contents, pairing
+
+
+class _KnowsNothing:
+    """A service that has issued nothing which a request could name."""
+
+    def is_good_signature(self, value: str) -> bool:
+        return bool(value)
+
+    def thought_of(self, signature: str) -> str | None:
+        del signature
+
+    def thoughts_before(self, call_id: str) -> list[str]:
+        del call_id
+        return []
+
+    def issued_type(self, kind: str) -> bool:
+        del kind
+        return False
+
+    def container_trouble(self, container_id: str, now: float) -> str | None:
+        del container_id, now
+
+
+def objection(client: str, body: Any) -> Any:
+    """Return the service's error for a request; None if it is accepted."""
+    match client:
+        case "Responses":
+            items, kept = body["input"], Transcript()
+            calls = pairing.check_calls(items, kept, one_output_per_call=True)
+            return calls or pairing.check_duplicates(items, kept)
+        case "Completions":
+            return chat_requests.check_request(body)
+        case "Claude":
+            return anthropic_messages.check_request(body, _KnowsNothing(), now=0.0)
+        case _:
+            return gemini_contents.check_request("m", body, bool, ())

@@ -1,0 +1,107 @@
+"""Answers that a service may not send, or that it would not take back: the session goes on."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.durable_agent_host.bounded_lab import bounded_host
+from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, calling
+from tests.durable_agent_host.hostile_model import HostileModel, hostile_model, stream
+from tests.durable_agent_host.service_rules import objection
+from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
+from tests.kit import AgentHost
+
+CLIENTS = ("Responses", "Completions", "Claude", "Gemini")
+ARGUMENTS = '{"words": 2}'
+
+
+@pytest.fixture(scope="module")
+def _model() -> Iterator[HostileModel]:
+    with hostile_model() as running:
+        running.by_path |= AGENTS_ROUTES
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(_model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with an agent of every kind of client, whose turns may be long."""
+    folder = tmp_path_factory.mktemp("odd")
+    more = {"DURABLE_AGENT_HOST_MAX_MODEL_CALLS": "100"}
+    with bounded_host(folder / "data", _model, folder / "effects.txt", **more) as running:
+        yield running
+
+
+@pytest.fixture
+def model(_model: HostileModel) -> HostileModel:
+    """The endpoint, with nothing scripted and nothing received."""
+    _model.play()
+    return _model
+
+
+def said(host: AgentHost, agent: str, session: str, text: str = "Good morning") -> str:
+    """Run a turn that succeeds; gives the answer."""
+    reply = host.run(agent, {"message": text, "session_id": session})
+    assert reply.status_code == 200, reply.text
+    return reply.json()["response"]
+
+
+def last_request(client: str, model: HostileModel) -> dict:
+    """Give the last request, which the service accepts."""
+    body = json.loads(model.received[-1].body)
+    assert objection(client, body) is None
+    return body
+
+
+def in_half(answer: bytes) -> bytes:
+    """Put half of a surrogate pair, as JSON's escape, wherever an answer has an X."""
+    return stream(answer.replace(b"X", b"\\ud83d"))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentHost, model: HostileModel, client: str):
+    """The answer is stored to the letter, and the next turn goes on from it."""
+    spoken = WHOLE[client].partition(b"\r\n\r\n")[2].replace(b"Hello.", b"caf\\u00e9 X!")
+    if client == "Responses":  # whose text comes by the character
+        spoken = spoken.replace(b'"delta": "H"', b'"delta": "caf\\u00e9 X!"')
+    model.play(in_half(spoken), WHOLE[client])
+    assert said(host, client, "half-text").endswith("\ud83d!")
+    assert said(host, client, "half-text", "And now?") == "Hello."
+    assert "café \\ufffd!" in json.dumps(last_request(client, model), ensure_ascii=True).replace("\\u00e9", "é")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_half_a_character_in_a_call_and_its_result_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
+    """The running turn goes on after it, and so does the next one."""
+    asked = calling(client, [("call_X", '{"words": 1, "X": "X"}')])
+    model.play(in_half(asked), WHOLE[client], WHOLE[client])
+    assert said(host, client, "half-call") == "Hello."
+    assert said(host, client, "half-call", "And now?") == "Hello."
+    assert "\\ud83d" not in json.dumps(last_request(client, model))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
+    """The call that no tool has answered is sent with a result that says so."""
+    answers = [stream(calling(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]
+    model.play(*answers)
+    assert "limit" in said(host, client, "limit")
+    model.play(fallback=WHOLE[client])
+    assert said(host, client, "limit", "And now?") == "Hello."
+    assert ("is not known" in json.dumps(last_request(client, model))) == (
+        client != "Gemini"
+    )  # the last call is left out
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_calls_that_share_an_id_have_their_results(host: AgentHost, model: HostileModel, client: str):
+    """Within an answer and over turns, the service accepts them in the running turn and in the next one."""
+    asked = stream(calling(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
+    model.play(asked, WHOLE[client], asked, WHOLE[client])
+    for text in ("Good morning", "And now?"):
+        assert said(host, client, "shared", text) == "Hello."
+        last_request(client, model)
+    if client != "Responses":  # where the framework runs calls that share an id once
+        sent = json.dumps(last_request(client, model))
+        assert sent.count("word word word ") == 2
+        assert "is not known" not in sent
