@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host
 from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, calling
@@ -105,3 +106,50 @@ def test_calls_that_share_an_id_have_their_results(host: AgentHost, model: Hosti
         sent = json.dumps(last_request(client, model))
         assert sent.count("word word word ") == 2
         assert "is not known" not in sent
+
+
+USAGE = {
+    "Responses": (
+        b'"tools": []',
+        b'"tools": [], "usage": {"input_tokens": #, "output_tokens": #, "total_tokens": #, "more": {"tokens": #}}',
+    ),
+    "Completions": (
+        b'"model": "m"',
+        b'"model": "m", "usage": {"prompt_tokens": #, "completion_tokens": #, "total_tokens": #}',
+    ),
+    "Claude": (b'_tokens": 1', b'_tokens": #'),
+    "Gemini": (
+        b'"candidates"',
+        b'"usageMetadata": {"promptTokenCount": #, "candidatesTokenCount": #, "totalTokenCount": #}, "candidates"',
+    ),
+}
+"""What an answer has → the same with figures of usage, each as a #."""
+
+
+def no_number(word: str) -> None:
+    """Refuse what Python's reader takes for a number and JSON does not know."""
+    raise AssertionError(word)
+
+
+@pytest.mark.parametrize("client", CLIENTS[:3])  # Google's SDK refuses an answer with such a figure
+@pytest.mark.parametrize("figure", ["1e999", "NaN", "-5", "1e300", "9" * 30, '"many"', "[1]"])
+def test_figures_that_count_nothing_are_as_none(host: AgentHost, model: HostileModel, client: str, figure: str):
+    """The answer is the answer, and what is shown of the turn is JSON without the figures."""
+    known, instead = USAGE[client]
+    spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
+    model.play(stream(spoken.replace(known, instead.replace(b"#", figure.encode()))))
+    session = f"usage-{len(figure)}-{figure.encode()[:2].hex()}"
+    reply = host.run(client, {"message": "Good morning", "session_id": session})
+    assert (reply.status_code, reply.json()["response"]) == (200, "Hello.")
+    url = f"{host.url}/api/agents/{client}/sessions/{session}"
+    turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
+    for shown in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/verify"):
+        said_of_it = requests.get(shown, timeout=60)
+        assert said_of_it.status_code == 200, said_of_it.text
+        json.loads(said_of_it.text, parse_constant=no_number)
+    (call,) = [step for step in requests.get(f"{turn}/steps", timeout=60).json()["steps"] if "usage" in step]
+    assert not any(count for name, count in (call["usage"] or {}).items() if name.endswith("_token_count"))
+    exported = requests.get(f"{url}/export", timeout=60)
+    assert exported.status_code == 200
+    assert not any(word in exported.text for word in ("NaN", "Infinity", "e+300", "9" * 30))
+    assert all(word not in requests.get(f"{turn}/events", timeout=60).text for word in ("NaN", "Infinity"))

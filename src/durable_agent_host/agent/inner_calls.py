@@ -17,6 +17,7 @@ from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.errors import LogError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
+from durable_agent_host.model.usage import correct_usage, known_counts
 
 
 class InnerCalls:
@@ -102,7 +103,7 @@ class InnerCalls:
         Raises:
             RunStoppedError: the journal cannot be written.
         """
-        run, usage = self._run, cast("Mapping[str, Any] | None", response.usage_details)
+        run, usage = self._run, known_counts(cast("Mapping[str, Any] | None", response.usage_details)) or None
         call = InnerCallFinished(number, usage, response.model)
         if run.spending is not None and not usage:
             said = sum(characters_of(content) for message in response.messages for content in message.contents)
@@ -164,6 +165,7 @@ class InnerCall:
         Raises:
             RunStoppedError: a budget does not allow more, or the journal cannot be written.
         """
+        correct_usage(update.contents)
         self._characters += sum(map(characters_of, update.contents))
         if self._calls is not None:
             self._calls.heard(self._number, self._characters, update.model)

@@ -32,6 +32,7 @@ from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
 from durable_agent_host.model.budget import Reservation
+from durable_agent_host.model.usage import correct_usage, known_counts
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -278,6 +279,7 @@ class _Call:
         if isinstance(result, ResponseStream):
             async for update in cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result):
                 meter.take(update.contents)
+                correct_usage(update.contents)
                 self._heard(meter, update.model, is_open=True)
                 self._updates.append(update)
                 await self._note_background(update.continuation_token)
@@ -290,6 +292,7 @@ class _Call:
         else:
             for message in result.messages:
                 meter.take(message.contents)
+            result.usage_details = cast("Any", known_counts(result.usage_details)) or None
             self._heard(meter, result.model, is_open=False)
             if self._run.provider.ended_early([result]):
                 raise _cut_off([])

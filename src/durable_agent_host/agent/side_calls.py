@@ -19,6 +19,7 @@ from durable_agent_host.codec.journal_entry import decode_model_response, encode
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.budget import Reservation
+from durable_agent_host.model.usage import known_counts
 
 Call = Callable[[], Awaitable[ChatResponse[Any]]]
 
@@ -67,6 +68,7 @@ class SideCalls:
         else:
             wanted = await self._admitted(messages, options)
             response = await self._make(call, number, wanted)
+            response.usage_details = cast("Any", known_counts(cast("Any", response.usage_details))) or None
             await self._journal(number, response)
         self.usage = add_usage_details(self.usage, response.usage_details)
         return response

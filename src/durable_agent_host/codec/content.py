@@ -19,6 +19,7 @@ from durable_agent_host.codec.arguments import live_arguments, stored_arguments
 from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of
 from durable_agent_host.codec.wire import EXTENSION, ContentWire
+from durable_agent_host.model.usage import known_counts
 
 OPAQUE: Final = "durable_agent_host.opaque"
 """Key in ``additional_properties`` of a content that represents JSON that no row reads."""
@@ -164,13 +165,14 @@ def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     Guarantee: pure.
 
     Args:
-        usage: counts by the framework's names.
+        usage: counts by the framework's names; figures that are none are left out.
 
     Returns:
         A `UsageWire`.
     """
-    wire: dict[str, Any] = {wire_name: usage.get(name) for name, wire_name in _USAGE_NAMES.items()}
-    if rest := {name: value for name, value in usage.items() if name not in _USAGE_NAMES}:
+    known = known_counts(usage)
+    wire: dict[str, Any] = {wire_name: known.get(name) for name, wire_name in _USAGE_NAMES.items()}
+    if rest := {name: value for name, value in known.items() if name not in _USAGE_NAMES}:
         wire["extensionData"] = rest
     return wire
 
@@ -182,10 +184,11 @@ def decode_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
         wire: a `UsageWire`.
 
     Returns:
-        Counts by the framework's names; absent ones are left out.
+        Counts by the framework's names; absent ones are left out, and figures that an earlier version stored and that
+        are no counts.
     """
     usage = {name: wire[wire_name] for name, wire_name in _USAGE_NAMES.items() if wire.get(wire_name) is not None}
-    return usage | dict(wire.get("extensionData") or {})
+    return known_counts(usage | dict(wire.get("extensionData") or {}))
 
 
 def _encode_usage_content(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message, add_usage_details
 
 from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.model.usage import known_counts
 from durable_agent_host.stream.fold_content import Run, Whole
 from durable_agent_host.stream.fold_finish import tidy_contents
 from durable_agent_host.stream.fold_message import GatheredMessage
@@ -94,10 +95,12 @@ class _Stream:
 
     def _add_usage(self, contents: Sequence[Content]) -> None:
         for content in contents:
+            counts = cast("Any", known_counts(cast("Any", content.usage_details)))
             if self.usage is None or content.merge_mode == "replace":
                 self.usage = Whole(content).content(as_piece=True)
+                self.usage.usage_details = counts
             else:
-                self.usage.usage_details = add_usage_details(self.usage.usage_details, content.usage_details)
+                self.usage.usage_details = add_usage_details(self.usage.usage_details, counts)
 
     def _add_operation(self, update: Any) -> None:
         """Track whether the service still works on it. Source: ``_process_update`` of agent-framework-core 1.23."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from durable_agent_host.model.budget import KINDS, MOST_RESERVED, Budget, Kind, Price, Reservation, Spent
+from durable_agent_host.model.usage import is_count
 from durable_agent_host.turn.question_ids import BUDGET_PREFIX
 from durable_agent_host.turn.request_size import CHARACTERS_PER_TOKEN
 
@@ -180,5 +181,5 @@ def spent_on_reservation(reservation: Reservation) -> Spent:
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int:
-    value = usage.get(name)
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    value: Any = usage.get(name)
+    return int(value) if is_count(value) else 0

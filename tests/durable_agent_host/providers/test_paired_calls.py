@@ -59,10 +59,7 @@ def test_anthropic_gets_each_id_once_and_a_result_for_each_call():
     given = [
         {"role": "user", "content": [text]},
         {"role": "assistant", "content": [use("a"), use("a"), use("no id/"), text]},
-        {
-            "role": "user",
-            "content": [text, result("a", "1"), result("no id/", "3"), result("a", "2"), result("x", "4")],
-        },
+        {"role": "user", "content": [text, *told]},
         {"role": "assistant", "content": [use("a"), use("b")]},
         {"role": "user", "content": [result("a", "5"), text]},
     ]
