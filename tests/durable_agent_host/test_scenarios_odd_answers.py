@@ -153,3 +153,79 @@ def test_figures_that_count_nothing_are_as_none(host: AgentHost, model: HostileM
     assert exported.status_code == 200
     assert not any(word in exported.text for word in ("NaN", "Infinity", "e+300", "9" * 30))
     assert all(word not in requests.get(f"{turn}/events", timeout=60).text for word in ("NaN", "Infinity"))
+
+
+NAMED = b'"here"'
+"""The place of an id or a name in a scripted answer."""
+
+
+def problem(host: AgentHost, agent: str, session: str) -> str:
+    """Run a turn that fails and leaves no trace; gives the problem's sentence."""
+    reply = host.run(agent, {"message": "Good morning", "session_id": session})
+    assert reply.status_code == 502, reply.text
+    assert host.session(agent, session)["messages"] == []
+    return reply.json()["detail"]
+
+
+@pytest.mark.parametrize("client", CLIENTS[:3])
+def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
+    """In what is stored and in what is sent back, of the call and of its result."""
+    model.play(stream(calling(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")), WHOLE[client], WHOLE[client])
+    assert said(host, client, "number-id") == "Hello."
+    assert said(host, client, "number-id", "And now?") == "Hello."
+    sent = json.dumps(last_request(client, model))
+    assert sent.count('"12345"') == 2
+    assert ": 12345" not in sent
+    verified = requests.get(f"{host.url}/api/agents/{client}/sessions/number-id/verify", timeout=60)
+    assert not any("a text or null is expected" in one["problem"] for one in verified.json()["problems"])
+
+
+@pytest.mark.parametrize("client", CLIENTS[:2])
+def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
+    """The model is told that there is no such tool."""
+    asked = calling(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
+    model.play(stream(asked), WHOLE[client], WHOLE[client])
+    assert said(host, client, "number-name") == "Hello."
+    assert said(host, client, "number-name", "And now?") == "Hello."
+    sent = json.dumps(last_request(client, model))
+    assert '"name": "7"' in sent
+    assert '"name": 7' not in sent
+
+
+@pytest.mark.parametrize("client", CLIENTS[:3])
+def test_an_id_that_is_neither_text_nor_number_fails_the_turn(host: AgentHost, model: HostileModel, client: str):
+    """The problem names it and shows it."""
+    model.play(fallback=stream(calling(client, [("here", ARGUMENTS)]).replace(NAMED, b'["x"]')))
+    assert "id' is no text: ['x']" in problem(host, client, "list-id")
+
+
+def test_a_number_for_a_finish_reason_becomes_a_text(host: AgentHost, model: HostileModel):
+    """It is shown as the service's word."""
+    spoken = WHOLE["Completions"].partition(b"\r\n\r\n")[2]
+    model.play(stream(spoken.replace(b'"finish_reason": "stop"', b'"finish_reason": 5')))
+    reply = host.run("Completions", {"message": "Good morning", "session_id": "reason"})
+    url = f"{host.url}/api/agents/Completions/sessions/reason/turns/{reply.headers['x-ms-turn-id']}/steps"
+    assert [step["finish_reason"] for step in requests.get(url, timeout=60).json()["steps"] if "usage" in step] == ["5"]
+
+
+UNREADABLE = [
+    ("Responses", b'"created_at": 1', b'"created_at": 1e300'),
+    ("Responses", b'data: {"type": "response.created"', b'data: [1]\n\ndata: {"type": "response.created"'),
+    ("Completions", b'"created": 1', b'"created": 1e300'),
+    ("Completions", b'data: {"id"', b'data: [1]\n\ndata: {"id"'),
+    ("Claude", b'"type": "content_block_delta", "index": 0', b'"type": "content_block_delta", "index": []'),
+    ("Gemini", b'"candidates"', b'"usageMetadata": {"promptTokenCount": [1]}, "candidates"'),
+]
+
+
+@pytest.mark.parametrize(("client", "known", "instead"), UNREADABLE)
+def test_an_answer_that_cannot_be_read_is_a_sentence(
+    host: AgentHost, model: HostileModel, client: str, known: bytes, instead: bytes
+):
+    """With the client's name, and the error's text behind it."""
+    spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
+    assert known in spoken
+    model.play(fallback=stream(spoken.replace(known, instead)))
+    told = problem(host, client, f"unreadable-{len(instead)}")
+    assert told.startswith("the model's service sent an answer that cannot be read: "), told
+    assert "Client: " in told

@@ -83,6 +83,7 @@ SHARED_NAMES = {
     "journal_entry": "a value and its JSON",
     "log": "the turn log of one technology",
     "log_entry": "a value and its JSON",
+    "paired_calls": "calls and their results in the requests of one service",
     "protocol": "what a kind of store promises",
     "provider": "the port to model providers, and who implements it",
     "reading": "a request of one dialect as the model reads it",

@@ -17,7 +17,8 @@ from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.errors import LogError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
-from durable_agent_host.model.usage import correct_usage, known_counts
+from durable_agent_host.model.text_names import correct_contents
+from durable_agent_host.model.usage import known_counts
 
 
 class InnerCalls:
@@ -165,7 +166,7 @@ class InnerCall:
         Raises:
             RunStoppedError: a budget does not allow more, or the journal cannot be written.
         """
-        correct_usage(update.contents)
+        correct_contents(update.contents)
         self._characters += sum(map(characters_of, update.contents))
         if self._calls is not None:
             self._calls.heard(self._number, self._characters, update.model)

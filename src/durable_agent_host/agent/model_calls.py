@@ -10,7 +10,7 @@ one would be paid for again.
 import asyncio
 import copy
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -19,6 +19,7 @@ from agent_framework import (
     ChatMiddleware,
     ChatResponse,
     ChatResponseUpdate,
+    Content,
     ResponseStream,
     add_usage_details,
 )
@@ -29,10 +30,12 @@ from durable_agent_host.agent.held_history import CallMessages
 from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
+from durable_agent_host.agent.unreadable_answers import reading
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
 from durable_agent_host.model.budget import Reservation
-from durable_agent_host.model.usage import correct_usage, known_counts
+from durable_agent_host.model.text_names import correct_contents, text_for
+from durable_agent_host.model.usage import known_counts
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -264,8 +267,9 @@ class _Call:
             await run.spending.reserve(self._position, None, self._wanted)
         with run.kept.call(self._position, None, run.provider.whole_answer):
             try:
-                async for update in self._made():
-                    yield update
+                with reading(self._context.client, run.provider.explain):
+                    async for update in self._made():
+                        yield update
             except BaseException:
                 if run.spending is not None:
                     run.spending.broke_off(self._position, None)
@@ -279,7 +283,7 @@ class _Call:
         if isinstance(result, ResponseStream):
             async for update in cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result):
                 meter.take(update.contents)
-                correct_usage(update.contents)
+                _correct(update, update.contents)
                 self._heard(meter, update.model, is_open=True)
                 self._updates.append(update)
                 await self._note_background(update.continuation_token)
@@ -292,6 +296,7 @@ class _Call:
         else:
             for message in result.messages:
                 meter.take(message.contents)
+                _correct(result, message.contents)
             result.usage_details = cast("Any", known_counts(result.usage_details)) or None
             self._heard(meter, result.model, is_open=False)
             if self._run.provider.ended_early([result]):
@@ -344,6 +349,13 @@ class _Call:
             await self._run.journal.model_begun(self._position, continuation)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
+
+
+def _correct(said: Any, contents: Sequence[Content]) -> None:
+    """Correct what an answer, or an update of it, has for texts and counts; in place."""
+    correct_contents(contents)
+    if said.finish_reason is not None:
+        said.finish_reason = text_for(said.finish_reason, "finish_reason")
 
 
 def _release(stream: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.loops.giving_way import give_way
+from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers.anthropic.assembly import whole_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
 from durable_agent_host.providers.anthropic.forgotten import WITHOUT_THOUGHTS
@@ -97,7 +98,8 @@ class _KeepsBlocks(FoldsStreams):
         names = {one.call_id: one for one in response.messages[0].contents if one.type == "function_call"}
         said = plain_block(message)
         contents: list[Content] = []
-        for part in whole_message(said.get("content") or [], said.get("container")):
+        blocks = [with_text_names(block) for block in said.get("content") or ()]
+        for part in whole_message(blocks, said.get("container")):
             item: Any = part.item
             mine = names.get(item["blocks"][0].get("id")) if item["blocks"] else None
             contents += complete_item([mine] if mine is not None else [], item)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers.anthropic.assembly import Assembly, Block, OpenBlock
 from durable_agent_host.providers.anthropic.block_types import block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item
@@ -111,7 +112,7 @@ class Reader:
         return self._told(event, parts)
 
     def _started(self, event: Any, index: Any, block: Any) -> ChatResponseUpdate:
-        plain = _plain(block)
+        plain = with_text_names(_plain(block))
         opened = self._assembly.start(index, plain)
         if plain.get("type") == "tool_use":
             contents = self._parse(block)

@@ -14,6 +14,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from durable_agent_host.model.text_names import with_text_names
+
 _NAMES: Final = frozenset({"type", "id", "index", "format", "role", "name", "object", "mime_type", "media_type"})
 """Fields whose texts do not stream in pieces."""
 
@@ -91,10 +93,10 @@ class MessageAssembly:
         if index is not None:
             self._by_index[index] = place
         call = self._calls[place]
-        for name, value in piece.items():
+        for name, value in with_text_names(piece).items():
             if name in {"function", "custom"} and isinstance(value, Mapping):
                 function = cast("dict[str, Any]", call.setdefault(name, {}))
-                for inner, part in cast("Mapping[str, Any]", value).items():
+                for inner, part in with_text_names(cast("Mapping[str, Any]", value)).items():
                     _merge_function(function, inner, part)
             elif name != "index":
                 _merge(call, name, value)
@@ -127,10 +129,11 @@ def whole_message(message: Mapping[str, Any], seed: str) -> dict[str, Any]:
 
 
 def _whole_call(call: Mapping[str, Any], seed: str, place: int) -> dict[str, Any]:
+    call = with_text_names(call)
     named = {name: value for name, value in call.items() if name not in {"index", "id", "type"} and value is not None}
     whole = {"id": call.get("id") or derived_call_id(seed, place), "type": call.get("type") or "function", **named}
     if isinstance(found := whole.get("function"), dict):
-        function: dict[str, Any] = {"name": "", "arguments": "", **cast("dict[str, Any]", found)}
+        function: dict[str, Any] = {"name": "", "arguments": "", **with_text_names(cast("dict[str, Any]", found))}
         arguments = function["arguments"]
         as_text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
         whole["function"] = function | {"arguments": as_text}

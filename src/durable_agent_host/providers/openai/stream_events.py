@@ -4,11 +4,12 @@ Only its position in the output identifies an item: some proxies give it another
 are deltas, so those in the rows of `item_types` are looked up and not parsed.
 """
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import AgentResponseUpdate, ChatResponseUpdate
 
 from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES
 from durable_agent_host.providers.openai.items import complete_item
 
@@ -119,7 +120,8 @@ def plain_item(item: Any) -> dict[str, Any]:
         JSON values.
     """
     if not callable(dump := getattr(item, "model_dump", None)):
-        return dict(item)
+        return with_text_names(item)
     # Providers send kinds that the SDK does not know yet, and pydantic would warn of them; the SDK's ``async_`` is the
     # provider's ``async``.
-    return cast("dict[str, Any]", dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
+    plain: Any = dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+    return with_text_names(plain)
