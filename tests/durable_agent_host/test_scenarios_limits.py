@@ -85,7 +85,7 @@ def document(host: AgentHost, size: int) -> requests.Response:
 
 def options(host: AgentHost, size: int) -> requests.Response:
     """Run a turn with options of so many bytes."""
-    return run(host, {"message": "hi", "options": {"temperature": "x" * (size - len('{"temperature": ""}'))}})
+    return run(host, {"message": "hi", "options": {"user": "x" * (size - len('{"user": ""}'))}})
 
 
 def image(host: AgentHost, size: int) -> requests.Response:

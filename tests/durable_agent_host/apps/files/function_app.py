@@ -88,7 +88,7 @@ app = DurableAgentApp(
         Hostile(),
         Agent(Asks(), "Ask.", name="Asker"),
     ],
-    allowed_options={"temperature": True, "model": ["practice", "practice-2"]},
+    allowed_options={"temperature": True, "user": True, "model": ["practice", "practice-2"]},
 )
 
 
