@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 
+from tests.durable_agent_host.test_scenarios_histories import said
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.processes import wait_until
 
@@ -26,12 +27,6 @@ def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
 def host(_host: AgentHost, model: PracticeModel) -> AgentHost:
     """A host whose sessions have owners, and whose agents bring their history."""
     return _host
-
-
-def said(model: PracticeModel) -> list[str]:
-    """What the user has said, as the model was last asked."""
-    body = model.requests()[-1]["body"]
-    return [item["content"][0]["text"] for item in body["input"] if item.get("role") == "user"]
 
 
 def say(host: AgentHost, who: str, agent: str, session: str, text: str) -> requests.Response:
