@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from tests.durable_agent_host.hostile_answers import beginning, for_ever
-from tests.durable_agent_host.hostile_model import HostileModel, Send, pieces
+from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, for_ever
+from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, pieces
 from tests.kit import AgentHost, hosted
 
 BOUNDS = {
@@ -20,6 +20,14 @@ BOUNDS = {
     "STREAM_READERS": 2,
 }
 ANSWER_SECONDS = 6
+
+
+@contextlib.contextmanager
+def bounded_model() -> Iterator[HostileModel]:
+    """Run an endpoint for the app ``bounded``: it also answers the routes of Azure AI Agents."""
+    with hostile_model() as running:
+        running.by_path |= AGENTS_ROUTES
+        yield running
 
 
 @contextlib.contextmanager

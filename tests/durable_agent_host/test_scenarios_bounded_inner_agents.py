@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, endless
-from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, calling, for_ever, silence, words
+from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
+from tests.durable_agent_host.hostile_answers import beginning, calling, for_ever, silence, words
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
     answer,
     chat_chunk,
     events,
-    hostile_model,
     pieces,
     stream,
 )
@@ -82,8 +81,7 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def _model() -> Iterator[HostileModel]:
-    with hostile_model() as running:
-        running.by_path |= AGENTS_ROUTES
+    with bounded_model() as running:
         yield running
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.durable_agent_host.bounded_lab import bounded_host
-from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, calling
-from tests.durable_agent_host.hostile_model import HostileModel, hostile_model, stream
+from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
+from tests.durable_agent_host.hostile_answers import calling
+from tests.durable_agent_host.hostile_model import HostileModel, stream
 from tests.durable_agent_host.service_rules import objection
 from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
 from tests.kit import AgentHost
@@ -19,8 +19,7 @@ ARGUMENTS = '{"words": 2}'
 
 @pytest.fixture(scope="module")
 def _model() -> Iterator[HostileModel]:
-    with hostile_model() as running:
-        running.by_path |= AGENTS_ROUTES
+    with bounded_model() as running:
         yield running
 
 

@@ -83,7 +83,7 @@ async def read_entity(client: Any, entity: Any) -> Any:
     try:
         return await client.read_entity_state(entity)
     except ValueError as error:
-        raise not_json(entity.name, entity.key) from error
+        raise _not_json(entity.name, entity.key) from error
 
 
 def state_in(context: Any) -> Any:
@@ -95,10 +95,10 @@ def state_in(context: Any) -> Any:
     try:
         return context.get_state()
     except ValueError as error:
-        raise not_json(context.entity_name, context.entity_key) from error
+        raise _not_json(context.entity_name, context.entity_key) from error
 
 
-def not_json(entity: str, key: str) -> CorruptStateError:
+def _not_json(entity: str, key: str) -> CorruptStateError:
     """Return the error for a state that the task hub's store has damaged."""
     return CorruptStateError(
         f"what the task hub stores of the entity @{entity}@{key} is damaged, and cannot be read: restore a copy, or "
