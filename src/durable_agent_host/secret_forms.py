@@ -16,11 +16,13 @@ MASK: Final = "[redacted]"
 type Tells = tuple[tuple[str, ...], ...]
 """Texts that a form needs: one of each group."""
 type Hints = tuple[tuple[str, str], ...]
+"""Words, each with a regular expression for what is behind it."""
 
 QUOTE: Final = r"""\\{0,7}["']?"""
 _KEYS: Final = (
     r"(?:account|access|shared_?access|shared|api|subscription|ocp-apim-subscription|x-functions|functions|master|"
-    r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private|instrumentation|encryption|signing|license|webhook)[-_]?(?:key|signature)|"
+    r"(?:x-)?(?:goog-)?api|secret_?access|aws_secret_access|private|instrumentation|"
+    r"encryption|signing|license|webhook)[-_]?(?:key|signature)|"
     r"secret_?key(?:_base)?|shared_?secret|(?:client|app)[-_]?secret|"
     r"(?:access|refresh|id|auth|session|security|bearer)[-_]?token"
 )
@@ -43,9 +45,11 @@ _WITH_DIGIT: Final = rf"(?={_VALUE}{{0,256}}\d)"
 _STRONG: Final = r"(?=(?-i:[\w+/~.-]{0,64}?[a-z]))(?=(?-i:[\w+/~.-]{0,64}?[A-Z]))(?=[\w+/~.-]{0,64}?\d)[\w+/~.-]{12,}"
 _BETWEEN: Final = (
     r"(?:[^\w\r\n]|%(?:25)?[0-9a-f]{2}){1,12}"
-    r"(?:(?:is|was|by|str|string|value)(?:[^\w\r\n]|%(?:25)?[0-9a-f]{2}){1,12}|[|>]?[+-]?\r?\n[ \t]{1,16})?"
+    r"(?:(?:is|was|by|str|string|value)(?:[^\w\r\n]|%(?:25)?[0-9a-f]{2}){1,12}|[|>][+-]?\r?\n[ \t]{1,16})?"
 )
-_NEAR_DIGIT: Final = r"(?:[^\r\n]{0,40}\d|[^\r\n]{0,4}[|>])"
+"""Signs, and one of a few words, or the beginning of a block in YAML."""
+_NEAR_DIGIT: Final = r"[^\r\n]{0,160}?[\d|>]"
+"""What is behind a name with such a value: its first digit, or the block."""
 _WITH_DIGIT_AND_LETTER: Final = rf"{_WITH_DIGIT}(?={_VALUE}{{0,256}}[a-z])"
 
 _WORDS: Final = ("key", "sig", "secret", "token", "pass", "pwd", "credential", "assertion")
@@ -58,8 +62,9 @@ _NAMES: Final = (
 """What the names that `ASSIGNED` matches end with, in lower case."""
 _BEHIND_NAME: Final = rf"{QUOTE}\s{{0,16}}[=:,]"
 _AFTER_NAME: Final = re.compile(rf"(?P<name>{'|'.join(_NAMES)}){_BEHIND_NAME}")
+"""Where the name of a field ends, in lower case."""
 _NEAR_NAME: Final = re.compile(rf"(?P<name>{'|'.join(_NAMES)})(?=[^\w\r\n])(?={_NEAR_DIGIT})")
-"""The same for what is near a name."""
+"""The same, with such a value near it."""
 
 
 class Form(NamedTuple):
@@ -233,7 +238,7 @@ def _lines(word: str, space: str) -> tuple[Form, ...]:
         _form(
             rf"(?P<keep>{word}(?:{_PASSWORDS}){space}{{1,8}}(?:(?:is|was|to)(?:{space}{{1,8}}now)?)"
             rf"{space}{{0,8}}:?{space}{{1,8}}{quote}){_WITH_DIGIT_AND_LETTER}{_VALUE}{{6,}}",
-            (("password", "passwd", "passphrase", "passcode", "pwd"), ("is", "was", "to")),
+            (("password", "passwd", "passwort", "passphrase", "passcode", "pwd"), ("is", "was", "to")),
         ),
     )
 

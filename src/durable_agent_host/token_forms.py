@@ -25,7 +25,7 @@ _SHORT_STARTS: Final = (
     *("tvly-", "pul-", "sb_secret_", "vercel_", "CFPAT-", "HRKU-", "EAAA", "fm2_"),
 )
 """Begin a token, or an ordinary name, which has no such mixture of letters and digits."""
-_HEX: Final = tuple((start, "[0-9a-f_]{3,}") for start in ("shp", "dapi", "key-", "sk"))
+_HEX: Final = (("shp", ""), *((start, "[0-9a-f]{3}") for start in ("dapi", "key-", "sk")))
 _AZURE_MARKS: Final = (
     *("APIM", "ACDb", "+ABa", "+AMC", "+ASt", "AIoT", "+ASb", "+AEh", "+ARm", "AzFu", "AzSe", "AzCa", "+ACR", "AZDO"),
 )

@@ -30,7 +30,9 @@ TOKENS = (
     "SG." + "a1" * 11 + "." + "b2" * 21,
     "whsec_" + "a1" * 16,
     "shpat_" + "0a" * 16,
+    "shppa_" + "0a" * 16,
     "dapi" + "0a" * 16,
+    "SK" + "0a" * 16,
     "hvs.CAES" + "a1" * 12,
     "GOCSPX-" + "a1" * 14,
     "gsk_" + "a1B" * 17,
@@ -105,6 +107,8 @@ TOKENS = (
             "setx API_KEY Zq9geJ6xZGWtmeTtf | password | Zq9geJ6xZGWtmeTtf |",
             f"setx API_KEY {MASK} | password | {MASK} |",
         ),
+        ("api_key | " + "abcdeFGHIJ" * 5 + "1", f"api_key | {MASK}"),
+        ("Mein Passwort is hunter2", f"Mein Passwort is {MASK}"),
         ("The API key is Zq9geJ6xZGWtmeTtf", f"The API key is {MASK}"),
         ("api_key: >-\n  Zq9geJ6xZGWtmeTtf\nx", f"api_key: >-\n  {MASK}\nx"),
         ('{"token": "abcdef123", "pass=": 1} pass=abcdef12', f'{{"token": "{MASK}", "pass=": 1}} pass={MASK}'),
@@ -292,6 +296,7 @@ def test_nobody_writes_a_log_line_of_their_own(caplog: pytest.LogCaptureFixture)
 
 
 _PARTS = (
+    *("api_key |", " Passwort", "aB" * 30, "9", "shpss_", "SK", "0a" * 16, "api_key: >-\n  ", "pat", "1//0", "-us1"),
     *("https://", "redis://:", "user:", "@host/", "Authorization", "bearer ", "Basic ", "x-functions-key: ", "?code="),
     *("passWord", "client_secret", "Token", "credential", "pwd: ", "key: 1", "=", ":", "-----BEGIN PRIVATE KEY-----"),
     *("eyJabcdefgh.abcdefg", "sk-abcdefgh", "PK_abcdefghi", "ghp_0123456789abcdef", "AIza", "AKIA0123456789ABCDEF"),
