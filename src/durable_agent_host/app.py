@@ -56,6 +56,7 @@ from durable_agent_host.encryption.opening import stores_of
 from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
 from durable_agent_host.http.gate import Authorize, Gate, Identify
+from durable_agent_host.http.rates import CallerLimits
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sdk_requests import adapt_http_functions, check_auth_level
 from durable_agent_host.http.stream import EventStream
@@ -150,7 +151,7 @@ class DurableAgentApp(AgentFunctionApp):
         _prepare_process()
         self.settings = known = settings or Settings.from_environment()
         self._entity_class = entity_class
-        self._gate = Gate(identify, authorize, known.adopt_sessions, known.session_names, known.requests_per_second)
+        self._gate = Gate(identify, authorize, known.adopt_sessions, known.session_names, CallerLimits.of(known))
         self._observers, self._redactors = observers, Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}

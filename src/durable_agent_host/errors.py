@@ -111,6 +111,10 @@ class TooManyRequestsError(RequestError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class BodiesTooLargeError(TooManyRequestsError):
+    """The request bodies that one caller sends at once are larger together than the host accepts."""
+
+
 class RequestTooLargeError(RequestError):
     """The request body is larger than the host accepts."""
 

@@ -24,7 +24,7 @@ _NEARNESS_OF_OTHERS = 0.9
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _BOUNDS = (
     *("max_answer_bytes", "max_line_bytes", "max_turn_bytes", "max_model_calls", "max_calls_at_once"),
-    *("max_argument_bytes", "max_tool_result_bytes", "max_stream_readers"),
+    *("max_argument_bytes", "max_tool_result_bytes", "max_stream_readers", "max_arriving_bytes"),
 )
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
@@ -97,6 +97,8 @@ class Settings:
         max_answer_bytes, max_line_bytes, max_turn_bytes, answer_seconds, max_model_calls, max_calls_at_once,
         max_argument_bytes, max_tool_result_bytes: limits on a turn; see `ModelBounds`, which has the defaults.
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
+        max_arriving_bytes: how much of the large bodies of one principal may be arriving at once in one process; 429
+            above. Bytes, default 256 MiB: eight of the largest uploads.
         requests_per_second: limit per principal in one process; 429 above. Default 0: no limit, because without
             authentication all callers are one principal. Bursts of up to ten seconds' worth are allowed.
     """
@@ -138,6 +140,7 @@ class Settings:
     max_argument_bytes: int = ModelBounds.argument_bytes
     max_tool_result_bytes: int = ModelBounds.tool_result_bytes
     max_stream_readers: int = 100
+    max_arriving_bytes: int = 256 * 1024 * 1024
     requests_per_second: float = 0.0
 
     def __post_init__(self) -> None:

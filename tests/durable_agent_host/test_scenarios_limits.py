@@ -4,10 +4,12 @@
 """
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -24,6 +26,7 @@ SETTINGS = {
     "MAX_IMPORT_BYTES": 700_000,
     "MAX_RECEIPTS": 3,
     "MAX_STREAM_READERS": 2,
+    "MAX_ARRIVING_BYTES": 2_000_000,
     "KEPT_CALL_BYTES": 700_000,
     "KEPT_TURN_BYTES": 1_000_000,
 }
@@ -156,6 +159,37 @@ def test_a_session_holds_so_many_uploads(bounded: AgentHost):
     refused = form(bounded, "many", 1, 1000)
     assert (refused.status_code, "1000 uploads" in refused.json()["detail"]) == (400, True)
     assert len(bounded.get(f"{AGENT}/sessions/many/files").json()["files"]) == 1000
+
+
+def begin_upload(host: AgentHost, size: int, sent: int) -> socket.socket:
+    """Send the beginning of an upload, and leave the connection open."""
+    target = urlsplit(host.url)
+    connection = socket.create_connection((target.hostname, target.port or 80), timeout=60)
+    head = f"POST /api{AGENT}/sessions/arriving/files?name=a.txt HTTP/1.1\r\nHost: {target.netloc}\r\n"
+    head += f"Content-Type: text/plain\r\nContent-Length: {size}\r\n\r\n"
+    connection.sendall(head.encode() + b"x" * sent)
+    return connection
+
+
+def test_bodies_that_do_not_end_take_so_much_memory(bounded: AgentHost):
+    """Uploads that stop in the middle make the next large one wait, and no short request; their end makes room."""
+    held = [begin_upload(bounded, 1_100_000, 1_000_000) for _ in range(2)]
+    try:
+        wait_until(lambda: upload(bounded, "arriving", b"y" * 300_000).status_code == 429)
+        refused = upload(bounded, "arriving", b"y" * 300_000)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+        assert "MAX_ARRIVING_BYTES" in refused.json()["detail"]
+        assert upload(bounded, "arriving", b"y" * 60_000, "short.txt").status_code == 201
+        assert run(bounded, {"message": "hi", "session_id": "meanwhile"}).status_code == 200
+        held[0].sendall(b"x" * 100_000)
+        assert held[0].recv(12) == b"HTTP/1.1 201"
+        assert upload(bounded, "arriving", b"y" * 300_000, "later.txt").status_code == 201
+    finally:
+        for connection in held:
+            connection.close()
+    wait_until(lambda: upload(bounded, "arriving", b"y" * 1_100_000, "last.txt").status_code == 201)
+    names = {file["name"] for file in bounded.get(f"{AGENT}/sessions/arriving/files").json()["files"]}
+    assert names == {"a.txt", "short.txt", "later.txt", "last.txt"}
 
 
 def test_a_session_remembers_so_many_turns(bounded: AgentHost):

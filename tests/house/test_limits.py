@@ -112,6 +112,9 @@ TRIED = {
         "durable_agent_host/telemetry/test_delivery.py::test_a_kill_loses_the_oldest_of_too_many_turns"
     ),
     "body of a kept model call in a JSON answer": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
+    "large bodies of one principal that are arriving, together, per process": (
+        f"{LIMITS}::test_bodies_that_do_not_end_take_so_much_memory"
+    ),
     "clients streaming one turn, per process": f"{LIMITS}::test_a_turn_is_streamed_to_so_many_clients",
     "sessions in a list": f"{LIMITS}::test_lists_and_pages_have_a_length",
     "messages in a page": f"{LIMITS}::test_lists_and_pages_have_a_length",

@@ -14,7 +14,7 @@ from azurefunctions.extensions.http.fastapi import Response
 from starlette.requests import ClientDisconnect
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
-from durable_agent_host.errors import DurableAgentHostError, NotFoundError, RequestTooLargeError
+from durable_agent_host.errors import BodiesTooLargeError, DurableAgentHostError, NotFoundError, RequestTooLargeError
 from durable_agent_host.http.bodies import BodyLimit
 from durable_agent_host.http.body_stream import read_body
 from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for_even_time
@@ -145,9 +145,10 @@ class Call:
         headers = {name.lower(): value for name, value in self.headers.items()}
         return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
 
-    async def read_body(self, limit: BodyLimit) -> None:
+    async def read_body(self, limit: BodyLimit, gate: Gate) -> None:
         """Read the body, once; raises as `durable_agent_host.http.body_stream.read_body` does."""
-        self.body = await read_body(self.headers, self.stream(), limit)
+        with gate.arriving(self.caller) as count:
+            self.body = await read_body(self.headers, self.stream(), limit, count)
 
     def stream(self) -> AsyncIterator[bytes]:
         """Read the body piece by piece, for a route that streams it; only once."""
@@ -254,7 +255,7 @@ async def _served(
     async def answer() -> Answer:
         try:
             await admit()
-            await call.read_body(limit)
+            await call.read_body(limit, host.gate)
             return await handler(host, call, client)
         except NotFoundError:
             if client.documents.access is not None:
@@ -273,7 +274,7 @@ async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]]) 
     """
     try:
         return await answer()
-    except RequestTooLargeError as error:
+    except (RequestTooLargeError, BodiesTooLargeError) as error:
         # Otherwise the server reads the rest of the body in order to reuse the connection.
         return problem_of_error(error, headers={"connection": "close"})
     except ClientDisconnect:

@@ -9,13 +9,14 @@ a session that never existed take the same path to the same answer. An app that 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, Literal, NamedTuple
 
 from durable_agent_host.errors import ForbiddenError, RegistrationError
 from durable_agent_host.hooks import check_hook
-from durable_agent_host.http.rates import RequestRates
+from durable_agent_host.http.rates import ArrivingBodies, CallerLimits, RequestRates
 from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
@@ -148,7 +149,7 @@ class Gate:
         authorize: lets callers other than the owner into a session; None lets nobody in.
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
         names: whether session names chosen by clients are ``shared`` by all, or each caller's ``own``.
-        requests_per_second: limit per principal, over all entry points; 0 for no limit.
+        limits: of each principal, over all entry points.
 
     Raises:
         RegistrationError: an argument is not callable, or an option needs owners and nobody is identified.
@@ -160,7 +161,7 @@ class Gate:
         authorize: Authorize | None = None,
         adopters: str = ANYBODY,
         names: str = SHARED,
-        requests_per_second: float = 0.0,
+        limits: CallerLimits | None = None,
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
@@ -176,7 +177,9 @@ class Gate:
         self._identify = identify
         self._authorize = authorize
         self._adopters = adopters
-        self._rates = RequestRates(requests_per_second)
+        limits = limits or CallerLimits()
+        self._rates = RequestRates(limits.requests_per_second)
+        self._arriving = ArrivingBodies(limits.arriving_bytes)
         self.has_own_names = names == OWN
 
     @property
@@ -194,6 +197,10 @@ class Gate:
         principal = await self._principal_of(request)
         self._rates.take((principal or ANONYMOUS).owner)
         return Caller(principal, valid_traceparent(request.headers.get("traceparent")))
+
+    def arriving(self, caller: Caller) -> AbstractContextManager[Callable[[int], None]]:
+        """Count a body of a caller while it arrives; see `ArrivingBodies.of`."""
+        return self._arriving.of((caller.principal or ANONYMOUS).owner)
 
     async def _principal_of(self, request: IncomingRequest) -> Principal | None:
         if self._identify is None:

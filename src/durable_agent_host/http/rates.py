@@ -1,18 +1,41 @@
-"""Limits on one caller in one process: requests per second, and clients that follow one turn."""
+"""Limits on one caller in one process: requests per second, bodies that arrive, and clients that follow one turn."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
 from itertools import takewhile
+from threading import Lock
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
-from durable_agent_host.errors import TooManyRequestsError
+from durable_agent_host.errors import BodiesTooLargeError, TooManyRequestsError
+from durable_agent_host.settings import Settings
 
 BURST_SECONDS: Final = 10
 """After a pause, a principal may send this many seconds' worth of requests at once."""
 
 MOST_PRINCIPALS: Final = 10_000
 READERS_RETRY_SECONDS: Final = 5
+ARRIVING_RETRY_SECONDS: Final = 5
+UNCOUNTED_BYTES: Final = 64 * 1024
+"""The beginning of each body that `ArrivingBodies` does not count, so that short requests are always let in."""
+
+
+class CallerLimits(NamedTuple):
+    """The limits of each principal in this process.
+
+    Attributes:
+        requests_per_second: 0 for no limit.
+        arriving_bytes: of large bodies that have not arrived completely, together.
+    """
+
+    requests_per_second: float = 0.0
+    arriving_bytes: int = Settings.max_arriving_bytes
+
+    @classmethod
+    def of(cls, settings: Settings) -> "CallerLimits":
+        """Return the limits that an app has set. Guarantee: pure."""
+        return cls(settings.requests_per_second, settings.max_arriving_bytes)
 
 
 class RequestRates:
@@ -58,6 +81,55 @@ class RequestRates:
         full = [name for name, _ in by_age]
         for name in full or [next(iter(self._buckets))]:
             del self._buckets[name]
+
+
+class ArrivingBodies:
+    """Counts the bytes of bodies that have not arrived completely, by principal, in this process.
+
+    A sender that stops in the middle costs itself nothing, and the host what has arrived. Usable from any thread.
+
+    Args:
+        max_bytes: of one principal.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes: Counter[Hashable] = Counter()
+        self._lock = Lock()
+
+    @contextmanager
+    def of(self, principal: Hashable) -> Generator[Callable[[int], None]]:
+        """Count a body while it arrives.
+
+        Args:
+            principal: who sends it.
+
+        Returns:
+            A function to call with the size of each piece; it raises `BodiesTooLargeError` when they are too much.
+        """
+        seen = counted = 0
+
+        def take(size: int) -> None:
+            nonlocal seen, counted
+            seen += size
+            more = max(0, seen - UNCOUNTED_BYTES) - counted
+            with self._lock:
+                if more and self._bytes[principal] + more > self._max_bytes:
+                    raise BodiesTooLargeError(
+                        f"the bodies that one caller sends at once have more than {self._max_bytes} bytes: "
+                        "send fewer at once, or raise DURABLE_AGENT_HOST_MAX_ARRIVING_BYTES",
+                        retry_after_seconds=ARRIVING_RETRY_SECONDS,
+                    )
+                self._bytes[principal] += more
+                counted += more
+
+        try:
+            yield take
+        finally:
+            with self._lock:
+                self._bytes[principal] -= counted
+                if not self._bytes[principal]:
+                    del self._bytes[principal]
 
 
 class StreamReaders:

@@ -29,7 +29,7 @@ from durable_agent_host.http.body_stream import read_body
 from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
 from durable_agent_host.http.problems import problem
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.principal import Owner, Principal
 
 _ACTIONS: Final[Mapping[str, Action]] = {
     "run": "workflow.run",
@@ -168,8 +168,10 @@ class WorkflowRoute:
             DurableAgentHostError: what the gate raises, or the request cannot be carried out.
             ClientDisconnect: the client disconnected.
         """
-        own = await self._enter(request, asked, turns)
-        own = own._replace(body=await read_body(request.headers, stream, self._limit))
+        caller = await self._gate.identify(request)
+        own = await self._enter(caller.principal, asked, turns)
+        with self._gate.arriving(caller) as count:
+            own = own._replace(body=await read_body(request.headers, stream, self._limit, count))
         text_of(own.body)  # upstream fails at other encodings
         try:
             answer = await upstream(own)
@@ -184,10 +186,9 @@ class WorkflowRoute:
             return problem(HTTPStatus.CONFLICT, _AT_WORK.format(run_id))
         return _without_stacks(answer)
 
-    async def _enter(self, request: IncomingRequest, asked: Asked, turns: TurnClient) -> Asked:
-        """Let a caller in; returns what the request names for its caller, and raises what the gate raises."""
+    async def _enter(self, principal: Principal | None, asked: Asked, turns: TurnClient) -> Asked:
+        """Return what the request names for its caller."""
         query, path = asked.query, asked.path
-        principal = (await self._gate.identify(request)).principal
         if self._action == "workflow.run" and not _can_be_named(query, _RUN_ID):
             raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
         if not _can_be_named(path, _INSTANCE_ID, _REQUEST_ID):
