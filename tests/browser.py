@@ -66,7 +66,7 @@ async def opened(url: str, folder: Path, *more: str) -> AsyncIterator[Page]:
         "--remote-debugging-port=0",
     ]
     with Process(CHROMIUM, *options, *more, f"--user-data-dir={folder}", url):
-        async with asyncio.timeout(60), aiohttp.ClientSession() as http:
+        async with asyncio.timeout(180), aiohttp.ClientSession() as http:  # of all the page is asked
             said = folder / "DevToolsActivePort"
             while not (port := said.read_text().partition("\n")[0] if said.exists() else ""):
                 await asyncio.sleep(0.05)

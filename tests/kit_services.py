@@ -37,6 +37,14 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
+def refusing_port() -> Iterator[int]:
+    """A port at which nobody answers, and at which no server of another test begins to."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+@contextlib.contextmanager
 def running(arguments: list[str], port: int, cwd: Path) -> Iterator[Process]:
     """Run a server until the block ends; it is ready when its port answers."""
     with Process(*arguments, cwd=cwd) as process:

@@ -10,7 +10,7 @@ import pytest
 from durable_agent_host.errors import LogError
 from tests.contract.test_segments import HOME, listed, named, some
 from tests.forks import STORES
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port
+from tests.kit_services import Asked, CuttingProxy, FaultyHttp, refusing_port
 from tests.processes import Process
 
 BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small", "encrypted-blob"], indirect=True)
@@ -102,11 +102,12 @@ async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
 @BLOBS
 async def test_a_storage_that_stays_away_is_named(pieces):
     """After the time to give up, the error says what does not answer, and what to do; so does the check."""
-    store = pieces.store(port=free_port(), give_up_seconds=0.3)
-    with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
-        await store.put(HOME, some(1))
-    with pytest.raises(LogError, match="does not answer"):
-        await store.check()
+    with refusing_port() as port:
+        store = pieces.store(port=port, give_up_seconds=0.3)
+        with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
+            await store.put(HOME, some(1))
+        with pytest.raises(LogError, match="does not answer"):
+            await store.check()
 
 
 class Writer(Process):

@@ -10,7 +10,7 @@ from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT
 from tests.contract.conftest import Redis
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port, redis
+from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port, redis, refusing_port
 
 NETWORKED = pytest.mark.parametrize(
     "networked", ["blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis"], indirect=True
@@ -191,14 +191,14 @@ async def test_a_blob_of_something_else_is_refused(blob):
 
 async def test_a_storage_that_stays_away_is_named(blob, tmp_path):
     """After the time to give up, the error says what does not answer and what to do."""
-    gone = free_port()
-    with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
-        await blob.log(port=gone, give_up_seconds=0.3).open(new_id())
-    away = Redis(gone)
-    log = away.log(give_up_seconds=0.3)
-    with pytest.raises(LogError, match="Redis does not answer"):
-        await log.open(new_id())
-    await log.close()
+    with refusing_port() as gone:
+        with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
+            await blob.log(port=gone, give_up_seconds=0.3).open(new_id())
+        away = Redis(gone)
+        log = away.log(give_up_seconds=0.3)
+        with pytest.raises(LogError, match="Redis does not answer"):
+            await log.open(new_id())
+        await log.close()
 
 
 async def test_a_redis_that_is_started_anew_has_everything(tmp_path):
