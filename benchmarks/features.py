@@ -20,10 +20,11 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import mean, median, stdev
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -54,50 +55,47 @@ with Receiver() as receiver:
 """
 
 
-@dataclass
-class Measured:
-    """A host, and what its turns took."""
+class Turn(NamedTuple):
+    """What a turn took."""
+
+    milliseconds: float
+    cpu_milliseconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Host:
+    """A host with a feature, and a connection to it."""
 
     process: Process
     connection: HTTPConnection
-    milliseconds: list[float] = field(default_factory=list[float])
-    cpu_milliseconds: list[float] = field(default_factory=list[float])
 
-    def hold(self, agent: str, message: str, session: str) -> None:
+    def hold(self, agent: str, message: str, session: str) -> Turn:
         """Hold a turn, of a session or of a new one."""
         began = self._cpu()
         path = f"/api/agents/{agent}/run{session or f'?thread_id={uuid.uuid4().hex}'}"
         status, body, milliseconds = send(self.connection, "POST", path, message)
         if status != 200:
             sys.exit(f"{path} was answered with {status}: {body.decode(errors='replace')}")
-        self.milliseconds.append(milliseconds)
-        self.cpu_milliseconds.append(self._cpu() - began)
-
-    def forget(self) -> None:
-        """Forget what was measured so far."""
-        self.milliseconds, self.cpu_milliseconds = [], []
+        return Turn(milliseconds, self._cpu() - began)
 
     def _cpu(self) -> float:
         return time.clock_gettime((~self.process.pid << 3) | 2) * 1000  # what clock_getcpuclockid(3) gives
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The two hosts of one start, with what the turns of a workload took."""
-
-    plain: Measured
-    host: Measured
-
-
-def start(stack: ExitStack, feature: str, more: dict[str, str], model: Process, folder: Path) -> Measured:
+def start(stack: ExitStack, feature: str, model: Process, folder: Path) -> Host:
     """Start the app with a feature."""
     milliseconds = folder / f"{uuid.uuid4().hex}.milliseconds"
     milliseconds.touch()
-    settings = model_settings(model) | {MILLISECONDS_FILE: str(milliseconds), "FEATURE": feature} | more
+    settings = model_settings(model) | {MILLISECONDS_FILE: str(milliseconds), "FEATURE": feature}
+    settings |= receiver(stack) if feature == "telemetry" else SETTINGS.get(feature, {})
     data = folder / uuid.uuid4().hex
     arguments = ["start", "--app", str(HERE / "apps/features"), "--port", "0", "--data", str(data)]
     process = running(stack, Process.start("functions_host", arguments, settings, without=("AZURE_OPENAI_ENDPOINT",)))
-    return Measured(process, stack.enter_context(connected(process.url)))
+    return Host(process, stack.enter_context(connected(process.url)))
+
+
+type Both = tuple[list[Turn], list[Turn]]
+"""The turns of one start: of the plain host, and of the one with the feature."""
 
 
 def receiver(stack: ExitStack) -> dict[str, str]:
@@ -111,46 +109,44 @@ def receiver(stack: ExitStack) -> dict[str, str]:
 
 def measure(feature: str, model: Process, folder: Path, starts: int, turns: int) -> list[tuple[str, ...]]:
     """Measure a feature beside none; gives its rows of the table."""
-    pairs: dict[str, list[Pair]] = {name: [] for name in WORKLOADS}
+    found: dict[str, list[Both]] = {name: [] for name in WORKLOADS}
     for number in range(starts):
         with ExitStack() as stack:
-            settings = SETTINGS.get(feature, {}) | (receiver(stack) if feature == "telemetry" else {})
-            plain = start(stack, "none", {}, model, folder) if number % 2 else None
-            host = start(stack, feature, settings, model, folder)
-            plain = plain or start(stack, "none", {}, model, folder)
+            names = ("none", feature) if number % 2 else (feature, "none")
+            hosts = [start(stack, name, model, folder) for name in names]
+            plain, host = hosts if number % 2 else reversed(hosts)
             for workload in WORKLOADS:
-                pairs[workload].append(hold_both(plain, host, workload, turns))
+                found[workload].append(hold(plain, host, workload, turns))
                 with connected(model.url) as connection:
                     send(connection, "DELETE", "/practice/requests")
-    return [row(workload, feature, found) for workload, found in pairs.items()]
+    return [row(workload, feature, each) for workload, each in found.items()]
 
 
-def hold_both(plain: Measured, host: Measured, workload: str, turns: int) -> Pair:
-    """Hold a workload's turns on both hosts, one after the other."""
+def hold(plain: Host, host: Host, workload: str, turns: int) -> Both:
+    """Hold a workload's turns on both hosts, which take turns; gives those after the warm-up."""
     agent, text, session = WORKLOADS[workload]
-    for count in (WARM_UP_TURNS * 10, turns):
-        plain.forget()
-        host.forget()
-        for number in range(count):
-            for one in (plain, host) if number % 2 else (host, plain):
-                one.hold(agent, text.format(number), session)
-    return Pair(replace(plain), replace(host))
+    found: list[tuple[Turn, Turn]] = []
+    for number in range(-WARM_UP_TURNS * 10, turns):
+        order = (plain, host) if number % 2 else (host, plain)
+        held = {one: one.hold(agent, text.format(number), session) for one in order}
+        if number >= 0:
+            found.append((held[plain], held[host]))
+    return [of_plain for of_plain, _ in found], [of_host for _, of_host in found]
 
 
-def row(workload: str, feature: str, pairs: Sequence[Pair]) -> tuple[str, ...]:
+def row(workload: str, feature: str, starts: Sequence[Both]) -> tuple[str, ...]:
     """Give a row of the table: the feature's app, and what it has on top of the other one."""
-    measures: tuple[tuple[str, Callable[[list[float]], float]], ...] = (
-        ("cpu_milliseconds", mean),
-        ("milliseconds", median),
-        ("milliseconds", lambda values: percentile(values, 99)),
+    measures: tuple[Callable[[list[Turn]], float], ...] = (
+        lambda turns: mean(turn.cpu_milliseconds for turn in turns),
+        lambda turns: median(turn.milliseconds for turn in turns),
+        lambda turns: percentile([turn.milliseconds for turn in turns], 99),
     )
     shown: list[str] = []
-    for name, of in measures:
-        values = [(of(getattr(pair.host, name)), of(getattr(pair.plain, name))) for pair in pairs]
-        added = [one - base for one, base in values]
+    for of in measures:
+        added = [of(host) - of(plain) for plain, host in starts]
         error = f" ± {stdev(added) / len(added) ** 0.5:.2f}" if len(added) > 1 else ""
-        shown += [f"{mean(one for one, _ in values):.2f}", f"{mean(added):+.2f}{error}"]
-    return (workload, feature, "", str(sum(len(pair.host.milliseconds) for pair in pairs)), *shown)
+        shown += [f"{mean(of(host) for _, host in starts):.2f}", f"{mean(added):+.2f}{error}"]
+    return (workload, feature, "", str(sum(len(host) for _, host in starts)), *shown)
 
 
 def main() -> int:
