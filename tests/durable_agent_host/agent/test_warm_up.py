@@ -13,6 +13,7 @@ from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.turn_log.disabled import NoTurnLog
 
 NEW_PROCESS = """
+import logging
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.settings import Settings
 
+logging.basicConfig(level=logging.INFO)
 LOG = Path(sys.argv[1], "log.sqlite")
 opened = []
 sys.addaudithook(lambda event, given: opened.append(given) if event == "socket.connect" else None)
@@ -46,7 +48,10 @@ assert not opened, opened
 
 
 def test_an_app_that_was_indexed_loads_the_sdk_and_opens_its_log_without_asking_anybody(tmp_path):
-    """The first turn finds the SDK's module loaded, its events' parsers built, and the file of the log there."""
+    """The first turn finds the SDK's module loaded, its events' parsers built, and the turn log's file there.
+
+    The app's log has no line of it: a request to an unknown host would puzzle its reader.
+    """
     command = [sys.executable, "-c", NEW_PROCESS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
