@@ -161,11 +161,11 @@ def test_a_session_holds_so_many_uploads(bounded: AgentHost):
     assert len(bounded.get(f"{AGENT}/sessions/many/files").json()["files"]) == 1000
 
 
-def begin_upload(host: AgentHost, size: int, sent: int) -> socket.socket:
-    """Send the beginning of an upload, and leave the connection open."""
+def begin_body(host: AgentHost, path: str, size: int, sent: int, who: str = "") -> socket.socket:
+    """Send the beginning of a body, and leave the connection open."""
     target = urlsplit(host.url)
     connection = socket.create_connection((target.hostname, target.port or 80), timeout=60)
-    head = f"POST /api{AGENT}/sessions/arriving/files?name=a.txt HTTP/1.1\r\nHost: {target.netloc}\r\n"
+    head = f"POST /api{path} HTTP/1.1\r\nHost: {target.netloc}\r\nX-Who: {who}\r\n"
     head += f"Content-Type: text/plain\r\nContent-Length: {size}\r\n\r\n"
     connection.sendall(head.encode() + b"x" * sent)
     return connection
@@ -173,7 +173,8 @@ def begin_upload(host: AgentHost, size: int, sent: int) -> socket.socket:
 
 def test_bodies_that_do_not_end_take_so_much_memory(bounded: AgentHost):
     """Uploads that stop in the middle make the next large one wait, and no short request; their end makes room."""
-    held = [begin_upload(bounded, 1_100_000, 1_000_000) for _ in range(2)]
+    path = f"{AGENT}/sessions/arriving/files?name=a.txt"
+    held = [begin_body(bounded, path, 1_100_000, 1_000_000) for _ in range(2)]
     try:
         wait_until(lambda: upload(bounded, "arriving", b"y" * 300_000).status_code == 429)
         refused = upload(bounded, "arriving", b"y" * 300_000)
@@ -190,6 +191,22 @@ def test_bodies_that_do_not_end_take_so_much_memory(bounded: AgentHost):
     wait_until(lambda: upload(bounded, "arriving", b"y" * 1_100_000, "last.txt").status_code == 201)
     names = {file["name"] for file in bounded.get(f"{AGENT}/sessions/arriving/files").json()["files"]}
     assert names == {"a.txt", "short.txt", "later.txt", "last.txt"}
+
+
+@pytest.mark.parametrize("path", ["/agents/Echo/run", "/workflow/shouting/run"])
+def test_bodies_that_do_not_end_are_counted_by_principal(practice_model: PracticeModel, tmp_path: Path, path: str):
+    """What one caller holds takes nothing of another's, on the routes of agents and of workflows together."""
+    most = {PREFIX + "MAX_ARRIVING_BYTES": "1000000", "LEDGER": str(tmp_path / "asked.txt")}
+    with hosted(tmp_path / "data", practice_model, app=APP.parent / "gate", **most) as host:
+
+        def ask(who: str) -> requests.Response:
+            url = f"{host.url}/api/agents/Echo/run"
+            return requests.post(url, data=b"y" * 200_000, headers={"x-who": who}, timeout=60)
+
+        with begin_body(host, path, 1_000_100, 1_000_000, "ada@contoso"):
+            wait_until(lambda: ask("ada@contoso").status_code == 429)
+            assert ask("ben@contoso").status_code == 200
+        wait_until(lambda: ask("ada@contoso").status_code == 200)
 
 
 def test_a_session_remembers_so_many_turns(bounded: AgentHost):

@@ -187,7 +187,7 @@ class WorkflowRoute:
         return _without_stacks(answer)
 
     async def _enter(self, principal: Principal | None, asked: Asked, turns: TurnClient) -> Asked:
-        """Return what the request names for its caller."""
+        """Return what the request names for its caller; raises what the gate raises."""
         query, path = asked.query, asked.path
         if self._action == "workflow.run" and not _can_be_named(query, _RUN_ID):
             raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
