@@ -5,14 +5,17 @@ import gzip
 import itertools
 import json
 import struct
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
+    Send,
     answer,
     chat_chunk,
     events,
@@ -199,6 +202,53 @@ def test_a_stream_without_an_end_ends_with_the_turn_s_time(host: AgentHost, mode
     ended = host.end_of_turn(url)
     assert ended["status"] == "failed"
     assert "longer than" in json.dumps(ended) or "64 MiB" in json.dumps(ended)
+
+
+MORE = {
+    "Responses": SPOKEN[3],
+    "Azure": SPOKEN[3],
+    "Completions": chat_chunk("more "),
+    "Claude": messages_events("more ")[2],
+    "Gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": "more "}]}}]},
+}
+OPENING = {"Responses": SPOKEN[:3], "Azure": SPOKEN[:3], "Claude": messages_events("")[:2]}
+
+
+@pytest.mark.parametrize("agent", EVERY_CLIENT)
+def test_a_cancelled_turn_hangs_up_on_its_model(host: AgentHost, model: HostileModel, agent: str):
+    """The service sees the connection close, though it sends faster than the turn reads; the log has no errors."""
+    for number in range(3):
+        telling, hung_up = threading.Event(), threading.Event()
+        parts = itertools.chain([events(*OPENING.get(agent, []))], itertools.repeat(events(MORE[agent]) * 200))
+        model.play(until_gone(slowly(parts), telling, hung_up))
+        ids = {"session_id": f"hangs-up-{number}", "wait_for_response": False}
+        started = host.run(agent, {"message": "Talk", **ids})
+        url = f"{host.url}/api/agents/{agent}/sessions/{ids['session_id']}/turns/{started.headers['x-ms-turn-id']}"
+        assert telling.wait(20)
+        assert requests.post(f"{url}/cancel", timeout=30).status_code == 202
+        assert host.end_of_turn(url)["status"] == "cancelled"
+        assert hung_up.wait(20)
+    host.run("Claude", "Good morning", session_id="hangs-up-after")
+    assert not [line for line in host.output if "asyncio" in line]
+
+
+def until_gone(parts: Iterator[bytes], telling: threading.Event, hung_up: threading.Event) -> Send:
+    """Stream parts until the client has gone; sets the one event after a few of them, and the other at the end."""
+    stream_of_parts = pieces(itertools.chain(itertools.islice(parts, 20), signalled(telling), parts))
+
+    def send(write: Callable[[bytes], None]) -> None:
+        try:
+            stream_of_parts(write)
+        finally:
+            hung_up.set()
+
+    return send
+
+
+def signalled(event: threading.Event) -> Iterator[bytes]:
+    """Give no part, and set an event when one is asked for."""
+    event.set()
+    yield from ()
 
 
 def slowly(parts):

@@ -27,9 +27,10 @@ def megabytes(host: AgentHost) -> float:
 
 
 def last_traceback(host: AgentHost) -> str:
-    """Give what the log has of the last exception; empty when it has none."""
-    before, mark, after = "".join(host.output).rpartition("Traceback")
-    return f"{before[-500:]}{mark}{after[:4000]}" if mark else ""
+    """Give what the log has of the last exception, caught or not; empty when it has none."""
+    text = "".join(host.output)
+    at = max(text.rfind(mark) for mark in ("Traceback", "never retrieved", "Exception ignored"))
+    return text[max(at - 2000, 0) : at + 4000] if at >= 0 else ""
 
 
 def broken_sessions(host: AgentHost, agent: str) -> dict[str, str]:

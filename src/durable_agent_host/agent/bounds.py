@@ -6,7 +6,7 @@ unterminated lines, a few compressed kilobytes that expand to gigabytes. The run
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -286,7 +286,7 @@ def is_larger(value: Any, most_bytes: int) -> bool:
     return left < 0
 
 
-async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncIterator[T]:
+async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGenerator[T]:
     """Yield updates until the answer has taken too long, even if the service sends a sign of life now and then.
 
     Args:

@@ -9,7 +9,7 @@ in between would treat the error as a failed tool, and ask again.
 import copy
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import CellType, FunctionType
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -237,9 +237,11 @@ def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: boo
                 result = ask()
                 asked.append(result if isinstance(result, ResponseStream) else await result)
                 async with asked[0]:
-                    async for update in in_time(_each(asked[0], lets_go=lets_go), received().bounds):
-                        call.take(update)
-                        yield update
+                    each = _each(asked[0], lets_go=lets_go)
+                    async with aclosing(in_time(each, received().bounds)) as updates_in_time:
+                        async for update in updates_in_time:
+                            call.take(update)
+                            yield update
             await call.finished()
 
     async def response(_: Any) -> ChatResponse[Any]:

@@ -10,7 +10,8 @@ one would be paid for again.
 import asyncio
 import copy
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, cast
 
@@ -110,12 +111,13 @@ class _Answer:
         run.check_waiting()
         return wanted
 
-    async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
+    async def stream(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Yield the updates of all calls; each response is durable before the next call is made."""
         try:
             while True:
-                async for update in self._step.stream():
-                    yield update
+                async with aclosing(self._step.stream()) as updates:
+                    async for update in updates:
+                        yield update
                 self._responses.append(self._step.response)
                 more = self._run.provider.goes_on(self._step.response)
                 if more is None:
@@ -158,7 +160,7 @@ class _Replay:
         if run.drop_continuations:
             self.response.conversation_id = None
 
-    async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
+    async def stream(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Yield the response as updates."""
         await self._run.audience.tell(ModelCallBegan(self._position, replayed=True))
         self._run.note_unreadable(self.response, self._position)
@@ -189,7 +191,7 @@ class _Call:
         self._is_continued = self._was_continued = False
         self.response: ChatResponse[Any] = ChatResponse()
 
-    async def stream(self) -> AsyncIterator[ChatResponseUpdate]:
+    async def stream(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Yield the updates of the first attempt that streams content; the response is durable when it ends."""
         run = self._run
         run.begin_call(self._position)
@@ -199,14 +201,15 @@ class _Call:
             told = False
             held: list[ChatResponseUpdate] = []  # opening updates have no content, and a retry sends them again
             try:
-                async for update in in_time(self._attempt(), run.bounds):
-                    if not told and not update.contents:
-                        held.append(update)
-                        continue
-                    told = True
-                    for one in (*held, update):
-                        yield one
-                    held = []
+                async with aclosing(in_time(self._attempt(), run.bounds)) as updates:
+                    async for update in updates:
+                        if not told and not update.contents:
+                            held.append(update)
+                            continue
+                        told = True
+                        for one in (*held, update):
+                            yield one
+                        held = []
                 for one in held:
                     yield one
                 break
@@ -268,8 +271,9 @@ class _Call:
         with run.kept.call(self._position, None, run.provider.whole_answer):
             try:
                 with reading(self._context.client, run.provider.explain):
-                    async for update in self._made():
-                        yield update
+                    async with aclosing(self._made()) as updates:
+                        async for update in updates:
+                            yield update
             except BaseException:
                 if run.spending is not None:
                     run.spending.broke_off(self._position, None)
@@ -281,17 +285,18 @@ class _Call:
         result: Any = self._context.result
         meter = WordMeter()
         if isinstance(result, ResponseStream):
-            async for update in cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result):
-                meter.take(update.contents)
-                _correct(update, update.contents)
-                self._heard(meter, update.model, is_open=True)
-                self._updates.append(update)
-                await self._note_background(update.continuation_token)
-                yield update
-                self._run.produced.condense(self._updates, self._position)
-            if self._run.provider.ended_early(reversed(self._updates)):
-                raise _cut_off(self._updates)
-            self.response = await result.get_final_response()
+            async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as updates:
+                async for update in updates:
+                    meter.take(update.contents)
+                    _correct(update, update.contents)
+                    self._heard(meter, update.model, is_open=True)
+                    self._updates.append(update)
+                    await self._note_background(update.continuation_token)
+                    yield update
+                    self._run.produced.condense(self._updates, self._position)
+                if self._run.provider.ended_early(reversed(self._updates)):
+                    raise _cut_off(self._updates)
+                self.response = await result.get_final_response()
             _release(result)
         else:
             for message in result.messages:

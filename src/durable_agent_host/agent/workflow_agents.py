@@ -194,8 +194,9 @@ class HostedWorkflow:
             arguments["checkpoint_id"] = before.checkpoint_id
             if before.pending_request_info_events:
                 messages = [_answer(before.pending_request_info_events, messages[-1].text)]
-        async for update in self._agent.run(messages, stream=True, session=session, **arguments):
-            yield _storable(update)
+        async with self._agent.run(messages, stream=True, session=session, **arguments) as updates:
+            async for update in updates:
+                yield _storable(update)
         if storage.known is None or storage.known.messages:
             raise InvalidAnswerError(
                 f"the state of the workflow of agent {self._agent.name!r} could not be saved when it had ended: "

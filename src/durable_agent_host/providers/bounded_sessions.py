@@ -9,6 +9,7 @@ from typing import Any, Final
 from durable_agent_host.agent.bounds import AnswerMeter
 from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.open_answers import note_answer
 
 EVENT_STREAM: Final = "text/event-stream"
 _LONG_BYTES: Final = 512 * 1024
@@ -47,6 +48,7 @@ class BoundedSession:
             kwargs["data"] = io.BytesIO(body)  # bytes are copied once more, and sent in one step
         response = await self._session.request(*args, **kwargs)
         answer = getattr(response, "_response", response)  # google-auth wraps it
+        note_answer(answer)
         kind = str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
         # aiohttp decompresses it; azure.core would decompress it again
         kept = [(name, value) for name, value in answer.headers.items() if name.lower() != "content-encoding"]

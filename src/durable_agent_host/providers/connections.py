@@ -17,7 +17,7 @@ size of answers, too.
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.bounds import AnswerMeter, received
@@ -26,6 +26,7 @@ from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
 from durable_agent_host.providers.long_bodies import check_sent, encoded_body, is_long, sends_in_parts
+from durable_agent_host.providers.open_answers import closed_at_the_end, note_answer, noted_answers
 from durable_agent_host.providers.whole_characters import sends_whole_characters
 from durable_agent_host.redaction import learn_secrets
 
@@ -140,6 +141,7 @@ def _port(url: Any) -> int | None:
 
 
 async def _bound(response: Any) -> None:
+    note_answer(response)
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"gzip", "x-gzip", "identity", ""}:
         raise ProviderError(
@@ -209,6 +211,12 @@ class _StaysOfGoogle(_KeepsConnections):
         elif body:
             request.data = encoded_body(body) or body
         return await client._async_request_once(request, *args, **kwargs)
+
+    async def async_request_streamed(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
+        client: Any = super()
+        with noted_answers() as answers:
+            chunks = await client.async_request_streamed(*args, **kwargs)
+        return closed_at_the_end(chunks, answers)
 
     async def _get_aiohttp_session(self) -> Any:
         client: Any = super()

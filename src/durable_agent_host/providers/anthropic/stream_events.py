@@ -3,7 +3,8 @@
 Nearly all events are deltas, so the frequent ones are parsed here and not by the framework.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import ChatResponseUpdate, Content
@@ -39,14 +40,15 @@ class Several(ChatResponseUpdate):
         self.updates = updates
 
 
-async def flattened(updates: AsyncIterator[ChatResponseUpdate]) -> AsyncIterator[ChatResponseUpdate]:
+async def flattened(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
     """Yield updates, those in `Several` one by one."""
-    async for update in updates:
-        if isinstance(update, Several):
-            for one in update.updates:
-                yield one
-        else:
-            yield update
+    async with aclosing(updates):
+        async for update in updates:
+            if isinstance(update, Several):
+                for one in update.updates:
+                    yield one
+            else:
+                yield update
 
 
 class Reader:

@@ -6,6 +6,7 @@ client; hosted, it gets the turn's id and a continuation token, and a crash repe
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, Final, cast
 
 from agent_framework import (
@@ -106,8 +107,9 @@ class RawAzureAIAgentsChatClient(FoldsStreams, BaseChatClient[Any]):
             poll_seconds=self.poll_seconds,
             begun=self._begun,
         )
-        async for update in call.updates():
-            yield update
+        async with aclosing(call.updates()) as updates:
+            async for update in updates:
+                yield update
 
     async def _agent(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read the agent once: its tools stay when the app adds its own."""

@@ -85,8 +85,9 @@ class RunCall:
             if run.get("status") == "expired" and not self.options.get("conversation_id"):
                 thread_id, token = "", {}  # nothing else holds the conversation
             elif not _failed_in_passing(run):
-                async for update in self._follow(RunReader(thread_id), run):
-                    yield update
+                async with aclosing(self._follow(RunReader(thread_id), run)) as told:
+                    async for update in told:
+                        yield update
                 return
         bodies = build_messages(self.messages, await self._uploaded())
         metadata = metadata_of(self.turn_id, bodies)
@@ -97,8 +98,9 @@ class RunCall:
             yield _begins(thread_id, {"thread_id": thread_id})
         run = await self._run_of(thread_id, metadata) if token and metadata else None
         if run is not None:
-            async for update in self._follow(RunReader(thread_id), run):
-                yield update
+            async with aclosing(self._follow(RunReader(thread_id), run)) as told:
+                async for update in told:
+                    yield update
             return
         new = bodies if self.options.get("conversation_id") else bodies[-1:]
         request = f"{thread_id}/{metadata}"
@@ -152,13 +154,15 @@ class RunCall:
             run_id = str(run["id"])
         reader = RunReader(thread_id, run_id, answered=answers.call_ids)
         if run and not _waits_for(run, answers):
-            async for update in self._follow(reader, run):
-                yield update
+            async with aclosing(self._follow(reader, run)) as told:
+                async for update in told:
+                    yield update
             return
         if not token:
             yield _begins(thread_id, {"thread_id": thread_id, "run_id": run_id})
-        async for update in self._submit(reader, answers, run):
-            yield update
+        async with aclosing(self._submit(reader, answers, run)) as told:
+            async for update in told:
+                yield update
 
     async def _submit(self, reader: RunReader, answers: Answers, run: Json) -> Updates:
         """Send the answers; a run that no longer accepts them has ended, and reports how."""

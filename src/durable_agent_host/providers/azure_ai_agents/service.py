@@ -6,11 +6,13 @@ the endpoint that the app configured.
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import aclosing
 from functools import cache
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.bounds import AnswerMeter
 from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_transport
+from durable_agent_host.providers.open_answers import closed_at_the_end, noted_answers
 from durable_agent_host.providers.whole_characters import without_lone_surrogates
 
 Json = dict[str, Any]
@@ -137,18 +139,22 @@ class AgentsService:
         handler = _raw_events()()
         runs: Any = self.sdk.runs
         sent = without_lone_surrogates({**body, "stream": True})
-        await runs.stream(thread_id, sent, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE)
-        async for event in _events(handler):
-            yield event
+        with noted_answers() as answers:
+            await runs.stream(thread_id, sent, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE)
+        async with aclosing(closed_at_the_end(_events(handler), answers)) as events:
+            async for event in events:
+                yield event
 
     async def submit(self, thread_id: str, run_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
         """Send a run the outputs of its calls, or approvals, and yield the events that follow."""
         handler = _raw_events()()
         runs: Any = self.sdk.runs
         sent = without_lone_surrogates({**body, "stream": True})
-        await runs.submit_tool_outputs_stream(thread_id, run_id, sent, event_handler=handler, stream=True, **_ONCE)
-        async for event in _events(handler):
-            yield event
+        with noted_answers() as answers:
+            await runs.submit_tool_outputs_stream(thread_id, run_id, sent, event_handler=handler, stream=True, **_ONCE)
+        async with aclosing(closed_at_the_end(_events(handler), answers)) as events:
+            async for event in events:
+                yield event
 
     async def file(self, file_id: str) -> Json:
         """Read the service's description of a file."""

@@ -1,6 +1,7 @@
 """Reads the stream of a client: an update for each part of the message, and at its end the messages themselves."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content
@@ -65,7 +66,7 @@ class CompletionReader:
         self._beside: dict[int, dict[str, Any]] = {}
         self._ends: dict[int, str] = {}
 
-    async def read(self, updates: AsyncIterator[ChatResponseUpdate]) -> AsyncIterator[ChatResponseUpdate]:
+    async def read(self, updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
         """Split the updates of a stream by the parts of the message, and end with the items.
 
         The text of a second choice is held back until the end, so that two answers are not interleaved.
@@ -74,10 +75,11 @@ class CompletionReader:
             ProviderError: the service reports a failure, or has finished only some of the choices.
         """
         last: ChatResponseUpdate | None = None
-        async for update in updates:
-            last = update
-            for piece in self._pieces(update):
-                yield piece
+        async with aclosing(updates):
+            async for update in updates:
+                last = update
+                for piece in self._pieces(update):
+                    yield piece
         if last is None or not self._ends:
             return
         if self._ends.keys() != self._assemblies.keys():

@@ -6,10 +6,10 @@ because it is more than 5 minutes old", openai/openai-python#2828). It has been 
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
-from agent_framework import ChatResponse, ChatResponseUpdate
+from agent_framework import ChatResponse, ChatResponseUpdate, ResponseStream
 
 from durable_agent_host.agent.model_errors import advice_of
 from durable_agent_host.codec.journal_entry import replayed_updates
@@ -20,8 +20,8 @@ _LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 async def streamed_or_whole(
-    stream: AsyncIterator[ChatResponseUpdate], look: Callable[[], Awaitable[ChatResponse[Any]]]
-) -> AsyncIterator[ChatResponseUpdate]:
+    stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]], look: Callable[[], Awaitable[ChatResponse[Any]]]
+) -> AsyncGenerator[ChatResponseUpdate]:
     """Yield an answer as it streams, or whole when the service no longer streams it.
 
     Args:
@@ -29,8 +29,9 @@ async def streamed_or_whole(
         look: retrieves the current answer, with a continuation token while it is being produced.
     """
     try:
-        async for update in stream:
-            yield update
+        async with stream:
+            async for update in stream:
+                yield update
     except Exception as error:
         if (advice := advice_of(error)) is None or _TOO_OLD.search(advice.said) is None:
             raise
