@@ -6,10 +6,11 @@ before each further run of the agent.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from durable_agent_host.agent.ending import Ending
 from durable_agent_host.agent.event_writer import EventWriter
@@ -26,6 +27,7 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.agent.work import Work
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import LogPage
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.model.turn_bounds import KeptBounds
@@ -257,8 +259,9 @@ class Attempt:
             FencedError: it has not ended the turn in that time.
         """
         try:
-            async with asyncio.timeout(timeout_seconds):
-                async for page in self._log.follow(self.log_id):
+            pages = cast("AsyncGenerator[LogPage]", self._log.follow(self.log_id))
+            async with asyncio.timeout(timeout_seconds), aclosing(pages):
+                async for page in pages:
                     for record in page.records:
                         self.recorded.note(record)
                     if self.outcome is not None:

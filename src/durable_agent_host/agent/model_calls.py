@@ -9,7 +9,6 @@ one would be paid for again.
 
 import asyncio
 import copy
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -28,7 +27,7 @@ from agent_framework import (
 from durable_agent_host.agent.bounds import WordMeter, check_calls, check_model_call, in_time, received
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.held_history import CallMessages
-from durable_agent_host.agent.model_errors import Advice, advice_of, causes_of
+from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.agent.unreadable_answers import reading
@@ -341,7 +340,7 @@ class _Call:
         if self._run.journal.recorded.continuations.get(self._position) is None:
             return False
         advice = advice_of(error)
-        was_gone = self._is_continued and advice is not None and _is_gone(advice)
+        was_gone = self._is_continued and advice is not None and advice.is_gone
         has_failed = any(
             isinstance(one, ProviderError) and not isinstance(one, _CutOffError) for one in causes_of(error)
         )
@@ -376,18 +375,6 @@ _MOST_PAUSES: Final = 50
 """Maximum pauses in one answer; the services pause after about ten calls of their own tools."""
 
 _CONTINUATION: Final = "continuation_token"
-_GONE: Final = frozenset({404, 405, 410, 501})
-"""The answer is not there, or the service does not return answers by id."""
-
-_REFUSED: Final = frozenset({400, 422})
-_IS_GONE: Final = re.compile(
-    r"not found|not exist|no longer|expired|unknown|cannot be (?:streamed|retrieved)|not created", re.IGNORECASE
-)
-"""Messages of services that no longer have an answer; other refusals are about the request."""
-
-
-def _is_gone(advice: Advice) -> bool:
-    return advice.status in _GONE or (advice.status in _REFUSED and _IS_GONE.search(advice.said) is not None)
 
 
 class _CutOffError(ProviderError):

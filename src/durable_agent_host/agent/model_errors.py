@@ -39,6 +39,15 @@ _PASSING_CODES: Final = frozenset(
 )
 _MOST_DEPTH: Final = 4
 
+_GONE: Final = frozenset({404, 405, 410, 501})
+"""The answer is not there, or the service does not return answers by id."""
+
+_REFUSED: Final = frozenset({400, 422})
+_IS_GONE: Final = re.compile(
+    r"not found|not exist|no longer|expired|unknown|cannot be (?:streamed|retrieved)|not created", re.IGNORECASE
+)
+"""Messages of services that no longer have an answer; other refusals are about the request."""
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -55,6 +64,11 @@ class Advice:
     retry_after_seconds: float | None = None
     status: int | None = None
     said: str = ""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the service no longer has an answer that was requested by its id, or returns none by id."""
+        return self.status in _GONE or (self.status in _REFUSED and _IS_GONE.search(self.said) is not None)
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -1,7 +1,8 @@
 """Imports: a document that arrives in pieces becomes a conversation in segments, and is never held as a whole."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Any, Final, Protocol
@@ -116,8 +117,9 @@ async def read_document(
         LogError: the piece store does not answer.
     """
     reader, taking = DocumentReader(), _Taking(writer)
-    async for data in _gathered(body, max_bytes):
-        await taking.take(await asyncio.to_thread(_fed, reader, data))
+    async with aclosing(_gathered(body, max_bytes)) as pieces:
+        async for data in pieces:
+            await taking.take(await asyncio.to_thread(_fed, reader, data))
     rest = reader.close()
     await taking.take((), is_end=True)
     session = await asyncio.to_thread(session_to_import, rest, owner)
@@ -159,7 +161,7 @@ def _checked(read: list[ReadEntry]) -> list[Mapping[str, Any]]:
     return entries
 
 
-async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
+async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
     """Join small pieces of a body, which parses faster, and count them."""
     gathered, size = bytearray(), 0
     async for data in body:
