@@ -27,6 +27,13 @@ def pause() -> None:
         give_way()
 
 
+def is_found(form: re.Pattern[str], text: str) -> bool:
+    """Return whether something matches; see `replaced`. Guarantee: pure."""
+    if len(text) <= _PART_CHARACTERS:
+        return form.search(text) is not None
+    return next(found_in(form, text), None) is not None
+
+
 def replaced(form: re.Pattern[str], mask: str | Callable[[re.Match[str]], str], text: str) -> str:
     """Replace what matches, as `re.sub` does; a long text is searched in parts, between which other threads run.
 

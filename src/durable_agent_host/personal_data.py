@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agent_framework import Content
 
-from durable_agent_host.long_texts import replaced, replaced_each
+from durable_agent_host.long_texts import is_found, replaced, replaced_each
 from durable_agent_host.redaction import without_keys
 from durable_agent_host.secret_forms import MASK
 
@@ -36,6 +36,8 @@ _DIGITS: Final = re.compile(
     rf"|\d(?:(?:{_GAP}{{1,2}}|_|{_GAP}?[-\u2010-\u2015]{_GAP}?)?\d){{12,}})(?![A-Za-z0-9]|\.\d)",
     re.IGNORECASE,
 )
+_MANY_DIGITS: Final = re.compile(r"\d[^A-Za-z]{12}")
+"""Found wherever `_DIGITS` is, in a fraction of the time."""
 _CARD: Final = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[0-9]|2[2-7])\d{14}|3[47]\d{13}|3[0689]\d{12}(?:\d\d)?|(?:35|220)\d{14,17}"
     r"|(?:5[06-8]|67)\d{16,17}|62\d{14,17}|6(?:\d{15}|\d{18})|8[12]\d{14}|9792\d{12}"
@@ -68,18 +70,21 @@ def redact_personal_data(content: Content) -> Content:
         The content, or a copy with `MASK` for each match. A card number has the length and first digits of an issuer's
         cards and a valid check digit (Luhn).
     """
-    if not content.text:
-        return content
-    text = (_redacted_short if len(content.text) <= _CACHED_CHARACTERS else _redacted)(content.text)
-    if text == content.text:
+    if not content.text or (text := _redacted_text(content.text)) == content.text:
         return content
     redacted = copy.copy(content)
     redacted.text = text
     return redacted
 
 
+def _redacted_text(text: str) -> str:
+    return _redacted_short(text) if len(text) <= _CACHED_CHARACTERS else _redacted(text)
+
+
 _hook: Any = redact_personal_data
 _hook.held_characters = HELD_CHARACTERS
+_hook.of_texts = redact_personal_data, _redacted_text
+"""The function, and what it does with a content's text, which is all that it does; see `turn.redactor`."""
 
 
 def _redacted(text: str) -> str:
@@ -87,7 +92,7 @@ def _redacted(text: str) -> str:
     for at in _ATS:
         if at in text:
             text = replaced_each(_addresses_in(text, at), MASK, text)
-    return replaced(_DIGITS, _without_cards, text)
+    return replaced(_DIGITS, _without_cards, text) if is_found(_MANY_DIGITS, text) else text
 
 
 _redacted_short = lru_cache(256)(_redacted)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from durable_agent_host.long_texts import found_in, replaced, replaced_each
+from durable_agent_host.long_texts import found_in, is_found, replaced, replaced_each
 from durable_agent_host.token_forms import any_of, token_forms, token_start
 
 MASK: Final = "[redacted]"
@@ -308,13 +308,13 @@ def without_forms(text: str, *, is_log: bool) -> str:
         is_log: it is an error or a log line, where what might be a hash is masked, too.
     """
     lower = _lowered(text)
-    if next(found_in(_QUICK[is_log], lower), None) is None:
+    if not is_found(_QUICK[is_log], lower):
         return text
     forms = FORMS_OF_LITERALS if any(one in text for one in ("\\n", "\\r", "\\t")) else FORMS
     is_open: dict[re.Pattern[str] | None, bool] = {None: True}
     for form in forms if is_log else forms[:-1]:
         if form.gate is not None and form.gate not in is_open:
-            is_open[form.gate] = next(found_in(form.gate, text), None) is not None
+            is_open[form.gate] = is_found(form.gate, text)
         if is_open[form.gate] and _has_each(
             text if form.has_case else lower, form.tells
         ):  # a regular expression search takes much longer

@@ -1,6 +1,7 @@
 """The stream of an agent of the framework, whatever its ``run`` returns."""
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from inspect import isawaitable
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Message, SupportsAgentRun
@@ -33,8 +34,11 @@ async def updates_of(
         if callable(finish := getattr(running, "get_final_response", None)):
             await cast("Awaitable[Any]", finish())  # runs the framework's end of a run: providers, the session's id
     finally:
-        if callable(close := getattr(running, "close", None)):
-            await cast("Awaitable[Any]", close())
+        # a stream of the framework, or the generator of an agent of the app's own
+        if callable(close := getattr(running, "close", None) or getattr(running, "aclose", None)):
+            closing = close()
+            if isawaitable(closing):
+                await closing
 
 
 def options_of(request: TurnRequest) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class Redactor:
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
+        self._of_text = _function_of_texts(redact)
         self._harmless: set[str] = set()
         self.held_characters: int | None = getattr(redact, "held_characters", None)
 
@@ -88,7 +89,10 @@ class Redactor:
         """
         if not text or text.isspace() or text in self._harmless:
             return text
-        redacted = self._call(Content.from_text(text), is_own=True).text or ""
+        if self._of_text is not None:
+            redacted = self._of_text(text)
+        else:
+            redacted = self._call(Content.from_text(text), is_own=True).text or ""
         if redacted == text and len(text) <= _SHORT_CHARACTERS:
             if len(self._harmless) >= _MOST_HARMLESS:
                 self._harmless.clear()
@@ -226,7 +230,9 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        given = response.messages if offered is None else [self._renamed(one, offered) for one in response.messages]
+        given = response.messages
+        if offered is not None:
+            given = [_renamed(one, offered, self.text) for one in given]
         messages = self.messages(given)
         properties = self.value(response.additional_properties or {})
         try:
@@ -283,18 +289,6 @@ class Redactor:
             return piece
         return replace(piece, message=encode_message(redacted, created_at=piece.message.get("createdAt")))
 
-    def _renamed(self, message: Message, offered: Container[str]) -> Message:
-        """Redact the names of tools that there are not; their calls keep their ids, by which results belong to them."""
-        contents = [
-            _with_name(one, offered, self.text) if one.type == "function_call" else one for one in message.contents
-        ]
-        if all(new is old for new, old in zip(contents, message.contents, strict=True)):
-            return message
-        renamed = copy.copy(message)
-        renamed.contents = contents
-        renamed.raw_representation = None
-        return renamed
-
     def _message(self, message: Message) -> Message:
         contents: list[Content] = []
         lost: Any = None
@@ -328,6 +322,8 @@ class Redactor:
         return value if is_same else walked
 
     def _call(self, content: Content, *, is_own: bool = False) -> Content:
+        if self._of_text is not None:
+            return self._redact(content)
         given = content if is_own else copy.copy(content)
         given.additional_properties = dict(content.additional_properties)
         returned, reason = self._asked(given, type(content.text))
@@ -348,6 +344,23 @@ class Redactor:
         if isinstance(returned, Content) and returned.type == content_type and isinstance(returned.text, text_type):
             return returned, ""
         return None, f"returned {type(returned).__name__}"
+
+
+def _function_of_texts(redact: Redact) -> Callable[[str], str] | None:
+    """Return what a ready-made function does with a text; a text needs no content then, and making one takes long."""
+    of, function = getattr(redact, "of_texts", (None, None))
+    return function if of is redact else None  # and not one that has copied its attributes, as functools.wraps does
+
+
+def _renamed(message: Message, offered: Container[str], clean: Callable[[str], str]) -> Message:
+    """Redact the names of tools that there are not; their calls keep their ids, by which results belong to them."""
+    contents = [_with_name(one, offered, clean) if one.type == "function_call" else one for one in message.contents]
+    if all(new is old for new, old in zip(contents, message.contents, strict=True)):
+        return message
+    renamed = copy.copy(message)
+    renamed.contents = contents
+    renamed.raw_representation = None
+    return renamed
 
 
 def _with_name(call: Content, offered: Container[str], clean: Callable[[str], str]) -> Content:

@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -30,11 +32,17 @@ def test_threads_take_turns_more_often_and_never_less():
     assert sys.getswitchinterval() == pytest.approx(0.0001, abs=2e-6)
 
 
+def in_this_thread(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
+    """Replace what makes a thread sleep, for this thread: those that other tests have left sleep as before."""
+    before, this = time.sleep, threading.get_ident()
+    monkeypatch.setattr("time.sleep", lambda seconds: (sleep if threading.get_ident() == this else before)(seconds))
+
+
 def test_a_computation_rests_again_and_again(monkeypatch: pytest.MonkeyPatch):
     """It sleeps after each stretch of work, later when it has met nobody."""
     slept_at: list[int] = []
     called = 0
-    monkeypatch.setattr("time.sleep", lambda _: slept_at.append(called))
+    in_this_thread(monkeypatch, lambda _: slept_at.append(called))
     pace = Pace()
     while len(slept_at) < 4:  # without rests, for ever
         called += 1
@@ -46,7 +54,7 @@ def test_a_computation_rests_again_and_again(monkeypatch: pytest.MonkeyPatch):
 def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPatch):
     """What also runs on a loop sleeps only in a thread without one; a coroutine lets the loop go on."""
     slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    in_this_thread(monkeypatch, slept.append)
     pace, others = Pace(), list[str]()
 
     async def other() -> None:

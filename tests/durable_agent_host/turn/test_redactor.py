@@ -1,5 +1,6 @@
 """What an app redacts, content by content, and what of a content goes with it."""
 
+import functools
 import json
 from typing import Any
 
@@ -143,6 +144,18 @@ def test_requests_and_structured_answers_are_redacted():
     said = AgentResponse(messages=[Message("assistant", [f'{{"mail": "{MAIL}"}}'])], value={"mail": MAIL})
     assert redactor.response(said).value == {"mail": "[redacted]"}
     assert said.value == {"mail": MAIL}
+
+
+def test_a_function_made_of_the_ready_made_one_is_asked_itself():
+    """`functools.wraps` copies the attributes of a function, with what the host knows about it."""
+
+    @functools.wraps(redact_personal_data)
+    def redact(content: Content) -> Content:
+        return redact_personal_data(Content.from_text((content.text or "").replace("Ada", "she")))
+
+    wrapping = Redactor(redact)
+    assert wrapping.text(f"Ada has {MAIL}") == "she has [redacted]"
+    assert wrapping.content(Content.from_text(f"Ada has {MAIL}")).text == "she has [redacted]"
 
 
 @pytest.mark.parametrize("redact", [lambda _: 1 / 0, lambda _: None, lambda _: Content.from_error(message="x")])
