@@ -35,7 +35,12 @@ def test_threads_take_turns_more_often_and_never_less():
 def in_this_thread(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
     """Replace what makes a thread sleep, for this thread: those that other tests have left sleep as before."""
     before, this = time.sleep, threading.get_ident()
-    monkeypatch.setattr("time.sleep", lambda seconds: (sleep if threading.get_ident() == this else before)(seconds))
+
+    def sleeping(seconds: float) -> None:
+        one = sleep if threading.get_ident() == this else before
+        one(seconds)
+
+    monkeypatch.setattr("time.sleep", sleeping)
 
 
 def test_a_computation_rests_again_and_again(monkeypatch: pytest.MonkeyPatch):
