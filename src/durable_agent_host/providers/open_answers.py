@@ -4,8 +4,8 @@ An SDK's stream and its reader often refer to each other, so that the connection
 open, and the service would go on writing (and charging), until the next collection.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Generator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Generator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
@@ -50,3 +50,17 @@ async def closed_at_the_end[T](parts: AsyncGenerator[T], answers: Sequence[Any])
                 await cast("Awaitable[None]", close())
             else:
                 answer.close()
+
+
+@asynccontextmanager
+async def closed_when_left(stream: AsyncIterable[Any]) -> AsyncGenerator[None]:
+    """Close a stream at the end of the block, if it can be closed.
+
+    Args:
+        stream: of a chat client, which an app's own class may have replaced by any iterable.
+    """
+    try:
+        yield
+    finally:
+        if callable(close := getattr(stream, "aclose", None)):
+            await cast("Awaitable[None]", close())

@@ -49,7 +49,7 @@ class _KeepsBlocks(FoldsStreams):
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return client._build_response_stream(flattened(aiter(stream)), **kwargs)
+        return client._build_response_stream(flattened(stream), **kwargs)
 
     def _process_stream_event(self, event: Any, emitted_usage: Any = None, request_state: Any = None) -> Any:
         reader = self._reader_of(request_state)

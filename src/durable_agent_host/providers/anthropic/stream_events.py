@@ -3,8 +3,7 @@
 Nearly all events are deltas, so the frequent ones are parsed here and not by the framework.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import ChatResponseUpdate, Content
@@ -15,6 +14,7 @@ from durable_agent_host.providers.anthropic.assembly import Assembly, Block, Ope
 from durable_agent_host.providers.anthropic.block_types import block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item
 from durable_agent_host.providers.anthropic.texts import annotations_of
+from durable_agent_host.providers.open_answers import closed_when_left
 
 Parse = Callable[[Any], list[Content]]
 """A block of the SDK → the framework's contents of it."""
@@ -40,9 +40,9 @@ class Several(ChatResponseUpdate):
         self.updates = updates
 
 
-async def flattened(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
+async def flattened(updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
     """Yield updates, those in `Several` one by one."""
-    async with aclosing(updates):
+    async with closed_when_left(updates):
         async for update in updates:
             if isinstance(update, Several):
                 for one in update.updates:

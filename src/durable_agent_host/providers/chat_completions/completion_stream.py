@@ -1,7 +1,6 @@
 """Reads the stream of a client: an update for each part of the message, and at its end the messages themselves."""
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content
@@ -11,6 +10,7 @@ from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.chat_completions.contents import is_refusal, reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.deltas import MessageAssembly
 from durable_agent_host.providers.chat_completions.messages import call_name, complete_item, finished_item
+from durable_agent_host.providers.open_answers import closed_when_left
 
 _NOT_SAID: Final = frozenset(
     {
@@ -66,7 +66,7 @@ class CompletionReader:
         self._beside: dict[int, dict[str, Any]] = {}
         self._ends: dict[int, str] = {}
 
-    async def read(self, updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
+    async def read(self, updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
         """Split the updates of a stream by the parts of the message, and end with the items.
 
         The text of a second choice is held back until the end, so that two answers are not interleaved.
@@ -75,7 +75,7 @@ class CompletionReader:
             ProviderError: the service reports a failure, or has finished only some of the choices.
         """
         last: ChatResponseUpdate | None = None
-        async with aclosing(updates):
+        async with closed_when_left(updates):
             async for update in updates:
                 last = update
                 for piece in self._pieces(update):
