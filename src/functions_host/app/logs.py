@@ -116,7 +116,7 @@ class Prints:
         self._name = name
         self._console = console
         self._open: dict[str, str] = {}  # by invocation, what is printed of a line that has not ended
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector of garbage may print while a line is being put together
 
     def write(self, text: str, /) -> int:
         """Write text; collects lines within an invocation."""

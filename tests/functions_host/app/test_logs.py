@@ -192,6 +192,52 @@ def test_prints_outside_of_invocations_stay_as_they_are(start_host: StartHost, t
     assert {"imported", "from a child"} <= set(host.log.read_text().splitlines())
 
 
+def test_what_the_collector_prints_while_a_function_prints(start_host: StartHost, tmp_path: Path):
+    """An object whose finalizer prints is collected in the middle of a print, and both lines are shown."""
+    write_app(
+        tmp_path / "app",
+        """
+import gc
+import sys
+import azure.functions as func
+
+app = func.FunctionApp()
+finalized = 0
+
+class Noisy:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        global finalized
+        finalized += 1
+        print("collected", file=sys.stderr)
+
+@app.route("noise")
+def noise(req: func.HttpRequest) -> str:
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for number in range(300):
+            Noisy()
+            print(f"line {number}", file=sys.stderr)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    return str(finalized)
+""",
+    )
+    host = start_host(tmp_path / "app", tmp_path / "data")
+    try:
+        finalized = int(host.send("GET", "/api/noise").body)
+        assert finalized == 300
+        lines = host.log.read_text().splitlines()
+        assert sum("collected" in line for line in lines) == finalized
+        assert sum(bool(re.search(r"line \d+", line)) for line in lines) == 300
+    finally:
+        host.stop()
+
+
 def test_orchestrators_and_activities(start_host: StartHost, tmp_path: Path):
     """Durable functions are named like all others."""
     code = (
