@@ -5,7 +5,7 @@ open, and the service would go on writing (and charging), until the next collect
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Generator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
@@ -52,15 +52,10 @@ async def closed_at_the_end[T](parts: AsyncGenerator[T], answers: Sequence[Any])
                 answer.close()
 
 
-@asynccontextmanager
-async def closed_when_left(stream: AsyncIterable[Any]) -> AsyncGenerator[None]:
-    """Close a stream at the end of the block, if it can be closed.
+def closed_when_left(stream: AsyncIterable[Any]) -> AbstractAsyncContextManager[Any]:
+    """Give a context that closes a stream at its end, if the stream can be closed.
 
     Args:
         stream: of a chat client, which an app's own class may have replaced by any iterable.
     """
-    try:
-        yield
-    finally:
-        if callable(close := getattr(stream, "aclose", None)):
-            await cast("Awaitable[None]", close())
+    return aclosing(cast("Any", stream)) if callable(getattr(stream, "aclose", None)) else nullcontext()
