@@ -20,23 +20,24 @@ NETWORKED = pytest.mark.parametrize(
 @NETWORKED
 async def test_connections_that_break_lose_and_repeat_nothing(networked):
     """Connections are cut in the middle of requests and of answers, and writer and follower lose and repeat nothing."""
-    log_id = new_id()
-    total = 100 if isinstance(networked, Redis) else 25
+    log_id, total = new_id(), 0
+    least = 100 if isinstance(networked, Redis) else 25
     with CuttingProxy(networked.port, most_bytes=16_000) as proxy:  # the answers to the largest requests fit mostly
         log = networked.log(port=proxy.port)
-        follower = asyncio.create_task(collect(networked.log(port=proxy.port), log_id, 1 + 2 * total))
+        follower = asyncio.create_task(collect(networked.log(port=proxy.port), log_id, 1 + 2 * least))
         attempt = await log.open(log_id)
         assert attempt == 1
-        for number in range(total):
-            first = await log.append(log_id, [delta(f"{number}a"), delta(f"{number}b")], attempt=attempt)
-            assert first == 1 + 2 * number
+        async with asyncio.timeout(90):
+            while total < least or proxy.cuts <= 5:  # how often a connection is cut is a matter of chance
+                first = await log.append(log_id, [delta(f"{total}a"), delta(f"{total}b")], attempt=attempt)
+                assert first == 1 + 2 * total
+                total += 1
         followed = await follower
-        assert proxy.cuts > 5
         proxy.is_calm = True
     records = await read_all(networked.log(), log_id)
     assert_consecutive(records)
     assert texts(records) == [f"{number}{half}" for number in range(total) for half in "ab"]
-    assert followed == records
+    assert followed == records[: len(followed)]
 
 
 @NETWORKED

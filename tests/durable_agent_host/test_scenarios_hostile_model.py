@@ -195,8 +195,10 @@ def test_a_stream_without_an_end_ends_with_the_turn_s_time(host: AgentHost, mode
     """The turn fails when its time is over, and other turns go on meanwhile."""
     words = itertools.repeat(events(SPOKEN[3] if agent == "Responses" else chat_chunk("more ")) * 20)
     head = events(*SPOKEN[:3]) if agent == "Responses" else b""
-    model.play(pieces(slowly(itertools.chain([head], words))), fallback=WHOLE["Claude"])
+    talking = threading.Event()
+    model.play(pieces(slowly(itertools.chain([head], signalled(talking), words))), fallback=WHOLE["Claude"])
     started = host.run(agent, {"message": "Talk", "session_id": "endless", "wait_for_response": False})
+    assert talking.wait(20)
     assert host.run("Claude", "Good morning", session_id="meanwhile").text == "Hello."
     url = f"{host.url}/api/agents/{agent}/sessions/endless/turns/{started.headers['x-ms-turn-id']}"
     ended = host.end_of_turn(url)
