@@ -4,6 +4,9 @@ A run of the framework ends in reference cycles (its streams and pipelines refer
 hold everything that was sent. Python collects cycles when enough new objects exist, whatever their size: several 100 MB
 turns could accumulate. So when the process has grown by the end of a turn, garbage is collected, and the C library is
 asked to return freed pages. Growth that a collection did not undo is in use: then the next one comes later.
+
+A collection walks all that is in use, and holds all threads meanwhile, 100 ms for a conversation of 20,000 messages. So
+it waits while long computations go on: what they use is the likely reason of the growth, and no garbage.
 """
 
 import asyncio
@@ -15,10 +18,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from durable_agent_host.loops.giving_way import has_paused_within
+
 _GROWN_BYTES: Final = 32 * 1024 * 1024
 _MOST_GROWN_BYTES: Final = 256 * 1024 * 1024
 _LATER_SECONDS: Final = 0.1
 """By then, nothing refers to the turn any more."""
+_LONG_WORK_SECONDS: Final = 1.0
 _MOST_OF_THE_TIME: Final = 0.02
 _STATM: Final = Path("/proc/self/statm")
 
@@ -30,22 +36,43 @@ class Memory:
         self._least_bytes = resident_bytes()
         self._rests_until = 0.0
         self._grown_bytes = _GROWN_BYTES
+        self._is_due = False
+        self._is_wanted = False
 
     def tidy_soon(self) -> None:
         """Check shortly whether the process has grown, and if so collect garbage; call it from the running loop."""
-        asyncio.get_running_loop().call_later(_LATER_SECONDS, self._tidy)
+        if self._is_due:
+            self._is_wanted = True
+        else:
+            self._check_in(_LATER_SECONDS)
 
-    def _tidy(self) -> None:
+    def _check_in(self, seconds: float) -> None:
+        self._is_due = True
+        asyncio.get_running_loop().call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        self._is_due = False
+        seconds = self._tidy()
+        if self._is_wanted:
+            seconds, self._is_wanted = _LATER_SECONDS, False
+        if seconds > 0:
+            self._check_in(seconds)
+
+    def _tidy(self) -> float:
+        """Collect garbage if the process has grown; return after how many seconds to check again, 0 for never."""
         self._least_bytes = min(self._least_bytes, now := resident_bytes())
         if now < self._least_bytes + self._grown_bytes:
-            return
-        if (rest := self._rests_until - time.monotonic()) > 0:
-            asyncio.get_running_loop().call_later(rest, self._tidy)
-            return
+            return 0.0
+        rest = self._rests_until - time.monotonic()
+        if now < self._least_bytes + _MOST_GROWN_BYTES and has_paused_within(_LONG_WORK_SECONDS):
+            rest = max(rest, _LONG_WORK_SECONDS)
+        if rest > 0:
+            return rest
         began = time.thread_time()
         gc.collect()
         self._rests_until = time.monotonic() + (time.thread_time() - began) / _MOST_OF_THE_TIME
         asyncio.get_running_loop().run_in_executor(None, self._return_pages, now)
+        return 0.0
 
     def _return_pages(self, before: int) -> None:
         """Return freed pages to the system, from another thread; what is in use is not walked again soon."""

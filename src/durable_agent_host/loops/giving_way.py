@@ -34,7 +34,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._work_seconds = _WORK_SECONDS
-        self._rests_at = 0.0
+        self._rests_at = float("-inf")
         self._unused_rests = 0
 
     def give_way(self) -> None:
@@ -52,6 +52,10 @@ class Pace:
         if began >= self._rests_at:
             await asyncio.sleep(_REST_SECONDS)
             self._rested(began)
+
+    def has_paused_within(self, seconds: float) -> bool:
+        """Return whether a long computation has paused in the last seconds: then one is probably going on."""
+        return time.perf_counter() - self._rests_at < seconds
 
     def _rested(self, began: float) -> bool:
         ended = time.perf_counter()
@@ -95,6 +99,8 @@ give_way: Final = _PACE.give_way
 """Pause in a thread when it is time to; see `Pace.give_way`."""
 let_others: Final = _PACE.let_others
 """Pause on a loop when it is time to; see `Pace.let_others`."""
+has_paused_within: Final = _PACE.has_paused_within
+"""Tell whether a long computation is probably going on; see `Pace.has_paused_within`."""
 
 
 def resting[T](items: Iterable[T]) -> Iterator[T]:
@@ -102,3 +108,10 @@ def resting[T](items: Iterable[T]) -> Iterator[T]:
     for item in items:
         give_way()
         yield item
+
+
+class RestingList[T](list[T]):
+    """A list for code of others that walks it at length: whoever iterates pauses when it is time to, like `resting`."""
+
+    def __iter__(self) -> Iterator[T]:
+        return resting(super().__iter__())

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.result_text import result_text
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import OWNER, PART_OF, STAMP
 from durable_agent_host.providers.foreign_words import in_words, media_in
@@ -69,9 +70,10 @@ def retold(messages: Sequence[Message], target: Target) -> list[Message]:
     ids = _CallIds(target)
     told: list[Message] = []
     waiting: list[Message] = []
-    for message, owner in zip(messages, _owners(messages), strict=True):
+    for message, owner in zip(resting(messages), _owners(messages), strict=True):
         if waiting and message.role != "tool":  # nothing comes between a call and its result
-            told, waiting = [*told, *waiting], []
+            told += waiting
+            waiting = []
         mine, after = _Telling(message, owner, target, ids).messages()
         told += mine
         waiting += after
@@ -90,7 +92,7 @@ def _owners(messages: Sequence[Message]) -> list[str | None]:
 
 def _turns(messages: Sequence[Message]) -> Iterator[list[Message]]:
     turn: list[Message] = []
-    for message in messages:
+    for message in resting(messages):
         if message.role == "user" and turn:
             yield turn
             turn = []

@@ -7,6 +7,7 @@ from typing import Any, Final
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import NotFoundError, ProviderError
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
@@ -141,7 +142,7 @@ def without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
     Args:
         messages: a rehydrated conversation.
     """
-    contents = [content for message in messages for content in message.contents]
+    contents = [content for message in resting(messages) for content in message.contents]
     answered = {content.id for content in contents if content.type == "function_approval_response"}
 
     def is_answered(content: Content) -> bool:
@@ -163,7 +164,7 @@ def without_contents(messages: Iterable[Message], is_left_out: Callable[[Content
         is_left_out: whether to leave out a content.
     """
     kept: list[Message] = []
-    for message in messages:
+    for message in resting(messages):
         contents = [content for content in message.contents if not is_left_out(content)]
         if len(contents) < len(message.contents):
             message = copy.copy(message)  # noqa: PLW2901 - replaced by the copy

@@ -83,7 +83,7 @@ def context_messages(
     Raises:
         CorruptStateError: an entry cannot be read.
     """
-    failed = failed_turns(entries.values())
+    failed = failed_turns(entries.values(), between=between)
     messages: list[Message] = []
     end = Place(count, 0)
     for piece in (*overlay.pieces, Span(overlay.tail, end)) if overlay is not None else (Span(Place(0, 0), end),):
@@ -101,7 +101,7 @@ def context_messages(
                 if piece.first <= place <= piece.last:
                     message.additional_properties[RECORD] = name_of_place(place, entry.get("correlationId"))
                     messages.append(message)
-    return sendable(messages)
+    return sendable(messages, between=between)
 
 
 def _placed(number: int, entry: Mapping[str, Any], *, is_imported: bool) -> Iterator[tuple[Place, Message]]:

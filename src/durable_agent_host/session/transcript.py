@@ -31,7 +31,7 @@ def replay_messages(
         CorruptStateError: an entry cannot be read.
     """
     kept = list(entries)
-    failed = failed_turns(kept)
+    failed = failed_turns(kept, between=between)
 
     def replayed(some: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for entry in some:
@@ -40,7 +40,7 @@ def replay_messages(
                 yield entry
 
     before = as_imported(decode_messages(replayed(kept[:imported])))
-    return sendable([*before, *decode_messages(replayed(kept[imported:]))])
+    return sendable([*before, *decode_messages(replayed(kept[imported:]))], between=between)
 
 
 def as_imported(messages: Iterable[Message]) -> list[Message]:
@@ -59,17 +59,19 @@ def as_imported(messages: Iterable[Message]) -> list[Message]:
     return told
 
 
-def sendable(messages: Iterable[Message]) -> list[Message]:
+def sendable(messages: Iterable[Message], *, between: Callable[[], object] = lambda: None) -> list[Message]:
     """Remove from decoded messages contents unknown to this program, and marks only for stored entries.
 
     Args:
         messages: freshly decoded; changed in place.
+        between: called before each message, to let others work.
 
     Returns:
         The messages that still have contents.
     """
     sent = list(messages)
     for message in sent:
+        between()
         message.additional_properties.pop(STORED, None)
         for content in message.contents:
             if not content.additional_properties.keys().isdisjoint(_MARKS):
@@ -87,16 +89,22 @@ def _without_marks(contents: list[Content]) -> list[Content]:
     return [content for content in contents if OPAQUE not in content.additional_properties]
 
 
-def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
+def failed_turns(entries: Iterable[Mapping[str, Any]], *, between: Callable[[], object] = lambda: None) -> set[Any]:
     """Return the turns that upstream stored as failed. Guarantee: pure.
 
     Args:
         entries: in full or short form.
+        between: called before each entry, to let others work.
 
     Returns:
         Their correlation ids.
     """
-    return {entry.get("correlationId") for entry in entries if _is_failure(entry)}
+    failed: set[Any] = set()
+    for entry in entries:
+        between()
+        if _is_failure(entry):
+            failed.add(entry.get("correlationId"))
+    return failed
 
 
 def _is_failure(entry: Mapping[str, Any]) -> bool:

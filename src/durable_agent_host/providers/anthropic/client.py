@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
-from durable_agent_host.loops.giving_way import give_way
+from durable_agent_host.loops.giving_way import give_way, resting
 from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers.anthropic.assembly import whole_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
@@ -117,7 +117,7 @@ class _KeepsBlocks(FoldsStreams):
     ) -> dict[str, Any]:
         client: Any = super()
         prepared: dict[str, Any] = client._prepare_options(messages, options, *args, **kwargs)
-        known = container_of(content for message in messages for content in message.contents)
+        known = container_of(content for message in resting(messages) for content in message.contents)
         if known is not None and "container" not in prepared and _runs_code(prepared):
             prepared["container"] = known["container_id"]
         if _lacks_thoughts(messages):

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.anthropic.blocks import container_of, sent_blocks, stamp_of
 from durable_agent_host.providers.seals import count_unreadable, name_of_seal
@@ -85,4 +86,4 @@ def _seal_of(content: Content) -> str:
 
 
 def _contents(messages: Iterable[Message]) -> list[Content]:
-    return [content for message in messages for content in message.contents]
+    return [content for message in resting(messages) for content in message.contents]

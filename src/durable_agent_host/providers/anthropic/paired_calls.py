@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.anthropic.assembly import Block
@@ -35,7 +36,7 @@ def paired_calls(messages: Sequence[Block]) -> list[Block]:
     times: Counter[str] = Counter()
     waiting: _Open = []
     paired: list[Block] = []
-    for message in messages:
+    for message in resting(messages):
         if message["role"] == "assistant":
             blocks = list(_renamed(message["content"], times, waiting := []))
         else:

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.providers.anthropic.assembly import Block
 from durable_agent_host.providers.anthropic.block_types import block_type
 from durable_agent_host.providers.anthropic.blocks import groups_of, sent_blocks, stamp_of
@@ -66,7 +67,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
         messages: in order, of any length; ``content`` is a text or a list of blocks.
     """
     joined: list[Block] = []
-    for message in messages:
+    for message in resting(messages):
         blocks = _blocks(message["content"])
         if joined and joined[-1]["role"] == message["role"]:
             joined[-1]["content"] += blocks
@@ -76,7 +77,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
     begun = max((n for n, one in enumerate(joined) if _asks(one)), default=-1)
     answered, called = _calls(joined)
     kept: list[Block] = []
-    for number, message in enumerate(joined):
+    for number, message in enumerate(resting(joined)):
         blocks = [one for one in message["content"] if not _is_refused(one)]
         blocks = _paired(blocks, called, answered if number < begun else None)
         if not blocks:
@@ -127,7 +128,7 @@ def _asks(message: Block) -> bool:
 
 def _calls(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
     """Return the ids of the calls of the service's own tools: those with a result, and all of them."""
-    blocks = [block for message in messages for block in message["content"]]
+    blocks = [block for message in resting(messages) for block in message["content"]]
     answered = {block.get("tool_use_id") for block in blocks if _answers(block)}
     return answered, {block.get("id") for block in blocks if block.get("type") in _HOSTED_CALLS}
 

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.chat_completions.contents import transcripts
 from durable_agent_host.providers.chat_completions.messages import MAX_CALL_ID, STAMPS, message_of
@@ -100,7 +101,7 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
     """
     given = list(messages)
     uses, results = _Places(), _Places()
-    for place, message in enumerate(given):
+    for place, message in enumerate(resting(given)):
         if message.get("role") == "tool":
             told = message.get("tool_call_id")
             results.add({told, short_id(told)}, place)
@@ -108,7 +109,7 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
             uses.add({str(call.get("id")) for call in _calls(message)}, place)
     taken: set[int] = set()
     paired: list[Wire] = []
-    for place, message in enumerate(given):
+    for place, message in enumerate(resting(given)):
         if message.get("role") == "tool":
             continue
         paired.append(message)

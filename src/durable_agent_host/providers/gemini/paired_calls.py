@@ -7,6 +7,7 @@ The stored conversation stays as it is; the sent one is closed.
 from collections.abc import Sequence
 from typing import Any, Final
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import LOST_RESULT
 
 Json = dict[str, Any]
@@ -25,7 +26,7 @@ def paired_calls(contents: Sequence[Json]) -> list[Json]:
     """
     paired: list[Json] = []
     waiting: list[Json] = []
-    for content in contents:
+    for content in resting(contents):
         parts = [part for part in content["parts"] if _RESPONSE not in part or _takes(waiting, part[_RESPONSE])]
         lost = [{_RESPONSE: _unknown(call)} for call in waiting]
         if any(_RESPONSE in part for part in parts):

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.openai.forgotten import with_contents
 from durable_agent_host.providers.openai.items import PROVIDER, item_of, stamp_of
@@ -29,12 +30,13 @@ def as_history(messages: Sequence[Message]) -> list[Message]:
     Returns:
         The messages, with copies of those that contain an answer to the provider or an answered request.
     """
-    contents = [content for message in messages for content in message.contents]
+    contents = [content for message in resting(messages) for content in message.contents]
     answered = {content.id for content in contents if content.type == "function_approval_response"}
     if not answered:
         return list(messages)
     return [
-        with_contents(message, [_carried(content, answered) for content in message.contents]) for message in messages
+        with_contents(message, [_carried(content, answered) for content in message.contents])
+        for message in resting(messages)
     ]
 
 

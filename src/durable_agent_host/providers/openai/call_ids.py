@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP
 
@@ -43,7 +44,8 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         session_id: of the conversation.
     """
     seen: Counter[str] = Counter()
-    for call in (content for message in messages for content in message.contents if content.type == "function_call"):
+    contents = (content for message in resting(messages) for content in message.contents)
+    for call in (content for content in contents if content.type == "function_call"):
         if not call.call_id or call.informational_only:
             continue
         seen[call.call_id] += 1

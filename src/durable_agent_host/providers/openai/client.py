@@ -14,7 +14,7 @@ from typing import Any, Final
 from agent_framework import Content, Message, ResponseStream
 
 from durable_agent_host.loops.aside import aside, aside_at_once
-from durable_agent_host.loops.giving_way import give_way
+from durable_agent_host.loops.giving_way import RestingList, give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.openai.direct_events import with_direct_events
@@ -109,7 +109,7 @@ class _KeepsItems(FoldsStreams):
             whole = messages if goes_on else closed_messages(messages)
             return replayable_messages(whole, stored=stored, keeps_reasoning=self._sends_as_it_is)
 
-        sent = await aside(len(messages), replayable)
+        sent = RestingList(await aside(len(messages), replayable))
         prepared: dict[str, Any] = await aside_at_once(len(sent), lambda: client._prepare_options(sent, options))
         items = prepared["input"]
         prepared["input"] = await aside(len(items), lambda: with_valid_ids(items))

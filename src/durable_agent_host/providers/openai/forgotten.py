@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.providers.openai.items import stamp_of
@@ -55,7 +56,7 @@ def without_forgotten(
     unreadable = set(sealed[: len(sealed) - sealed[::-1].index(until)] if until and until in sealed else ()) - {None}
     changed = [
         with_contents(message, [_marked(content, set(expired), unreadable) for content in message.contents])
-        for message in messages
+        for message in resting(messages)
     ]
     return changed, {
         name: value for name, value in remembered.items() if name not in {_EXPIRED, _UNREADABLE_UNTIL}
@@ -89,7 +90,7 @@ def _containers_of(messages: Iterable[Message]) -> list[str]:
 
 
 def _contents(messages: Iterable[Message]) -> list[Content]:
-    return [content for message in messages for content in message.contents]
+    return [content for message in resting(messages) for content in message.contents]
 
 
 def with_contents(message: Message, contents: list[Content]) -> Message:

@@ -39,7 +39,7 @@ def closed_messages(messages: Sequence[Message]) -> list[Message]:
     if not alone and not unanswered:
         return list(messages)
     closed: list[Message] = []
-    for message in messages:
+    for message in resting(messages):
         paired = [content for content in message.contents if id(content) not in alone]
         lost = [content for content in paired if id(content) in open_calls and _is_function(content)]
         contents = [
@@ -75,7 +75,7 @@ def _unpaired(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
 
 def _unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
     """Find stamped requests for approval that nobody answered, and other approval contents without a counterpart."""
-    found = [content for message in messages for content in message.contents]
+    found = [content for message in resting(messages) for content in message.contents]
     requests = [(content, request) for content in resting(found) if (request := asked_request(content))]
     asked = {request for _, request in requests}
     responses = [(content, request) for content in resting(found) if (request := answered_request(content))]

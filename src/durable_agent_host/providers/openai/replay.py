@@ -107,7 +107,7 @@ def _known_media(content: Content) -> Content:
 def _without_foreign_media(messages: Sequence[Message]) -> list[Message]:
     """Move images of another provider's assistant to the user: the API accepts no image from an assistant."""
     shown: list[Message] = []
-    for message in messages:
+    for message in resting(messages):
         media = [one for one in message.contents if message.role == "assistant" and _is_media(one)]
         if not media:
             shown.append(message)
@@ -219,7 +219,7 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
     """
     valid: list[Item] = []
     seen: dict[str, int] = {}
-    for item in items:
+    for item in resting(items):
         changed = dict(item)
         call_id, item_id, kind = changed.get("call_id"), changed.get("id"), changed.get("type")
         if isinstance(call_id, str) and len(call_id) > MAX_ID_CHARACTERS:
