@@ -28,6 +28,11 @@ _BYTES_BETWEEN_CHECKPOINTS: Final = 4 * 1024 * 1024
 _LONGEST_LOG_BYTES: Final = 32 * 1024 * 1024
 _CHECKPOINT_BUSY_SECONDS: Final = 0.1
 _PAGES_AT_ONCE: Final = 1024
+_FREED_AT_ONCE: Final = 256
+"""Pages: with 1024, SQLite takes some ten times as long for each."""
+_FREEING_PAUSE_SECONDS: Final = 0.002
+_SHORT_CHECKPOINT_SECONDS: Final = 0.005
+_MOST_CHECKPOINTS: Final = 5
 _LARGEST_VACUUM_BYTES: Final = 256 * 1024 * 1024
 _SEARCHES: Final = 2
 """A page that is written while it is read may be missed by the first."""
@@ -64,9 +69,11 @@ class SqliteFile:
 
     Attributes:
         name: describes it in messages.
+        writing: held by who writes in this process for long or often: SQLite's own lock wakes nobody who waits for it.
     """
 
     def __init__(self, path: Path, content: SqliteContent) -> None:
+        self.writing = threading.Lock()
         self.name = f"the {content.what} in {path}"
         self._path = path
         self._content = content
@@ -167,7 +174,11 @@ class SqliteFile:
             return False
         try:
             with closing(self._connect_beside(_CHECKPOINT_BUSY_SECONDS)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                for _ in range(_MOST_CHECKPOINTS):  # each leaves what was written meanwhile
+                    began = time.monotonic()
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                    if time.monotonic() - began < _SHORT_CHECKPOINT_SECONDS:
+                        break
                 [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 return not is_busy
         except sqlite3.Error as error:
@@ -220,6 +231,7 @@ class SqliteFile:
     def _free_pages(self) -> None:
         with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA secure_delete=ON")
+            connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
             pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
             used_bytes = (pages - free) * _pragma(connection, "page_size")
             has_traces = self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES
@@ -228,11 +240,12 @@ class SqliteFile:
                 connection.execute("VACUUM")
                 return
             while free:
-                connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+                with self.writing:
+                    connection.execute(f"PRAGMA incremental_vacuum({_FREED_AT_ONCE})").fetchall()
                 free, before = _pragma(connection, "freelist_count"), free
                 if free >= before:
                     break
-                time.sleep(_BUSY_PAUSE_SECONDS)  # lets the writer run
+                time.sleep(_FREEING_PAUSE_SECONDS)  # lets the writer run
 
     def _clear_traces(self, deadline: float) -> bool:
         """Clear what SQLite has left on pages; returns whether it was done before the deadline."""

@@ -254,14 +254,15 @@ class SqliteWorker:
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[Job]) -> None:
         self._file.check_place()
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            self._write(connection, group)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+        with self._file.writing:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                self._write(connection, group)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
         self.durable_writes += 1
         if self._file.is_checkpoint_overdue():
             self._file.checkpoint(waits=True)
