@@ -109,7 +109,7 @@ class _KeepsItems(FoldsStreams):
             whole = messages if goes_on else closed_messages(messages)
             return replayable_messages(whole, stored=stored, keeps_reasoning=self._sends_as_it_is)
 
-        sent = RestingList(await aside(len(messages), replayable))
+        sent = await aside(len(messages), replayable)
         prepared: dict[str, Any] = await aside_at_once(len(sent), lambda: client._prepare_options(sent, options))
         items = prepared["input"]
         prepared["input"] = await aside(len(items), lambda: with_valid_ids(items))
@@ -128,6 +128,10 @@ class _KeepsItems(FoldsStreams):
             return client._prepare_content_for_openai(role, content, **kwargs)
         part = audio_part(content)
         return part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
+
+    def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], **kwargs: Any) -> list[dict[str, Any]]:
+        client: Any = super()
+        return client._prepare_messages_for_openai(RestingList(chat_messages), **kwargs)
 
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
         give_way()
