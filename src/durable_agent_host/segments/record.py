@@ -16,7 +16,7 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.cache import PIECES, PieceCache
+from durable_agent_host.segments.cache import DECODED, MAX_DECODED_BYTES, PIECES, PieceCache
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.session.elsewhere import entries_of_others, kept_by, with_messages
 from durable_agent_host.session.receipts import EndedTurn, ended_turn
@@ -89,6 +89,7 @@ class Record:
         self.session = session
         self._open_store = open_store
         self._cache = cache
+        self._decoded = DECODED if cache is PIECES else PieceCache(0)
         self._kept: Sequence[Message] | None = None
 
     async def chunks(self) -> list[Chunk]:
@@ -350,17 +351,21 @@ class Record:
         return dict(zip(own, await self.attached(own.values(), chunk.home), strict=True))
 
     async def _segments(self, refs: Sequence[SegmentRef]) -> list[Segment]:
-        """Read segments, several at once. What is cached are their bytes: the collector of garbage walks no bytes."""
-        segments: list[Segment] = []
-        for start in range(0, len(refs), _AT_ONCE):
-            some = refs[start : start + _AT_ONCE]
+        """Read segments, several at once. Of short conversations, they are cached decoded, of others as bytes."""
+        is_short = sum(ref.size for ref in refs) <= MAX_DECODED_BYTES // 2
+        known = {ref: self._decoded.get((ref.home, ref.name)) for ref in refs} if is_short else dict[SegmentRef, Any]()
+        missing = [ref for ref in refs if known.get(ref) is None]
+        for start in range(0, len(missing), _AT_ONCE):
+            some = missing[start : start + _AT_ONCE]
             data = await self.pieces((ref.home, ref.name) for ref in some)
             for ref in some:
                 await let_others()
-                segments.append(segment := await _decoded(data[ref.home, ref.name]))
+                known[ref] = segment = await _decoded(data[ref.home, ref.name])
                 if len(segment.entries) != ref.entries:
                     raise CorruptStateError(f"segment {ref.name} of the session does not have the entries that it had")
-        return segments
+                if is_short:
+                    self._decoded.put((ref.home, ref.name), segment, ref.size)
+        return [known[ref] for ref in refs]
 
 
 type _Key = tuple[str, str]
