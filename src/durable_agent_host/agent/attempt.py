@@ -6,11 +6,11 @@ before each further run of the agent.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from durable_agent_host.agent.ending import Ending
 from durable_agent_host.agent.event_writer import EventWriter
@@ -27,7 +27,6 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.agent.work import Work
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import LogPage
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.model.turn_bounds import KeptBounds
@@ -259,7 +258,7 @@ class Attempt:
             FencedError: it has not ended the turn in that time.
         """
         try:
-            pages = cast("AsyncGenerator[LogPage]", self._log.follow(self.log_id))
+            pages = self._log.follow(self.log_id)
             async with asyncio.timeout(timeout_seconds), aclosing(pages):
                 async for page in pages:
                     for record in page.records:

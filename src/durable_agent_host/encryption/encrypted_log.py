@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
@@ -95,12 +96,9 @@ class EncryptedTurnLog:
         """Read present and future entries; see the protocol."""
         await self._keyring.ready()
         pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, idle_seconds=idle_seconds, until=until)
-        try:
+        async with aclosing(pages):
             async for page in pages:
                 yield self._decrypted(log_id, page)
-        finally:
-            if isinstance(pages, AsyncGenerator):
-                await pages.aclose()
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Delete the entries before an offset; see the protocol."""

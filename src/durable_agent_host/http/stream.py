@@ -9,9 +9,9 @@ after the last entry. The next page is read when the client has taken the previo
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from typing import Any, ClassVar, Final, cast
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, ClassVar, Final
 
 from azurefunctions.extensions.http.fastapi import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -122,7 +122,7 @@ async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) 
         LogError: the log's store does not answer.
     """
     log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
-    async with _closing(log.follow(log_id, max_bytes=1)) as pages:
+    async with aclosing(log.follow(log_id, max_bytes=1)) as pages:
         sign = asyncio.ensure_future(anext(pages, None))
         wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_look_seconds=FIRST_SIGN_SECONDS / 2)
         end = asyncio.create_task(wait)
@@ -171,7 +171,7 @@ async def follow_turn(
     yield OPENING
     end = asyncio.create_task(_ended(client, request, has_ended=has_ended))
     try:
-        async with _closing(_follow(log, log_id, first_offset, heartbeat_seconds, end)) as pages:
+        async with aclosing(_follow(log, log_id, first_offset, heartbeat_seconds, end)) as pages:
             async for page in pages:
                 if not page.records:
                     yield HEARTBEAT
@@ -207,7 +207,7 @@ async def _follow(
     """Follow a log until the turn ends, also while its store does not answer: the stream reports that, too."""
     while not end.done():
         try:
-            async with _closing(
+            async with aclosing(
                 log.follow(log_id, offset, max_bytes=PAGE_BYTES, idle_seconds=heartbeat_seconds, until=end)
             ) as pages:
                 async for page in pages:
@@ -263,10 +263,6 @@ def _encode_page(page: LogPage) -> bytes:
         for record in page.records
         if record.entry.kind == EVENT
     )
-
-
-def _closing(pages: AsyncIterator[LogPage]) -> AbstractAsyncContextManager[AsyncGenerator[LogPage]]:
-    return aclosing(cast("AsyncGenerator[LogPage]", pages))
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:

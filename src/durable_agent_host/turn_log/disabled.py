@@ -1,7 +1,7 @@
 """A turn log that stores nothing, for runs without a store: after a crash, a turn starts again from its beginning."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from durable_agent_host.model.log_entry import LogEntry, LogPage
@@ -36,7 +36,7 @@ class NoTurnLog:
         max_bytes: int = MAX_PAGE_BYTES,
         idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
-    ) -> AsyncIterator[LogPage]:
+    ) -> AsyncGenerator[LogPage]:
         """Yield nothing."""
         del log_id, from_offset, max_bytes, idle_seconds, until
         for page in ():

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final, Protocol
 
 from durable_agent_host.model.log_entry import LogEntry, LogPage
@@ -81,8 +81,8 @@ class TurnLog(Protocol):
         max_bytes: int = MAX_PAGE_BYTES,
         idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
-    ) -> AsyncIterator[LogPage]:
-        """Read present and future entries, until the caller stops.
+    ) -> AsyncGenerator[LogPage]:
+        """Read present and future entries, until the caller closes it: the store is read for as long as it is open.
 
         Args:
             log_id: the log; it may be created later.
