@@ -1,9 +1,10 @@
 """Frees memory after large turns.
 
 A run of the framework ends in reference cycles (its streams and pipelines refer to functions that refer to them), which
-hold everything that was sent. Python collects cycles when enough new objects exist, whatever their size: several 100 MB
-turns could accumulate. So when the process has grown by the end of a turn, garbage is collected, and the C library is
-asked to return freed pages. Growth that a collection did not undo is in use: then the next one comes later.
+can hold everything that was sent, as with Google's SDK. Python collects cycles when enough new objects exist, whatever
+their size: several 100 MB turns could accumulate. So when the process has grown by the end of a turn, garbage is
+collected, and the C library is asked to return freed pages. Growth that a collection did not undo is in use: then the
+next one comes later.
 
 A collection walks all that is in use, and holds all threads meanwhile, 100 ms for a conversation of 20,000 messages. So
 it waits while long computations go on: what they use is the likely reason of the growth, and no garbage.
