@@ -29,7 +29,8 @@ async def test_connections_that_break_lose_nothing(pieces):
         first, *rest = wanted
         await store.delete(HOME, [first])
         assert set(await listed(store)) == set(rest)
-        assert proxy.cuts > 5
+        while proxy.cuts <= 5:  # how many there were is chance
+            assert set(await store.get(HOME, rest)) == set(rest)
     assert set(await pieces.store().get(HOME, rest)) == set(rest)
     assert set(await pieces.store().holders(HOME)) == {"@agent@one"}
 
