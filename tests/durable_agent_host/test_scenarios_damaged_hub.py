@@ -35,3 +35,28 @@ def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_p
         assert host.run(agent, "hello again", session_id="whole").ok
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
         assert file.execute("SELECT length(state) FROM entities WHERE id = ?", (torn,)).fetchone() == (200,)
+
+
+@pytest.mark.parametrize("column", ["input", "output"])
+@pytest.mark.parametrize("damage", ['{"$encrypted": "AAAA"}', "xx"], ids=["changed", "cut"])
+@pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
+def test_a_session_of_which_a_turn_is_damaged_can_be_deleted(
+    practice_model: PracticeModel, tmp_path: Path, settings, damage: str, column: str
+):
+    """All that can be told to be its own is erased, and its id can be used again."""
+    with hosted(tmp_path, practice_model, **settings) as host:
+        agent = host.get("/agents").json()["agents"][0]["name"]
+        turns = [host.run(agent, "hello", session_id="torn").headers["x-ms-turn-id"] for _ in range(3)]
+    with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
+        changed = file.execute(f"UPDATE instances SET {column} = ? WHERE id = ?", (damage, turns[1]))
+        assert changed.rowcount == 1
+    with hosted(tmp_path, practice_model, **settings) as host:
+        session = f"{host.url}/api/agents/{agent}/sessions/torn"
+        deleted = requests.delete(session, timeout=60)
+        assert (deleted.status_code, deleted.json().get("status")) == (200, "deleted")
+        assert requests.get(session, timeout=60).status_code == 404
+        assert host.run(agent, "hello again", session_id="torn").ok
+        assert requests.get(session, timeout=60).json()["message_count"] == 2
+    with closing(sqlite3.connect(tmp_path / "host.db")) as file:
+        left = {one for (one,) in file.execute("SELECT id FROM instances")}
+    assert not {turns[0], turns[2]} & left

@@ -102,8 +102,33 @@ def test_an_erasure_that_is_not_meant_does_nothing(lab: AgentHost, model: Practi
     busy = lab.orchestrate("erase_session", named)["output"]
     assert (busy["status"], busy["running_turn_id"]) == ("busy", running["turn_id"])
     assert "names no session" in lab.orchestrate("erase_session", {"agent": "Kept"})["output"]
+    other = lab.orchestrate("erase_session", named | {"if_owner": {"principal": "ann"}})["output"]
+    assert other == {"status": "foreign"}
     lab.end_of_turn(running["turn_url"])
     assert lab.session("Kept", session)["message_count"] == 4
+
+
+def test_a_session_that_begins_while_the_one_before_it_is_erased_stays(lab: AgentHost):
+    """Its first turn begins as soon as the head of the erased session is gone, before the erasure has seen that."""
+
+    def again(session: str) -> str:
+        while (answer := lab.run("Instant", {"message": "two", "session_id": session, "policy": "reject"})).ok is False:
+            assert answer.status_code == 409, answer.text
+        return answer.json()["response"]
+
+    def begun_again() -> list[int]:
+        session = f"s-{uuid4().hex[:8]}"
+        lab.run("Instant", {"message": "one", "session_id": session})
+        with ThreadPoolExecutor(2) as pool:
+            deleted = pool.submit(delete, lab, "Instant", session)
+            wait_until(lambda: not lab.get(f"/agents/Instant/sessions/{session}").ok)
+            answer = pool.submit(again, session)
+            assert deleted.result(60).status_code == 200
+            assert answer.result(60) == "1: two"
+        return [lab.session("Instant", session)["message_count"] for _ in range(2)]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert [one.result(120) for one in [pool.submit(begun_again) for _ in range(60)]] == [[2, 2]] * 60
 
 
 def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:

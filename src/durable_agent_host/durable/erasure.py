@@ -3,6 +3,9 @@
 An erasure is an orchestration, so it survives the death of a process: the activity runs again in another one. The head
 is deleted last and records what is left: it is marked first, and a marked session admits no turn, is not shown, and
 still lists its turns.
+
+The id can be used again as soon as the head is deleted. So the activity runs twice, and what is recorded between its
+runs is that the session was marked: from then on, a session without a mark is a later one, and stays.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ from azure.durable_functions import DurableOrchestrationClient, DurableOrchestra
 
 from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.codec.state import document_digest, encode_session
-from durable_agent_host.durable.documents import SessionDocuments, readable_session
+from durable_agent_host.durable.documents import SessionDocuments, held_by, readable_session
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.holders import ENDED, Holders
 from durable_agent_host.durable.statuses import status_of_turn
@@ -28,8 +31,10 @@ from durable_agent_host.errors import (
     CorruptStateError,
     HistoryElsewhereError,
     RequestError,
+    StateError,
     TurnError,
     TurnRejectedError,
+    log_reason,
 )
 from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.ids import derived_id, turn_log_id, without_any_mark
@@ -38,9 +43,10 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.record import Record
-from durable_agent_host.segments.sweeping import Sweeper, Swept, turns_of
+from durable_agent_host.segments.sweeping import Sweeper, turns_of
 from durable_agent_host.segments.uploads import upload_homes
 from durable_agent_host.session.at_work import refuse_busy
+from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -53,6 +59,7 @@ RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
 _AT_ONCE: Final = 2
 _GROUP: Final = 500
 """Turns between two checkpoints from which an interrupted erasure resumes."""
+_MARKED: Final = "marked"
 _COUNTED: Final = ("turns", "orchestrations", "pieces", "bytes")
 _LOGGER = logging.getLogger(__name__)
 
@@ -76,12 +83,18 @@ def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dic
     named = sdk.get_input()
     if not isinstance(named, dict) or not {"agent", "session_id"} <= cast("dict[str, Any]", named).keys():
         raise RequestError("the input names no session: give an object with 'agent' and 'session_id'")
-    for pause in RETRY_SECONDS:
+    pauses = iter(RETRY_SECONDS)
+    while True:
         try:
-            return (yield sdk.call_activity(ERASE_ACTIVITY, named))
-        except Exception:  # noqa: BLE001 - whatever it is, the next attempt begins where this one ended
+            ended: dict[str, Any] = yield sdk.call_activity(ERASE_ACTIVITY, named)
+        except Exception:  # whatever it is, the next attempt begins where this one ended
+            if (pause := next(pauses, None)) is None:
+                raise
             yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
-    return (yield sdk.call_activity(ERASE_ACTIVITY, named))
+        else:
+            if ended["status"] != _MARKED:
+                return ended
+            named = cast("dict[str, Any]", named) | {_MARKED: ended["digest"]}
 
 
 class Erasures:
@@ -94,48 +107,36 @@ class Erasures:
     def __init__(self, client: DurableOrchestrationClient) -> None:
         self._client = client
 
-    async def start(
-        self,
-        agent: str,
-        session_id: str,
-        *,
-        if_digest: str = "",
-        if_owner: Owner | None = None,
-        keeps_history: bool = False,
-    ) -> str:
+    async def start(self, agent: str, session_id: str, conditions: Mapping[str, Any]) -> tuple[str, bool]:
         """Start to erase a session. Guarantee: idempotent; a running erasure continues.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            if_digest: erase only a session with this `document_digest`; empty for any.
-            if_owner: erase only a session of this owner; None for any.
-            keeps_history: leave the data of the app's history providers.
+            conditions: see `Eraser.erase`.
 
         Returns:
-            The id of the erasure's orchestration, the same for the same session.
+            The id of the erasure's orchestration, the same for the same session; and whether this call has started it.
         """
         erasure_id = derived_id("erase", agent.casefold(), session_id)
-        named: dict[str, Any] = {"agent": agent, "session_id": session_id, "if_digest": if_digest}
-        named["keeps_history"] = keeps_history
-        if if_owner is not None:
-            named["if_owner"] = encode_owner(if_owner)
+        named = {"agent": agent, "session_id": session_id, **conditions}
         try:
             await self._client.start_new(ERASE_ORCHESTRATION, erasure_id, named)
         except Exception:
             if (await self._client.get_status(erasure_id)).runtime_status in (*ENDED, None):
                 raise
-        return erasure_id
+            return erasure_id, False
+        return erasure_id, True
 
     async def erase(
-        self, agent: str, session_id: str, *, if_owner: Owner | None, keeps_history: bool, seconds: float
+        self, agent: str, session_id: str, *, owner: Owner | None, keeps_history: bool, seconds: float
     ) -> Mapping[str, int] | None:
         """Erase a session, and wait until it is done.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            if_owner: erase only a session of this owner; None for any.
+            owner: erase only a session of this owner; None for one without an owner.
             keeps_history: leave the data of the app's history providers.
             seconds: maximum wait.
 
@@ -144,26 +145,30 @@ class Erasures:
 
         Raises:
             TurnRejectedError: a turn runs or waits; nothing was erased.
+            NotFoundError: the session has been erased or adopted meanwhile, and is another owner's.
             TurnError: the erasure failed, and must be requested again.
         """
+        conditions = {"if_owner": None if owner is None else encode_owner(owner), "keeps_history": keeps_history}
         deadline = time.monotonic() + seconds
         while True:
-            started = await self.start(agent, session_id, if_owner=if_owner, keeps_history=keeps_history)
-            status = await self._end_of(started, deadline)
+            erasure_id, is_own = await self.start(agent, session_id, conditions)
+            status = await self._end_of(erasure_id, deadline)
             if status is None:
                 return None
             if status.runtime_status is None:  # another waiter has deleted its record
-                return {}
+                if await held_by(self._client, agent, session_id) is None:
+                    return {}
+                continue
             if status.runtime_status is not OrchestrationRuntimeStatus.Completed:
                 raise TurnError(f"session {session_id!r} was not erased: try again. {str(status.output)[:300]}")
             output: Any = status.output
             ended = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
             if ended["status"] == "busy":
                 raise TurnRejectedError(ended["detail"], running_turn_id=ended["running_turn_id"])
-            if ended["status"] == "foreign":  # it was erased, and is somebody else's now
-                return {}
-            if ended["status"] == "erased":
-                return ended["erased"]  # otherwise an expiry, which found the session used since
+            if ended["status"] == "foreign" and is_own:
+                raise unknown_session(agent, session_id)
+            if ended["status"] == "erased" and (is_own or await held_by(self._client, agent, session_id) is None):
+                return ended["erased"]  # otherwise an expiry, or the end of an erasure before the session began again
 
     async def _end_of(self, erasure_id: str, deadline: float) -> Any:
         """Wait for the end of an erasure and delete its record, which names the session; None when it takes longer."""
@@ -198,14 +203,15 @@ class Eraser:
         Guarantee: activity-only; at-least-once; idempotent.
 
         Args:
-            wire: ``agent``, ``session_id``; ``if_digest``: of the document to erase, empty for any; ``keeps_history``:
-                leave the data of history providers.
+            wire: ``agent``, ``session_id``; ``if_digest``: of the document to erase, empty or absent for any;
+                ``if_owner``: of the session to erase, absent for any; ``keeps_history``: leave the data of history
+                providers; ``marked``: an earlier run has marked the session, and this is the document's digest since.
             client: reads and writes the entity, deletes orchestrations.
 
         Returns:
-            ``status`` ``erased`` with ``erased``: counts of what this attempt has erased; or ``busy``, with ``detail``
-            and ``running_turn_id``; or ``changed``, when the document is another one; or ``foreign``, when its owner is
-            not ``if_owner``.
+            ``status`` ``marked`` with ``digest``: the session is to be erased by the next run; or ``erased`` with
+            ``erased``: counts of what this attempt has erased; or ``busy``, with ``detail`` and ``running_turn_id``;
+            or ``changed``, when the document is another one; or ``foreign``, when its owner is not ``if_owner``.
 
         Raises:
             LogError: a store does not answer; the session stays marked.
@@ -215,17 +221,10 @@ class Eraser:
         documents = SessionDocuments(client, self._keeper, self._elsewhere)
         state = await documents.held(agent, session_id)
         session = readable_session(state)
-        if wire.get("if_digest") and not session.erasing and document_digest(state) != wire["if_digest"]:
-            return {"status": "changed"}
-        if (if_owner := decode_owner(wire.get("if_owner"))) is not None and session.owner not in (None, if_owner):
-            return {"status": "foreign"}
-        try:
-            state = await _marked(documents, agent, session_id, state)
-        except TurnRejectedError as error:
-            return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
-        if state is None:
-            return {"status": "erased", "erased": dict.fromkeys(_COUNTED, 0)}
-        session = readable_session(state)
+        if not wire.get(_MARKED):
+            return await _mark(documents, wire, state)
+        if state is None or not (session.erasing or document_digest(state) == wire[_MARKED]):
+            return _erased(dict.fromkeys(_COUNTED, 0))  # by an earlier attempt, and the session is a new one
         reach("erasure.after_mark")
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
@@ -239,8 +238,33 @@ class Eraser:
         if session.owner is not None:
             await self._keeper.owned.forget(agent, session_id, session.owner, is_erased=True)
         reach("erasure.before_head")
-        await documents.put(agent, session_id, None, instead_of=state)
-        return {"status": "erased", "erased": erasing.erased}
+        try:
+            await documents.put(agent, session_id, None, instead_of=state)
+        except TurnRejectedError:  # or it is erased, and has begun again before that was seen
+            now = await documents.held(agent, session_id)
+            if document_digest(now) == document_digest(state):
+                raise
+        return _erased(erasing.erased)
+
+
+def _erased(counts: Mapping[str, int]) -> dict[str, Any]:
+    return {"status": "erased", "erased": counts}
+
+
+async def _mark(documents: SessionDocuments, wire: Mapping[str, Any], state: Any) -> dict[str, Any]:
+    """Mark a session that is as the erasure wants it; return what `Eraser.erase` returns."""
+    session = readable_session(state)
+    if wire.get("if_digest") and not session.erasing and document_digest(state) != wire["if_digest"]:
+        return {"status": "changed"}
+    if "if_owner" in wire and state is not None and session.owner != decode_owner(wire["if_owner"]):
+        return {"status": "foreign"}
+    try:
+        marked = await _marked(documents, wire["agent"], wire["session_id"], state)
+    except TurnRejectedError as error:
+        return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
+    if marked is None:
+        return _erased(dict.fromkeys(_COUNTED, 0))
+    return {"status": _MARKED, "digest": document_digest(marked)}
 
 
 async def _marked(documents: SessionDocuments, agent: str, session_id: str, state: Any) -> Any:
@@ -285,7 +309,7 @@ class _Erasing:
         self._log = log
         self._store = store
         self._sweeper = sweeper
-        self.erased = dict.fromkeys(_COUNTED, 0)
+        self.erased: dict[str, int] = dict.fromkeys(_COUNTED, 0)
 
     async def erase_turns(self, session: Session) -> None:
         """Delete the data of turns: orchestrations, logs, and requests and answers too large to travel."""
@@ -308,7 +332,7 @@ class _Erasing:
                 await let_others()
                 purged = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
                 self.erased["orchestrations"] += purged
-                self._count(await self._sweeper.erase(home, ""))
+                await self._sweep(home, "")
 
         homes = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
         await asyncio.gather(*map(erase, turns, homes))
@@ -327,20 +351,30 @@ class _Erasing:
         held = [(home, self._session_id) for home in (*reversed(homes), *uploads)]
         held += [(home, without_any_mark(self._session_id)) for home in uploads]  # they can come before the mark
         for home, name in dict.fromkeys(held):
-            try:
-                self._count(await self._sweeper.erase(home, holder_of(self._agent, name)))
-            except CorruptStateError as error:
-                _LOGGER.warning("pieces that an erased session shared are kept, for all that can be told: %s", error)
+            await self._sweep(home, holder_of(self._agent, name))
             reach("erasure.between_homes")
 
-    def _count(self, swept: Swept) -> None:
+    async def _sweep(self, home: str, holder: str) -> None:
+        try:
+            swept = await self._sweeper.erase(home, holder)
+        except CorruptStateError as error:
+            _LOGGER.warning("pieces that an erased session shared are kept, for all that can be told: %s", error)
+            return
         self.erased["pieces"] += swept.pieces
         self.erased["bytes"] += swept.size
 
 
 async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> int:
     """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""
-    status = await status_of_turn(client, turn_id, show_input=True)
+    try:
+        status = await status_of_turn(client, turn_id, show_input=True)
+    except (StateError, ValueError) as error:
+        _LOGGER.warning(
+            "turn %s of a session that is erased cannot be read, so its record is left to maintenance: %s",
+            turn_id,
+            log_reason(error),
+        )
+        return 0
     given: Any = status.input_ if status else None
     if given is None:
         return 0

@@ -172,7 +172,7 @@ class Maintenance:
             return False
         except TurnRejectedError:
             return False  # a turn that runs or waits for a person counts as a use
-        await Erasures(client).start(agent, session_id, if_digest=document_digest(state))
+        await Erasures(client).start(agent, session_id, {"if_digest": document_digest(state)})
         return True
 
     async def _purge_ended(self, client: DurableOrchestrationClient, now: datetime) -> int:

@@ -222,7 +222,7 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     erased = await client.erasures.erase(
         agent,
         session_id,
-        if_owner=owner_of_document(state),
+        owner=owner_of_document(state),
         keeps_history=kept is not None,
         seconds=host.settings.wait_seconds,
     )
