@@ -118,3 +118,11 @@ def test_an_argument_that_is_no_text_names_nothing(tools: AgentHost, name: str, 
     """It is refused by its name, and not read as the text that Python writes of it."""
     result = call(tools, "Counting", query="hi", **{name: value})
     assert (result["isError"], f"'{name}' of the tool call" in result["content"][0]["text"]) == (True, True), result
+
+
+@pytest.mark.parametrize("key", ["k" * 256, "  "], ids=["too long", "blank"])
+def test_a_key_that_the_header_may_not_have_is_refused(tools: AgentHost, key: str):
+    """The same limits, in the same words."""
+    result = call(tools, "Counting", query="hello", idempotencyKey=key)
+    assert (result["isError"], "idempotencyKey has" in result["content"][0]["text"]) == (True, True)
+    assert "isError" not in call(tools, "Counting", query="hello", idempotencyKey=key.strip()[:255] or "k")

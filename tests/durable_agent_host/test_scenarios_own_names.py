@@ -275,3 +275,63 @@ def test_a_setting_without_meaning_is_told(tmp_path: Path):
         hosted(tmp_path, None, app=APP, DURABLE_AGENT_HOST_SESSION_NAMES="mine", LEDGER=str(tmp_path / "x")),
     ):
         pass
+
+
+@pytest.mark.parametrize("size", [10, 300_000], ids=["in the head", "with pieces"])
+def test_an_import_whose_name_is_taken_while_it_arrives_is_ones_own_session(own: Place, size: int):
+    """It is what a name is that was taken before, and later runs and reads find it."""
+    name, words = f"slow-{uuid4().hex[:8]}", "w" * size
+    source = f"source-{uuid4().hex[:8]}"
+    for number in range(4):
+        assert own.run("ann", f"{number} {words}", source).ok
+    document = own.ask("GET", f"{SESSIONS}/{source}/export", "ann").content
+
+    def parts() -> Iterator[bytes]:
+        yield document[:-1]
+        assert own.run(STRANGER, "words of a stranger", name).ok
+        yield document[-1:]
+
+    imported = own.ask("POST", f"{SESSIONS}/{name}/import", "ann", data=parts())
+    assert (imported.status_code, imported.json()["session_id"]) == (201, name)
+    assert imported.headers["x-ms-session-id"] == name
+    assert own.ask("GET", f"{SESSIONS}/{name}", "ann").json()["message_count"] == 8
+    assert own.run("ann", "and on", name).ok
+    assert own.ask("GET", f"{SESSIONS}/{name}/export", "ann").text.count(words) == 8
+    theirs = own.ask("GET", f"{SESSIONS}/{name}", STRANGER).json()
+    assert theirs["message_count"] == 2
+
+
+def test_forks_that_want_one_name_at_once_are_each_ones_own(own: Place):
+    """Nobody learns that somebody else had the same name in the same moment."""
+    whose = ("ann", STRANGER, "cid@contoso")
+    for who in whose:
+        assert own.run(who, f"words of {who}", "to-fork").ok
+    with ThreadPoolExecutor(len(whose)) as pool:
+        for number in range(10):
+            name = f"fork-{number}-{uuid4().hex[:8]}"
+
+            def fork(who: str, name: str = name) -> requests.Response:
+                return own.ask("POST", f"{SESSIONS}/to-fork/fork", who, json={"session_id": name})
+
+            answers = list(pool.map(fork, whose))
+            assert [(one.status_code, one.json()["session_id"]) for one in answers] == [(201, name)] * len(whose)
+            for who in whose:
+                assert f"words of {who}" in own.ask("GET", f"{SESSIONS}/{name}", who).text
+
+
+def test_the_original_of_a_repaired_session_is_named_alike_whoever_has_the_name(own: Place):
+    """A name as long as names may be tells nothing either."""
+    message = {"$type": "request", "correlationId": "one", "messages": []}
+    call = {"$type": "functionCall", "callId": "c", "name": "f", "arguments": {}}
+    answer = {"$type": "response", "correlationId": "one", "messages": [{"role": "assistant", "contents": [call]}]}
+    document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [message, answer]}}
+    lengths: list[int] = []
+    for is_taken in (False, True):
+        name = uuid4().hex.ljust(128, "x")
+        if is_taken:
+            assert own.run(STRANGER, "words", name).ok
+        assert own.ask("POST", f"{SESSIONS}/{name}/import", "ann", json=document).status_code == 201
+        repaired = own.ask("POST", f"{SESSIONS}/{name}/repair", "ann").json()
+        assert own.ask("GET", f"{SESSIONS}/{repaired['original_session_id']}", "ann").ok
+        lengths.append(len(repaired["original_session_id"]))
+    assert lengths == [128, 128]

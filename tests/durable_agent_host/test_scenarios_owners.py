@@ -571,6 +571,34 @@ def test_an_approver_of_a_turn_reads_that_turn_alone(place: Place, model: Practi
         assert place.ask("GET", path, "fin@contoso:approver").status_code == 404, path
 
 
+def test_who_may_only_cancel_or_approve_reads_nothing(place: Place, model: PracticeModel):
+    """Neither the question nor the answer, also when the same is asked again after the turn's end."""
+    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "The answer of Rhinoceros."})
+    asked = {"message": "pay the Hippopotamus"}
+    waiting = place.ask("POST", "/agents/Payer/run", "ada@contoso", json=asked).json()
+    url, (call,) = waiting["turn_url"].partition("/api")[2], waiting["pending_approvals"]
+    body = {"call_id": call["call_id"], "approved": True}
+    answers = [place.ask("POST", f"{url}/approvals", "sue:only-turn.approve", json=body)]
+    wait_until(lambda: place.ask("GET", url, "ada@contoso").json()["status"] == "completed")
+    answers.append(place.ask("POST", f"{url}/approvals", "sue:only-turn.approve", json=body))
+    assert [answer.json()["answers"][call["call_id"]]["approved"] for answer in answers] == [True, True]
+    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 6}}]}, user_text="pay the Hippopotamus again")
+    other = place.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay the Hippopotamus again"}).json()
+    path = other["turn_url"].partition("/api")[2]
+    cancelled = [place.ask("POST", f"{path}/cancel", "sue:only-turn.cancel")]
+    wait_until(lambda: place.ask("GET", path, "ada@contoso").json()["status"] == "cancelled")
+    cancelled.append(place.ask("POST", f"{path}/cancel", "sue:only-turn.cancel"))
+    assert [(answer.status_code, answer.json()["status"]) for answer in (answers[-1], *cancelled)] == [
+        (200, "completed"),
+        (202, "cancelling"),
+        (200, "cancelled"),
+    ]
+    assert not any(word in answer.text for answer in answers + cancelled for word in ("Hippopotamus", "Rhinoceros"))
+    assert place.ask("POST", f"{path}/cancel", "ada@contoso").json()["message"] == "pay the Hippopotamus again"
+    readers = place.ask("POST", f"{path}/cancel", "sue:only-turn.cancel,only-turn.read")
+    assert readers.json()["message"] == "pay the Hippopotamus again"
+
+
 def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
     """Who asks too often is told when to come back; other principals, tenants and health are answered meanwhile.
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -61,7 +61,14 @@ class SessionCopies:
         return await begun(export_document(record))
 
     async def import_document(
-        self, agent: str, session_id: str, body: AsyncIterator[bytes], *, max_bytes: int, owner: Owner | None = None
+        self,
+        agent: str,
+        session_id: str,
+        body: AsyncIterator[bytes],
+        *,
+        max_bytes: int,
+        owner: Owner | None = None,
+        free_id: Callable[[], Awaitable[str]] | None = None,
     ) -> Imported:
         """Store an exported document as a new session; the head goes last.
 
@@ -73,6 +80,8 @@ class SessionCopies:
             body: JSON, in pieces of any size.
             max_bytes: of the body.
             owner: of the new session; the owner in the document is ignored.
+            free_id: returns the id that the caller's new session has by now, after somebody else has begun one under
+                `session_id`; None when names are shared.
 
         Raises:
             RequestError: the document is not a valid session.
@@ -83,9 +92,14 @@ class SessionCopies:
         now = await self._documents.read(agent, session_id)
         taken = TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
         if self._elsewhere.has_owner(agent):
-            return await self._import_elsewhere(
-                SessionName(agent, session_id), body, taken, max_bytes=max_bytes, owner=owner
-            )
+            imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
+            try:
+                await self._import_elsewhere(SessionName(agent, session_id), imported, taken)
+            except TurnRejectedError:
+                if (other := await _other_id(session_id, free_id)) is None:
+                    raise
+                await self._import_elsewhere(SessionName(agent, other), imported, taken)
+            return imported
         is_new = now in (None, {})
         writer = RecordWriter(
             self._keeper.open_store if is_new else None,
@@ -104,10 +118,21 @@ class SessionCopies:
             except TurnRejectedError:
                 now = await self._documents.read(agent, session_id)
                 if now in (None, {}):
-                    raise
+                    if (other := await _other_id(session_id, free_id)) is None:
+                        raise
+                    await self._put_as(agent, other, imported.document, instead_of_name=session_id)
+                    return imported
                 if not await self._is_same(now, imported.document):
                     raise taken from None
         return imported
+
+    async def _put_as(self, agent: str, session_id: str, document: Any, *, instead_of_name: str) -> None:
+        """Store a document whose pieces were written for a session of another name."""
+        if home := _home_of(document):
+            store = self._keeper.open_store()
+            await store.hold(home, holder_of(agent, session_id))
+            await store.release(home, holder_of(agent, instead_of_name))
+        await self._documents.put(agent, session_id, document, instead_of=None)
 
     async def _is_same(self, state: Any, document: Any) -> bool:
         """Return whether two heads are of the same conversation, wherever each stores it.
@@ -125,17 +150,8 @@ class SessionCopies:
             digest.update(part)
         return digest.digest()
 
-    async def _import_elsewhere(
-        self,
-        name: SessionName,
-        body: AsyncIterator[bytes],
-        taken: TurnRejectedError,
-        *,
-        max_bytes: int,
-        owner: Owner | None,
-    ) -> Imported:
+    async def _import_elsewhere(self, name: SessionName, imported: Imported, taken: TurnRejectedError) -> None:
         """Store a document whose messages go to a history provider in one call."""
-        imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
         now = await self._documents.held(name.agent, name.session_id)  # others may have begun it meanwhile
         stored = self._elsewhere.to_store(name, imported.document)
         if now not in (None, {}, stored) or (
@@ -144,7 +160,6 @@ class SessionCopies:
             raise taken
         await self._elsewhere.store(name.agent, name.session_id, imported.document)
         await self._documents.put(name.agent, name.session_id, stored, instead_of=now)
-        return imported
 
     async def fork(
         self, agent: str, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False
@@ -201,6 +216,11 @@ class SessionCopies:
             copy = replace(copy, used_at=datetime.now(UTC).isoformat())
         await self._documents.put(agent, new_id, encode_session(copy), instead_of=None)
         return fork.session.message_count
+
+
+async def _other_id(session_id: str, free_id: Callable[[], Awaitable[str]] | None) -> str | None:
+    other = session_id if free_id is None else await free_id()
+    return None if other == session_id else other
 
 
 def _home_of(state: Any) -> str:

@@ -10,10 +10,10 @@ import azure.functions as func
 from durable_agent_host.codec.owner import encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError
-from durable_agent_host.http.answers import approval_view, json_answer, turn_headers, turn_urls, turn_view
+from durable_agent_host.http.answers import approval_view, json_answer, turn_headers, turn_urls
 from durable_agent_host.http.calls import Answer, Call, Host
 from durable_agent_host.http.parse import parse_answers
-from durable_agent_host.http.turns import named_turn, turn_conflict
+from durable_agent_host.http.turns import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
 
@@ -51,7 +51,7 @@ async def answer_approvals(host: Host, call: Call, client: TurnClient) -> Answer
         turn = await client.answer(turn, new, seconds=NOTED_WITHIN_SECONDS)
         if other := _answered_otherwise(turn, answers):
             return turn_conflict(turn, other)
-    return _noted(call, turn, answers)
+    return _noted(call, turn, answers, await view_for_caller(host, call, client, turn))
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
@@ -79,15 +79,18 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
         raise ForbiddenError(f"call {pending['call_id']} must be answered by a principal with {demanded!r}")
 
 
-def _noted(call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> func.HttpResponse:
+def _noted(
+    call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
+) -> func.HttpResponse:
     """Report which answers the turn has received; 202 while one is on its way."""
     is_noted = answers.keys() <= turn.answers.keys()
     if not is_noted and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
     noted = {call_id: approval_view(turn.answers[call_id]) if call_id in turn.answers else None for call_id in answers}
-    view = turn_view(turn) | {"answers": noted}
     status = HTTPStatus.OK if is_noted else HTTPStatus.ACCEPTED
-    return json_answer(status, view | turn_urls(call.base_url, turn.request), turn_headers(turn.request))
+    return json_answer(
+        status, {**view, "answers": noted} | turn_urls(call.base_url, turn.request), turn_headers(turn.request)
+    )
 
 
 def _knows(turn: Turn, answers: Mapping[str, Any]) -> bool:

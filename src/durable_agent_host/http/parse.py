@@ -109,7 +109,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     }
     request_hash = hash_of(asked | {name: value for name, value in more.items() if value})
     del asked["message"]
-    key = _idempotency_key(lowered.get("idempotency-key"))
+    key = check_idempotency_key(lowered.get("idempotency-key"), "Idempotency-Key")
     wait = lowered.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
     return RunCall(
         **cast("dict[str, Any]", asked),
@@ -206,11 +206,18 @@ def _accepts_json(accept: str) -> bool:
     return any(part.partition(";")[0].strip().lower() == "application/json" for part in accept.split(","))
 
 
-def _idempotency_key(key: str | None) -> str | None:
-    if key is None:
-        return None
-    if not key.strip() or len(key) > _MAX_KEY_CHARACTERS:
-        raise RequestError(f"Idempotency-Key has {len(key)} characters: use 1 to {_MAX_KEY_CHARACTERS}, not blank")
+def check_idempotency_key(key: str | None, name: str) -> str | None:
+    """Return a client's key for a request. Guarantee: pure.
+
+    Args:
+        key: as sent; None for no key.
+        name: of the header or argument, for the error.
+
+    Raises:
+        RequestError: it is blank, or too long.
+    """
+    if key is not None and (not key.strip() or len(key) > _MAX_KEY_CHARACTERS):
+        raise RequestError(f"{name} has {len(key)} characters: use 1 to {_MAX_KEY_CHARACTERS}, not blank")
     return key
 
 

@@ -107,8 +107,12 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
     most, body = host.settings.max_import_bytes, call.stream()
+    access, name = client.documents.access, call.path_part("session")
+    free_id = partial(client.claims.free_id, agent, name) if access is not None and access.has_own_names else None
     try:
-        imported = await client.copies.import_document(agent, session_id, body, max_bytes=most, owner=call.owner)
+        imported = await client.copies.import_document(
+            agent, session_id, body, max_bytes=most, owner=call.owner, free_id=free_id
+        )
     except DurableAgentHostError as error:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not read the answer
@@ -161,7 +165,7 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
         if state is None:
             raise unknown_session(agent, session_id)
         _history(host, agent).refuse(agent, "repair")
-        kept = kept_name(session_id, document_digest(state))
+        kept = kept_name(session_id, document_digest(state), client.claims.known_mark)
         try:
             rules = host.repair_rules_of(agent)
             changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=kept)
@@ -189,10 +193,19 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
         raise unknown_session(agent, session_id)
     if at_turn:
         _history(host, agent).refuse(agent, "fork at")
-    new_id = await client.claims.free_id(agent, new_id) if new_id else uuid.uuid4().hex
-    if await client.documents.is_taken(agent, new_id):
-        raise TurnRejectedError(f"agent {agent!r} already has a session {new_id!r}: fork under another id")
-    count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=is_before)
+
+    async def fork(copy_id: str) -> int | None:
+        if await client.documents.is_taken(agent, copy_id):
+            raise TurnRejectedError(f"agent {agent!r} already has a session {copy_id!r}: fork under another id")
+        return await client.copies.fork(agent, session_id, copy_id, at_turn=at_turn, is_before=is_before)
+
+    name, new_id = new_id, await client.claims.free_id(agent, new_id) if new_id else uuid.uuid4().hex
+    try:
+        count = await fork(new_id)
+    except TurnRejectedError:  # somebody else may have begun a session of this name in between
+        if not name or (other := await client.claims.free_id(agent, name)) == new_id:
+            raise
+        count, new_id = await fork(other), other
     if count is None:
         raise unknown_session(agent, session_id)
     answer = {
@@ -233,18 +246,19 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     return json_answer(HTTPStatus.ACCEPTED if erased is None else HTTPStatus.OK, answer, {})
 
 
-def kept_name(session_id: str, digest: str) -> str:
+def kept_name(session_id: str, digest: str, owners_mark: str = "") -> str:
     """Return the id of the session that keeps the original document of a repaired one. Guarantee: pure.
 
     Args:
         session_id: of the repaired session.
         digest: of its document.
+        owners_mark: what precedes the name in ids of the owner's sessions whose names are taken.
 
     Returns:
         An id that is the same for the same document.
     """
-    mark = _KEPT_MARK + digest[:8]
-    return session_id[: MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
+    mark, hidden = _KEPT_MARK + digest[:8], len(owners_mark) if session_id.startswith(owners_mark) else 0
+    return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
 
 
 def _history(host: Host, agent: str) -> Histories:

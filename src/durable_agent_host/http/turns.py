@@ -5,7 +5,7 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import azure.functions as func
 
@@ -124,8 +124,26 @@ async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
         await client.cancel(turn)
         return json_answer(HTTPStatus.ACCEPTED, turn_identity(turn.request) | {"status": "cancelling"} | urls, headers)
     if turn.outcome.status == "cancelled":
-        return json_answer(HTTPStatus.OK, turn_view(turn) | urls, headers)
+        return json_answer(HTTPStatus.OK, await view_for_caller(host, call, client, turn) | urls, headers)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
+
+
+async def view_for_caller(host: Host, call: Call, client: TurnClient, turn: Turn) -> dict[str, Any]:
+    """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it.
+
+    Args:
+        host: knows who may do what.
+        call: to a route below ``…/turns/{turn}``.
+        client: reads who the session's owner is.
+        turn: the turn as read.
+    """
+    access, request = host.gate.access(call.caller, "turn.read"), turn.request
+    if access is None or access.owner == request.session_owner:
+        return turn_view(turn)
+    owner = (await client.documents.look(request.agent, request.session_id)).owner
+    if await access.sees(request.agent, request.session_id, owner, exists=True):
+        return turn_view(turn)
+    return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
 
 
 def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:

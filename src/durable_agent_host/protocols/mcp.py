@@ -20,6 +20,7 @@ from durable_agent_host.errors import (
     TurnError,
 )
 from durable_agent_host.http.gate import Gate, IncomingRequest, wait_for_even_time
+from durable_agent_host.http.parse import check_idempotency_key
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.turn.message_parts import Said, checked_text
@@ -97,7 +98,8 @@ async def _answered(
     agent: str, caller: Caller, query: str, arguments: Mapping[str, Any], client: TurnClient, *, wait_seconds: float
 ) -> str:
     given = next((_text(arguments, name) for name in ("sessionId", "threadId") if arguments.get(name)), None)
-    session_id, key = check_session_id(_key(given)) if given else None, _text(arguments, "idempotencyKey")
+    session_id = check_session_id(_key(given)) if given else None
+    key = check_idempotency_key(_text(arguments, "idempotencyKey") or None, "idempotencyKey")
     claims = client.claims
     place = Place("", None) if session_id is None else await claims.place_of(agent, session_id, of_turn=True)
     request = request_of_client(
