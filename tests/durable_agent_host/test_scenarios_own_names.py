@@ -335,3 +335,15 @@ def test_the_original_of_a_repaired_session_is_named_alike_whoever_has_the_name(
         assert own.ask("GET", f"{SESSIONS}/{repaired['original_session_id']}", "ann").ok
         lengths.append(len(repaired["original_session_id"]))
     assert lengths == [128, 128]
+
+
+def test_the_app_is_asked_nothing_about_ones_own_session_whoever_has_the_name(own: Place):
+    """Its answer takes time, which would tell that there is another session of the name."""
+    name = f"asked-{uuid4().hex[:8]}"
+    for who in (STRANGER, "ann"):
+        assert own.run(who, "words", name).ok
+    before = own.ledger.read_text()
+    assert own.ask("GET", f"{SESSIONS}/{name}", "ann").json()["message_count"] == 2
+    assert own.ask("GET", f"{SESSIONS}/{name}/files", "ann").ok
+    assert own.run("ann", "and on", name).ok
+    assert own.ledger.read_text() == before

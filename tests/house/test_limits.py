@@ -28,7 +28,7 @@ FIXED = {
     "parts of a message": "turn.message_parts.MAX_PARTS",
     "URL in a part of a message": "turn.message_parts._MAX_URL_CHARACTERS",
     "id of a session or turn": "model.ids.MAX_SESSION_ID_CHARACTERS",
-    "`Idempotency-Key`": "http.parse._MAX_KEY_CHARACTERS",
+    "`Idempotency-Key`": "model.ids.MAX_KEY_CHARACTERS",
     "name of a file": "turn.file_names.MAX_NAME_CHARACTERS",
     "levels of JSON in the body of `run` and of an approval": "turn.nesting.MOST_LEVELS",
     "`options` of a turn": "turn.request_options._MAX_BYTES",

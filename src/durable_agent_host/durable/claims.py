@@ -101,16 +101,23 @@ class SessionClaims:
         """
         if (access := self._documents.access) is None:
             return Place(name, None)
-        if of_turn and self._known.find(agent, name) == access.owner:
-            return Place(name, access.owner)
-        exists, owner = await self._standing(agent, name)
-        if owner is not None or not access.has_own_names:
-            return Place(name, owner or access.owner)
         mark = await self.mark()
         own = mark + name
-        if of_turn and self._known.find(agent, own) == access.owner:
-            return Place(own, access.owner)
-        has_own, owner = await self._standing(agent, own)
+        if of_turn:
+            for session_id in dict.fromkeys((name, own)):
+                if self._known.find(agent, session_id) == access.owner:
+                    return Place(session_id, access.owner)
+        exists, owner = await self._read(agent, name)
+        if not access.has_own_names:
+            return Place(name, await self._seen(agent, name, owner, exists=exists) or access.owner)
+        # Both are read whoever has the name: how long it takes to find one's own session tells nothing.
+        has_own, owner_of_own = await self._read(agent, own)
+        for session_id, found in ((name, owner), (own, owner_of_own)):
+            if found == access.owner:
+                return Place(session_id, access.owner)
+        if (owner := await self._seen(agent, name, owner, exists=exists)) is not None:
+            return Place(name, owner)
+        owner = await self._seen(agent, own, owner_of_own, exists=has_own)
         if (of_turn or begins) and owner is None and is_marked(name) and not name.startswith(mark):
             raise RequestError(
                 f"the session id {name!r} begins with 16 hexadecimal digits and '~', as ids do that the host makes: "
@@ -118,36 +125,41 @@ class SessionClaims:
             )
         return Place(own if exists or has_own else name, owner or access.owner)
 
-    async def _standing(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
-        """Return whether anybody has such a session, and its owner if it exists for the request.
+    async def _read(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
+        """Return whether an entity holds something under an id, and its owner."""
+        state = await held_by(self._client, agent, session_id)
+        owner, access = owner_of_document(state), self._documents.access
+        if access is not None and owner == access.owner:
+            self._known.note(agent, session_id, access.owner)
+        return state is not None, owner
+
+    async def _seen(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> Owner | None:
+        """Return the owner of a session that exists for the request.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
+            owner: as stored, or None.
+            exists: whether an entity holds something under the id.
 
         Returns:
-            Whether an entity holds something under the id; and its owner, or the request's principal when it has none;
-            None when the session does not exist for the request.
+            The owner, or the request's principal when it has none; None when it does not exist for the request.
 
         Raises:
             NotFoundError: it is somebody else's, and its name is not free for the request: names are shared, or the
                 caller may read the session but not do this.
         """
-        state = await held_by(self._client, agent, session_id)
-        exists, owner, access = state is not None, owner_of_document(state), self._documents.access
+        access = self._documents.access
         if access is None:
-            return exists, None
-        if owner == access.owner:
-            self._known.note(agent, session_id, access.owner)
-        if not await access.sees(agent, session_id, owner, exists=exists):
-            if access.has_own_names:
-                is_known = await access.sees(agent, session_id, owner, exists=exists, to_read=True) and exists
-            else:
-                is_known = exists
-            if is_known:
-                raise unknown_session(agent, session_id)
-            return exists, None
-        return exists, (owner or access.owner) if exists else None
+            return None
+        if await access.sees(agent, session_id, owner, exists=exists):
+            return (owner or access.owner) if exists else None
+        is_known = exists
+        if access.has_own_names:
+            is_known = await access.sees(agent, session_id, owner, exists=exists, to_read=True) and exists
+        if is_known:
+            raise unknown_session(agent, session_id)
+        return None
 
     async def free_id(self, agent: str, name: str) -> str:
         """Return the id of a session that the caller wants to begin under a name; it may be taken.

@@ -93,13 +93,7 @@ class SessionCopies:
         taken = TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
         if self._elsewhere.has_owner(agent):
             imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
-            try:
-                await self._import_elsewhere(SessionName(agent, session_id), imported, taken)
-            except TurnRejectedError:
-                if (other := await _other_id(session_id, free_id)) is None:
-                    raise
-                await self._import_elsewhere(SessionName(agent, other), imported, taken)
-            return imported
+            return await self._put_elsewhere(SessionName(agent, session_id), imported, taken, free_id)
         is_new = now in (None, {})
         writer = RecordWriter(
             self._keeper.open_store if is_new else None,
@@ -121,8 +115,7 @@ class SessionCopies:
                     if (other := await _other_id(session_id, free_id)) is None:
                         raise
                     await self._put_as(agent, other, imported.document, instead_of_name=session_id)
-                    return imported
-                if not await self._is_same(now, imported.document):
+                elif not await self._is_same(now, imported.document):
                     raise taken from None
         return imported
 
@@ -149,6 +142,21 @@ class SessionCopies:
         async for part in export_document(whole_record(self._keeper, state)):
             digest.update(part)
         return digest.digest()
+
+    async def _put_elsewhere(
+        self,
+        name: SessionName,
+        imported: Imported,
+        taken: TurnRejectedError,
+        free_id: Callable[[], Awaitable[str]] | None,
+    ) -> Imported:
+        try:
+            await self._import_elsewhere(name, imported, taken)
+        except TurnRejectedError:
+            if (other := await _other_id(name.session_id, free_id)) is None:
+                raise
+            await self._import_elsewhere(SessionName(name.agent, other), imported, taken)
+        return imported
 
     async def _import_elsewhere(self, name: SessionName, imported: Imported, taken: TurnRejectedError) -> None:
         """Store a document whose messages go to a history provider in one call."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.bodies import FORM, SentFile, is_json_type, media_type_of, parse_json, read_run_fields
 from durable_agent_host.http.sse import accepts_events, parse_resume
-from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.answer_schema import check_response_format
 from durable_agent_host.turn.message_parts import Said, read_message
@@ -22,7 +22,6 @@ from durable_agent_host.turn.requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "n", "off"})
-_MAX_KEY_CHARACTERS: Final = 255
 _APPROVAL_FIELDS: Final = frozenset({"call_id", "approved", "reason", "arguments"})
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
@@ -204,21 +203,6 @@ def _flag(value: Any, name: str, *, default: bool) -> bool:
 
 def _accepts_json(accept: str) -> bool:
     return any(part.partition(";")[0].strip().lower() == "application/json" for part in accept.split(","))
-
-
-def check_idempotency_key(key: str | None, name: str) -> str | None:
-    """Return a client's key for a request. Guarantee: pure.
-
-    Args:
-        key: as sent; None for no key.
-        name: of the header or argument, for the error.
-
-    Raises:
-        RequestError: it is blank, or too long.
-    """
-    if key is not None and (not key.strip() or len(key) > _MAX_KEY_CHARACTERS):
-        raise RequestError(f"{name} has {len(key)} characters: use 1 to {_MAX_KEY_CHARACTERS}, not blank")
-    return key
 
 
 def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:

@@ -11,6 +11,7 @@ ENTITY_PREFIX = "dafx-"
 
 MAX_SESSION_ID_CHARACTERS = 128
 MAX_WHOLE_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
+MAX_KEY_CHARACTERS = 255
 """Maximum length of an id with the mark that precedes a taken name; see `durable_agent_host.session.ownership`."""
 
 _MARK: Final = re.compile("[0-9a-f]{16}~")
@@ -63,6 +64,21 @@ def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) 
             "use letters, digits, '-', '_', '.', ':' and the like, without / \\ # ? @ % and control characters"
         )
     return session_id
+
+
+def check_idempotency_key(key: str | None, name: str) -> str | None:
+    """Return a client's key for a request. Guarantee: pure.
+
+    Args:
+        key: as sent; None for no key.
+        name: of the header or argument, for the error.
+
+    Raises:
+        RequestError: it is blank, or too long.
+    """
+    if key is not None and (not key.strip() or len(key) > MAX_KEY_CHARACTERS):
+        raise RequestError(f"{name} has {len(key)} characters: use 1 to {MAX_KEY_CHARACTERS}, not blank")
+    return key
 
 
 def is_marked(session_id: str) -> bool:

@@ -20,8 +20,7 @@ from durable_agent_host.errors import (
     TurnError,
 )
 from durable_agent_host.http.gate import Gate, IncomingRequest, wait_for_even_time
-from durable_agent_host.http.parse import check_idempotency_key
-from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.turn.message_parts import Said, checked_text
 from durable_agent_host.turn.places import Place
