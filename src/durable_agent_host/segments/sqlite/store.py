@@ -88,7 +88,7 @@ class SqliteSegmentStore:
                 "FROM pieces JOIN bodies ON body = id "
                 f"WHERE home = ? AND name IN ({_LISTED})",
                 (home, json.dumps(list(names))),
-            )
+            ).fetchall()  # an error while they are read would leave the reader's transaction open
             found: dict[str, bytes] = {}
             for name, body in rows:
                 if not has_its_bytes(name, body):
@@ -116,7 +116,7 @@ class SqliteSegmentStore:
                 rows = connection.execute(
                     "SELECT name, size, put_at FROM pieces WHERE home = ? AND name > ? ORDER BY name LIMIT ?",
                     (home, after, _PAGE_ROWS),
-                )
+                ).fetchall()
                 now = time.time()
                 return [StoredPiece(name, size, now - put_at) for name, size, put_at in rows]
 
@@ -196,7 +196,7 @@ class SqliteSegmentStore:
 
         def work(connection: sqlite3.Connection) -> dict[str, float]:
             now = time.time()
-            rows = connection.execute("SELECT holder, held_at FROM holders WHERE home = ?", (home,))
+            rows = connection.execute("SELECT holder, held_at FROM holders WHERE home = ?", (home,)).fetchall()
             return {holder: now - held_at for holder, held_at in rows}
 
         return await self._worker.read(work)

@@ -12,6 +12,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, cast
@@ -83,11 +84,12 @@ class SqliteTurnLog:
             )
             records: list[LogRecord] = []
             left = max_bytes
-            for place, attempt, body in rows:
-                if records and len(body) > left:
-                    return LogPage(records, records[-1].offset + 1, has_more=True)
-                left -= len(body)
-                records.append(LogRecord(place % OFFSETS, attempt, decode_log_entry(body)))
+            with closing(rows):  # an error keeps this frame: an open cursor would keep its transaction, too
+                for place, attempt, body in rows:
+                    if records and len(body) > left:
+                        return LogPage(records, records[-1].offset + 1, has_more=True)
+                    left -= len(body)
+                    records.append(LogRecord(place % OFFSETS, attempt, decode_log_entry(body)))
             return LogPage(records, max(from_offset, end))
 
         return await self._worker.read(work)

@@ -1,0 +1,70 @@
+"""One row of the file is damaged: who needs it is told, and no other log is affected, also while errors are kept."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durable_agent_host.errors import DurableAgentHostError
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from tests.contract.conftest import EncryptedSqlite
+
+BAD, GOOD = "b" * 32, "a" * 32
+ENTRY = LogEntry(EVENT, {"event": "message.delta", "data": {"text": "x"}})
+
+
+async def begun(log: TurnLog) -> dict[str, int]:
+    """Begin two logs of a few entries; returns their attempts."""
+    attempts = {log_id: await log.open(log_id) for log_id in (BAD, GOOD)}
+    for log_id, attempt in attempts.items():
+        await log.append(log_id, [ENTRY] * 5, attempt=attempt)
+    return attempts
+
+
+def damage(path: Path, statement: str, *values: Any) -> None:
+    """Change one row."""
+    with closing(sqlite3.connect(path)) as file, file:
+        assert file.execute(statement, values).rowcount == 1
+
+
+@pytest.mark.parametrize("body", ["xx", "[]", "{}", b"\xff\xfe"], ids=["text", "list", "object", "bytes"])
+async def test_a_damaged_entry_is_an_error_of_its_log_alone(tmp_path, body):
+    """Its readers get errors, and other logs are appended to, read and deleted as before."""
+    path = tmp_path / "turns.db"
+    log = SqliteTurnLog(path, give_up_seconds=5)
+    attempts = await begun(log)
+    damage(path, "UPDATE entries SET body = ? WHERE place = (1 << 32) + 2", body)
+    kept: list[Exception] = []
+    for number in range(4):  # each reader's thread
+        with pytest.raises(DurableAgentHostError) as raised:
+            await log.read(BAD)
+        kept.append(raised.value)
+        assert await log.append(GOOD, [ENTRY], attempt=attempts[GOOD]) == 6 + number
+        assert [(await log.read(GOOD)).next_offset for _ in range(8)] == [7 + number] * 8
+    await asyncio.wait_for(log.delete(GOOD, BAD), 5)
+    assert (await log.read(BAD)).records == []
+    await log.close()
+
+
+async def test_a_damaged_entry_does_not_misplace_another_log(tmp_path):
+    """With encryption, another process goes on with a log where it ends, whatever it read before."""
+    backend = EncryptedSqlite(tmp_path / "turns.db")
+    log = backend.log()
+    attempts = await begun(log)
+    damage(backend.path, "UPDATE entries SET body = 'xx' WHERE place = (1 << 32) + 2")
+    other = backend.log()
+    kept: list[Exception] = []
+    for _ in range(4):
+        with pytest.raises(DurableAgentHostError) as raised:
+            await other.read(BAD)
+        kept.append(raised.value)
+    await log.append(GOOD, [ENTRY], attempt=attempts[GOOD])
+    assert await other.append(GOOD, [ENTRY], attempt=attempts[GOOD]) == 7
+    assert len((await log.read(GOOD)).records) == 8
+    for one in backend.opened:
+        await one.close()
