@@ -327,4 +327,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def is_final(error: Exception) -> bool:
     """Return whether a retry cannot help."""
     name = getattr(error, "sqlite_errorname", "")
-    return not isinstance(error, sqlite3.Error) or any(name.startswith(damaged) for damaged in _DAMAGED)
+    return is_of_job(error) or any(name.startswith(damaged) for damaged in _DAMAGED)
+
+
+def is_of_job(error: Exception) -> bool:
+    """Return whether the reason is what was to be written or read, and not the file."""
+    return not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.IntegrityError)

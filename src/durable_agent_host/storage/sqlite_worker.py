@@ -1,9 +1,9 @@
 """One SQLite file that many loops read and write, through a few threads.
 
 Theory of operation. One thread of the process writes. Jobs that arrive during a transaction go together into the next
-one (group commit). Readers have their own threads and connections and never wait for the writer. Another thread
-checkpoints the write-ahead log and cleans the file. Several processes may share the file. Writers wait while the file
-is locked or its disk is full.
+one (group commit), unless one of them can never be written: then each goes into one of its own. Readers have their own
+threads and connections and never wait for the writer. Another thread checkpoints the write-ahead log and cleans the
+file. Several processes may share the file. Writers wait while the file is locked or its disk is full.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any, Final
 from durable_agent_host.errors import LogError
 from durable_agent_host.loops.loop_thread import StepBatches
 from durable_agent_host.loops.waiters import Promise, wake_all
-from durable_agent_host.storage.sqlite_file import SqliteFile, is_final
+from durable_agent_host.storage.sqlite_file import SqliteFile, is_final, is_of_job
 
 _READERS: Final = 4
 _GROUP_BYTES: Final = 8 * 1024 * 1024
@@ -111,6 +111,7 @@ class SqliteWorker:
         self._asked = StepBatches[Job](self._post)
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
+        self._connection: sqlite3.Connection | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._keeper: ThreadPoolExecutor | None = None
         self._connections = threading.local()
@@ -207,28 +208,35 @@ class SqliteWorker:
 
     def _run(self) -> None:
         """Write group after group, until `close`."""
-        connection: sqlite3.Connection | None = None
         is_last = False
         while not is_last:
             group, is_last = self._next_group()
-            deadline = time.monotonic() + self._give_up_seconds
-            pause = 0.01
-            while group:
-                try:
-                    connection = connection or self._file.connect()
-                    self._commit(connection, group)
+            self._write_group(group)
+
+    def _write_group(self, group: list[Job]) -> None:
+        """Write the jobs of a group together; one by one if one of them cannot be written whenever it is tried."""
+        deadline = time.monotonic() + self._give_up_seconds
+        pause = 0.01
+        while group:
+            try:
+                self._connection = self._connection or self._file.connect()
+                self._commit(self._connection, group)
+                break
+            except Exception as error:  # noqa: BLE001 (given to the callers, who would wait for ever)
+                if len(group) > 1 and is_of_job(error):
+                    for job in group:
+                        self._write_group([job])
+                    return
+                refusal = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
+                is_over = is_final(error) or time.monotonic() > deadline or self._is_closed
+                group = self._refuse(group, refusal, all_of_it=is_over)
+                if is_over:
                     break
-                except Exception as error:  # noqa: BLE001 (given to the callers, who would wait for ever)
-                    refusal = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
-                    is_over = is_final(error) or time.monotonic() > deadline or self._is_closed
-                    group = self._refuse(group, refusal, all_of_it=is_over)
-                    if is_over:
-                        break
-                    time.sleep(pause)
-                    pause = min(pause * 2, 1.0)
-            self._trouble = None
-            self._on_commit([job for job in group if not job.refusal])
-            _settle(group)
+                time.sleep(pause)
+                pause = min(pause * 2, 1.0)
+        self._trouble = None
+        self._on_commit([job for job in group if not job.refusal])
+        _settle(group)
 
     def _refuse(self, group: list[Job], refusal: Exception, *, all_of_it: bool) -> list[Job]:
         """Refuse jobs that are not retried; return the jobs that are not settled."""

@@ -23,7 +23,7 @@ from durable_agent_host.storage.sqlite_file import SqliteContent, SqliteFile
 from durable_agent_host.storage.sqlite_worker import Change, Job, SqliteWorker, do_changes
 from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES
-from durable_agent_host.turn_log.sqlite.appends import OFFSETS, Append, Begin, append_all
+from durable_agent_host.turn_log.sqlite.appends import OFFSETS, Append, Begin, append_all, find_log
 
 _CONTENT: Final = SqliteContent(
     what="turn logs",
@@ -74,13 +74,13 @@ class SqliteTurnLog:
         """Read the entries that are there now; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> LogPage:
-            found = connection.execute("SELECT id, next_offset FROM logs WHERE log_id = ?", (log_id,)).fetchone()
+            found = find_log(connection, log_id)
             if found is None:
                 return LogPage([], from_offset)
-            key, end = found
+            start = found.key * OFFSETS
             rows = connection.execute(
                 "SELECT place, attempt, body FROM entries WHERE place BETWEEN ? AND ? ORDER BY place",
-                (key * OFFSETS + from_offset, key * OFFSETS + end - 1),
+                (start + from_offset, start + found.next_offset - 1),
             )
             records: list[LogRecord] = []
             left = max_bytes
@@ -90,7 +90,7 @@ class SqliteTurnLog:
                         return LogPage(records, records[-1].offset + 1, has_more=True)
                     left -= len(body)
                     records.append(LogRecord(place % OFFSETS, attempt, decode_log_entry(body)))
-            return LogPage(records, max(from_offset, end))
+            return LogPage(records, max(from_offset, found.next_offset))
 
         return await self._worker.read(work)
 
@@ -110,11 +110,12 @@ class SqliteTurnLog:
         """Delete the entries before an offset; see the protocol."""
 
         def work(connection: sqlite3.Connection) -> None:
-            found = connection.execute("SELECT id, next_offset FROM logs WHERE log_id = ?", (log_id,)).fetchone()
+            found = find_log(connection, log_id)
             if found is not None:
-                start = found[0] * OFFSETS
+                start = found.key * OFFSETS
                 connection.execute(
-                    "DELETE FROM entries WHERE place >= ? AND place < ?", (start, start + min(before_offset, found[1]))
+                    "DELETE FROM entries WHERE place >= ? AND place < ?",
+                    (start, start + min(before_offset, found.next_offset)),
                 )
 
         await self._worker.write(Change(work))

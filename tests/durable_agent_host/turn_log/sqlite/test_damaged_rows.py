@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from durable_agent_host.errors import DurableAgentHostError
+from durable_agent_host.errors import CorruptStateError, DurableAgentHostError, LogError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
@@ -68,3 +68,49 @@ async def test_a_damaged_entry_does_not_misplace_another_log(tmp_path):
     assert len((await log.read(GOOD)).records) == 8
     for one in backend.opened:
         await one.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("next_offset", value) for value in (3, 9, -5, 4_000_000_000, 1 << 40, "abc", b"\xff")]
+    + [("attempt", value) for value in (-5, "abc", b"\xff")],
+)
+async def test_a_damaged_row_is_an_error_of_its_log_alone(tmp_path, column, value):
+    """Appends that share its transaction are written; the log itself is not written, and can be deleted."""
+    path = tmp_path / "turns.db"
+    log = SqliteTurnLog(path, give_up_seconds=5)
+    attempts = await begun(log)
+    damage(path, f"UPDATE logs SET {column} = ? WHERE log_id = ?", value, BAD)
+    for first in range(6, 9):
+        bad, good, begun_anew, other = await asyncio.wait_for(
+            asyncio.gather(
+                log.append(BAD, [ENTRY], attempt=attempts[BAD]),
+                log.append(GOOD, [ENTRY], attempt=attempts[GOOD]),
+                log.open(BAD),
+                log.open(f"{first:032x}"),
+                return_exceptions=True,
+            ),
+            3,
+        )
+        assert isinstance(bad, LogError)
+        assert isinstance(begun_anew, CorruptStateError)
+        assert "damaged" in str(bad)
+        assert (good, other) == (first, 1)
+    with pytest.raises(CorruptStateError, match="damaged"):
+        await log.read(BAD)
+    assert len((await log.read(GOOD)).records) == 9
+    await log.delete(BAD)
+    assert await log.open(BAD) == 1
+    await log.close()
+
+
+async def test_entries_of_a_lost_row_are_in_nobodys_way(tmp_path):
+    """The row of the newest log is gone, and others begin as before."""
+    path = tmp_path / "turns.db"
+    log = SqliteTurnLog(path, give_up_seconds=5)
+    attempts = await begun(log)
+    damage(path, "DELETE FROM logs WHERE log_id = ?", GOOD)
+    assert await asyncio.wait_for(asyncio.gather(*map(log.open, ["c", "d", GOOD])), 3) == [1, 1, 1]
+    assert await log.append(GOOD, [ENTRY], attempt=attempts[GOOD]) == 1
+    assert [record.offset for record in (await log.read(GOOD)).records] == [0, 1]
+    await log.close()
