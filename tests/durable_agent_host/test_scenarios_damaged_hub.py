@@ -1,9 +1,10 @@
-"""A session of which the task hub's file is damaged: it is told so on every route, and no other session is affected."""
+"""A session or turn of which the task hub's file is damaged is told so on every route, and no other is affected."""
 
 import base64
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -60,3 +61,42 @@ def test_a_session_of_which_a_turn_is_damaged_can_be_deleted(
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
         left = {one for (one,) in file.execute("SELECT id FROM instances")}
     assert not {turns[0], turns[2]} & left
+PATHS = ("", "/events", "/steps", "/calls")
+
+
+def damage(folder: Path, statement: str, *values: Any) -> None:
+    """Change one row of the task hub."""
+    with closing(sqlite3.connect(folder / "host.db")) as file, file:
+        assert file.execute(statement, values).rowcount == 1
+
+
+@pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
+def test_a_turn_whose_end_is_damaged_is_told(practice_model: PracticeModel, tmp_path: Path, settings):
+    """Its routes answer 409 with what to do; its session, and other turns, go on, and it can be deleted."""
+    foreign = '{"$encrypted":"VEN5AAAA"}' if settings else '{"turn_id":"x","status":"completed","stats":{"model":"x"}}'
+    outputs = [
+        "xx",
+        "null",
+        "{}",
+        "[1]",
+        b"\xff\xfe",
+        '{"turn_id":"x","status":"completed","sealing":{"taken":1}}',
+        foreign,
+    ]
+    with hosted(tmp_path, practice_model, **settings) as host:
+        agent = host.get("/agents").json()["agents"][0]["name"]
+        turns = [host.turn(host.run(agent, "hello", session_id="torn"))["turn_id"] for _ in [*outputs, "whole"]]
+    for turn, output in zip(turns, outputs, strict=False):
+        damage(tmp_path, "UPDATE instances SET output = ? WHERE id = ?", output, turn)
+    with hosted(tmp_path, practice_model, **settings) as host:
+        place = f"/agents/{agent}/sessions/torn"
+        answers = [host.get(f"{place}/turns/{turn}{path}") for turn in turns[:-1] for path in PATHS]
+        assert {answer.status_code for answer in answers} <= {409, 503 if settings else 409}
+        assert all("damaged" in one.json()["detail"] for one in answers if one.status_code == 409)
+        assert [host.get(f"{place}/turns/{turns[-1]}{path}").status_code for path in PATHS] == [200] * len(PATHS)
+        assert host.get(place).ok
+        assert requests.get(f"{host.management}/instances", timeout=60).ok
+        assert host.run(agent, "and now?", session_id="torn").ok
+        assert "Traceback" not in host.text
+        assert requests.delete(f"{host.url}/api{place}", timeout=60).ok
+        assert host.get(place).status_code == 404

@@ -19,9 +19,10 @@ from azure.durable_functions import DurableEntityContext, DurableOrchestrationCl
 from azure.durable_functions.models import TaskBase
 
 from durable_agent_host.codec.envelope import read_envelope
-from durable_agent_host.durable.hub import Hub, Steps, read_entity, state_in
+from durable_agent_host.durable.hub import Hub, Steps, Unreadable, read_entity, state_in
 from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ids import entity_name
 
 
@@ -133,8 +134,15 @@ class _Client:
             await self._keyring.ready()
             for field, place in (("input", _start), ("output", _end), ("custom_status", _shown)):
                 value = getattr(status, f"_{field}", None)
-                if read_envelope(value) is not None:
-                    setattr(status, f"_{field}", self._cipher.decrypt_json(place(instance_id), value))
+                if read_envelope(value) is None:
+                    continue
+                try:
+                    read = self._cipher.decrypt_json(place(instance_id), value)
+                except CorruptStateError as error:
+                    if field == "input":  # without it, nobody can tell whose it is
+                        raise
+                    read = Unreadable(error)
+                setattr(status, f"_{field}", read)
         return status
 
 

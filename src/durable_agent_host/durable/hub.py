@@ -13,6 +13,21 @@ from durable_agent_host.errors import CorruptStateError
 type Steps = Generator[Any, Any, Any]
 
 
+class Unreadable:
+    """A value of the task hub that is damaged; only who needs it is told.
+
+    Args:
+        error: the reason.
+    """
+
+    def __init__(self, error: CorruptStateError) -> None:
+        self.error = error
+
+    def __str__(self) -> str:
+        """Return the reason."""
+        return str(self.error)
+
+
 class Hub:
     """Passes everything unchanged."""
 

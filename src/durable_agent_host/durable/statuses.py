@@ -3,18 +3,20 @@
 import json
 import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
 from durable_agent_host.durable.holders import ENDED
+from durable_agent_host.durable.hub import Unreadable
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
-from durable_agent_host.errors import RequestError, failure_reason
+from durable_agent_host.errors import CorruptStateError, RequestError, failure_reason
 from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn.waiting import decode_waiting
-from durable_agent_host.turn.wire import decode_turn_outcome
+from durable_agent_host.turn.wire import check_turn_outcome, decode_turn_outcome
 
 _REMEMBERED: Final = 4096
 _COMPLETED: Final[dict[str, float]] = {}
@@ -70,12 +72,20 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
 
     Returns:
         The turn, or None when the orchestration is not a turn, or was not started as one.
+
+    Raises:
+        CorruptStateError: how it ended, or what it waits for, is damaged.
     """
     request = _request(turn_id, status)
     if request is None:
         return None
     outcome = _outcome(request, status)
-    pending, answers = decode_waiting(_custom_status(status))
+    try:
+        pending, answers = _read(turn_id, status.custom_status, _decode_wait)
+    except CorruptStateError:
+        if outcome is None:
+            raise
+        pending, answers = (), {}
     return Turn(request=request, outcome=outcome, pending=() if outcome else pending, answers=answers)
 
 
@@ -90,21 +100,39 @@ def _request(turn_id: str, status: Any) -> TurnRequest | None:
         return None
 
 
-def _custom_status(status: Any) -> Any:
+def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:
+    """Read a value that only this host writes.
+
+    Raises:
+        CorruptStateError: it is damaged.
+    """
     try:
-        return _parsed(status.custom_status)
-    except ValueError:
-        return None
+        return decode(_parsed(value))
+    except (
+        CorruptStateError,
+        RequestError,
+        ValueError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        raise CorruptStateError(
+            f"what the task hub stores of the turn {turn_id} is damaged, and cannot be read: restore a copy, or delete "
+            "its session; nothing was changed"
+        ) from error
 
 
 def _parsed(value: Any) -> Any:
+    if isinstance(value, Unreadable):
+        raise value.error
     return json.loads(value) if isinstance(value, str) else value
 
 
 def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
     match status.runtime_status:
         case OrchestrationRuntimeStatus.Completed:
-            return decode_turn_outcome(_parsed(status.output))
+            return _read(request.turn_id, status.output, _decode_end)
         case OrchestrationRuntimeStatus.Failed | OrchestrationRuntimeStatus.Canceled:
             reason = failure_reason(str(status.output))
             error = {"type": "TurnError", "message": f"the turn's orchestration failed: {reason}"}
@@ -114,3 +142,16 @@ def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
             return TurnOutcome(request.turn_id, "failed", error=error)
         case _:
             return None
+
+
+def _decode_end(wire: Any) -> TurnOutcome:
+    check_turn_outcome(wire)
+    return decode_turn_outcome(wire)
+
+
+def _decode_wait(wire: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
+    match wire:
+        case None | {"pending": list(), "answers": dict()}:
+            return decode_waiting(wire)
+        case _:
+            raise ValueError("what the turn waits for")

@@ -5,7 +5,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.durable.access import Access
 from durable_agent_host.durable.documents import Look, SessionDocuments, mended
 from durable_agent_host.durable.statuses import status_of_turn, turn_of_status
-from durable_agent_host.errors import StateError
+from durable_agent_host.errors import CorruptStateError, StateError
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.segments.keeper import SessionName
@@ -34,6 +34,9 @@ class TurnReader:
 
         Returns:
             The turn, or None when its orchestration does not exist, has been purged, or is not a turn.
+
+        Raises:
+            CorruptStateError: what the task hub stores of it is damaged.
         """
         turn = await self._travelled(turn_id)
         return turn and await self._whole(turn)
@@ -48,11 +51,19 @@ class TurnReader:
 
         Returns:
             The turn, or None when the session does not know it, or no such session exists for the request.
+
+        Raises:
+            CorruptStateError: what the task hub stores of it is damaged.
         """
         access = self._documents.access
         # The same reads in the same order for a stranger, whatever exists: how long an answer takes tells nothing.
         look = await self._documents.look(agent, session_id) if access is not None else None
-        turn = await self._travelled(turn_id)
+        try:
+            turn = await self._travelled(turn_id)
+        except CorruptStateError:
+            if look is not None and not look.is_seen:
+                return None
+            raise
         is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
         if turn is not None and is_here and _is_seen(turn, look, access):
             return await self._whole(turn)

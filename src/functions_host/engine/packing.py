@@ -20,8 +20,13 @@ def pack_text(text: str | None) -> str | bytes | None:
 
 
 def unpack_text(packed: str | bytes | None) -> str | None:
-    """Read a text, compressed or not."""
-    return zlib.decompress(packed).decode("utf-8", "surrogatepass") if isinstance(packed, bytes) else packed
+    """Read a text, compressed or not; bytes that are damaged are returned as they are, as characters."""
+    if not isinstance(packed, bytes):
+        return packed
+    try:
+        return zlib.decompress(packed).decode("utf-8", "surrogatepass")
+    except (zlib.error, UnicodeDecodeError):
+        return packed.decode("latin-1")
 
 
 def pack_history(texts: Sequence[str]) -> bytes:

@@ -19,15 +19,26 @@ def format_second(seconds: float) -> str:
 
 
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
-    """Encode the status of an instance; stored JSON is inserted unchanged."""
+    """Encode the status of an instance; stored JSON is inserted unchanged, and what is no JSON as a text."""
     head = json.dumps({"name": record.name, "instanceId": record.instance_id, "runtimeStatus": record.runtime_status})
-    shown_input = record.input_json if show_input and record.input_json else "null"
     history = "" if history_json is None else f',"historyEvents":{history_json}'
     return (
-        f'{head[:-1]},"input":{shown_input},"customStatus":{record.custom_status_json or "null"},'
-        f'"output":{record.output_json or "null"},"createdTime":"{format_second(record.created_at)}",'
+        f'{head[:-1]},"input":{_inserted(record.input_json if show_input else None)},'
+        f'"customStatus":{_inserted(record.custom_status_json)},'
+        f'"output":{_inserted(record.output_json)},"createdTime":"{format_second(record.created_at)}",'
         f'"lastUpdatedTime":"{format_second(record.updated_at)}"{history}}}'
     )
+
+
+def _inserted(stored: str | None) -> str:
+    """Return JSON as it is stored; as a text if it is damaged, which would make the whole answer unreadable."""
+    if not stored:
+        return "null"
+    try:
+        json.loads(stored)
+    except (ValueError, RecursionError):
+        return json.dumps(stored)
+    return stored
 
 
 _SHOWN_NAMES: dict[int, str] = {
