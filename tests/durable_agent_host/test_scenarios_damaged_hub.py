@@ -11,6 +11,7 @@ import requests
 
 from tests.kit import PracticeModel, hosted
 
+APP = Path(__file__).parent / "apps" / "encryption"
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
 
 
@@ -100,3 +101,25 @@ def test_a_turn_whose_end_is_damaged_is_told(practice_model: PracticeModel, tmp_
         assert "Traceback" not in host.text
         assert requests.delete(f"{host.url}/api{place}", timeout=60).ok
         assert host.get(place).status_code == 404
+
+
+@pytest.mark.parametrize("status", ["xx", '{"pending": 5}', '{"$encrypted":"VEN5AAAA"}', '{"$encrypted":"!"}'])
+@pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
+def test_a_turn_whose_wait_is_damaged_is_unreadable_in_lists(
+    practice_model: PracticeModel, tmp_path: Path, settings, status
+):
+    """Lists with details and by status have the other sessions as they are."""
+    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+        for session in ("whole", "torn"):
+            practice_model.plan({"calls": [{"name": "send", "arguments": {"text": "x"}}]})
+            answer = host.run("Clerk", {"message": "send it", "session_id": session})
+            assert answer.status_code == 202, answer.text
+    turn = answer.json()["turn_id"]
+    damage(tmp_path, "UPDATE instances SET custom_status = ? WHERE id = ?", status, turn)
+    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+        for query in ("details=true", "status=unreadable,waiting_for_approval"):
+            listed = host.get(f"/agents/Clerk/sessions?{query}")
+            assert listed.ok, listed.text
+            said = {one["session_id"]: one["status"] for one in listed.json()["sessions"]}
+            assert said == {"whole": "waiting_for_approval", "torn": "unreadable"}
+        assert host.get(f"/agents/Clerk/sessions/torn/turns/{turn}").status_code in {409, 503}

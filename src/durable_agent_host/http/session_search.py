@@ -163,14 +163,15 @@ async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, 
     """Return the details of a session."""
     try:
         session = await client.session(agent, session_id)
+        status = "empty" if session is None else await _status(client, session)
     except StateError:
         return {"status": "unreadable"}
     except NotFoundError:
-        session = None
-    if session is None:
         return {"status": "empty"}
+    if session is None:
+        return {"status": status}
     return {
-        "status": await _status(client, session),
+        "status": status,
         "message_count": session.message_count,
         "running_turn_id": session.running,
         "queued_turns": len(session.queue),
