@@ -1,6 +1,7 @@
 """A session or turn of which the task hub's file is damaged is told so on every route, and no other is affected."""
 
 import base64
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -123,3 +124,30 @@ def test_a_turn_whose_wait_is_damaged_is_unreadable_in_lists(
             said = {one["session_id"]: one["status"] for one in listed.json()["sessions"]}
             assert said == {"whole": "waiting_for_approval", "torn": "unreadable"}
         assert host.get(f"/agents/Clerk/sessions/torn/turns/{turn}").status_code in {409, 503}
+
+
+@pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("place", [2, 40], ids=["first page", "later page"])
+def test_a_stream_over_a_damaged_entry_is_told(practice_model: PracticeModel, tmp_path: Path, settings, place):
+    """It is a 409 that begins no stream, or a stream that ends early and whose reconnection is that 409."""
+    with hosted(tmp_path, practice_model, **settings) as host:
+        agent = host.get("/agents").json()["agents"][0]["name"]
+        practice_model.plan({"text": "word " * 60_000})
+        turn = host.turn(host.run(agent, {"message": "hello", "session_id": "torn"}))["turn_id"]
+        with closing(sqlite3.connect(tmp_path / "turn-log.sqlite")) as file, file:
+            places = [place for (place,) in file.execute("SELECT place FROM entries ORDER BY place")]
+            changed = file.execute(
+                "UPDATE entries SET body = 'xx' WHERE place = ?", (places[place * len(places) // 60],)
+            )
+            assert changed.rowcount == 1
+        url = f"{host.url}/api/agents/{agent}/sessions/torn/turns/{turn}/events"
+        told = requests.get(url, timeout=60)
+        assert (told.status_code == 409) == (place == 2)
+        if told.ok:
+            last = re.findall("^id: ([0-9]+)$", told.text, re.MULTILINE)[-1]
+            assert "event: turn." not in told.text.replace("event: turn.started", "")
+            told = requests.get(url, headers={"last-event-id": last}, timeout=60)
+        assert (told.status_code, "damaged" in told.text) == (409, True)
+        assert host.get(f"/agents/{agent}/sessions/torn/turns/{turn}/steps").status_code == 409
+        assert "Traceback" not in host.text
+        assert host.run(agent, "and now?", session_id="torn").ok

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, cast
 
-from durable_agent_host.errors import LogError
+from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import LogEntry
 
 _KIND: Final = "kind"
@@ -76,15 +76,19 @@ def decode_log_entry(line: str | bytes) -> LogEntry:
         The entry; an unknown kind is kept as it is.
 
     Raises:
-        LogError: it is something else.
+        CorruptStateError: it is something else.
     """
     try:
         read: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise LogError(f"the turn log holds something that is not JSON ({error})") from error
+        raise CorruptStateError(
+            f"an entry of the turn log is damaged, and cannot be read ({error}): restore a copy; nothing was changed"
+        ) from error
     if isinstance(read, dict):
         wire = cast("dict[str, Any]", read)
         kind, data = wire.get(_KIND), wire.get(_DATA)
         if isinstance(kind, str) and isinstance(data, dict):
             return LogEntry(kind, cast("dict[str, Any]", data))
-    raise LogError(f"the turn log holds something that is no entry: {line[:80]!r}")
+    raise CorruptStateError(
+        "an entry of the turn log is damaged: it is JSON, and no entry. Restore a copy; nothing was changed"
+    )

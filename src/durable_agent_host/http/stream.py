@@ -17,7 +17,7 @@ from azurefunctions.extensions.http.fastapi import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
-from durable_agent_host.errors import LogError, TurnTimedOutError
+from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
 from durable_agent_host.http.answers import terminal_event
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
 from durable_agent_host.model.ids import turn_log_id
@@ -161,7 +161,7 @@ async def follow_turn(
 
     Yields:
         Bytes of the stream; the terminal event comes last and once. When the log is closed because the process ends,
-        the stream ends without a terminal event, and the client reconnects.
+        or an entry is damaged, the stream ends without a terminal event, and the client reconnects.
 
     Raises:
         LogError: the turn has an answer, but the rest of its log cannot be read; the client reconnects.
@@ -177,17 +177,12 @@ async def follow_turn(
                     yield HEARTBEAT
                     continue
                 offset = page.next_offset
-                if any(record.entry.kind == OUTCOME for record in page.records):
+                if _has_outcome(page):
                     has_run = True
                     client.hint(request.turn_id)
                 if told := _encode_page(page):
                     yield told
         if not end.done():
-            return
-        if (error := end.exception()) is not None and is_store_trouble(error):
-            _LOGGER.warning(
-                "a stream of turn %s was cut off: the durable store does not answer: %s", request.turn_id, error
-            )
             return
         turn = end.result()
         while not has_run and (page := await _read_rest(log, log_id, offset, turn)).records:
@@ -197,8 +192,34 @@ async def follow_turn(
         if offset == first_offset > 0 and not (await _read_rest(log, log_id, offset - 1, turn)).records:
             offset -= 1  # the client has the terminal event, or claims more than there is
         yield encode_event(*await _terminal_event(client, request, turn), offset)
+    except Exception as error:  # noqa: BLE001 - raised again unless it is known
+        _cut_off(request, error)
     finally:
         await _cancel(end)
+
+
+def _cut_off(request: TurnRequest, error: Exception) -> None:
+    """Log why a stream ends before the turn's end is sent; raise what no reconnection would explain."""
+    if not isinstance(error, StateError) and not is_store_trouble(error):
+        raise error
+    reason = "something stored cannot be read" if isinstance(error, StateError) else "the durable store does not answer"
+    _LOGGER.warning("a stream of turn %s was cut off: %s: %s", request.turn_id, reason, error)
+
+
+async def check_readable(log: TurnLog, request: TurnRequest, first_offset: int) -> None:
+    """Check that a stream can begin: afterwards, it can only be cut off.
+
+    Args:
+        log: of the process.
+        request: the turn's request.
+        first_offset: where in the log the stream starts.
+
+    Raises:
+        StateError: the first page cannot be read. The stream itself waits for a store that does not answer.
+    """
+    with suppress(LogError):
+        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+        await log.read(log_id, first_offset, max_bytes=PAGE_BYTES)
 
 
 async def _follow(
@@ -263,6 +284,10 @@ def _encode_page(page: LogPage) -> bytes:
         for record in page.records
         if record.entry.kind == EVENT
     )
+
+
+def _has_outcome(page: LogPage) -> bool:
+    return any(record.entry.kind == OUTCOME for record in page.records)
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:

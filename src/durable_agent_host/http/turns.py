@@ -26,7 +26,7 @@ from durable_agent_host.http.files import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunCall
 from durable_agent_host.http.problems import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.sse import parse_resume
-from durable_agent_host.http.stream import EventStream, early_outcome, follow_turn
+from durable_agent_host.http.stream import EventStream, check_readable, early_outcome, follow_turn
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.places import Place
@@ -112,6 +112,7 @@ async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
     last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
     turn = await named_turn(host, call, client)
     await client.check_log()
+    await check_readable(host.open_log(), turn.request, _first_offset(last))
     return _stream(host, client, turn.request, last, has_ended=turn.outcome is not None)
 
 
@@ -218,11 +219,16 @@ async def _streamed_run(
 def _stream(
     host: Host, client: TurnClient, request: TurnRequest, last_event_id: int | None, *, has_ended: bool = False
 ) -> EventStream:
-    first = 0 if last_event_id is None else last_event_id + 1
     heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()
-    events = follow_turn(log, client, request, first, heartbeat_seconds=heartbeat, has_ended=has_ended)
+    events = follow_turn(
+        log, client, request, _first_offset(last_event_id), heartbeat_seconds=heartbeat, has_ended=has_ended
+    )
     return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
+
+
+def _first_offset(last_event_id: int | None) -> int:
+    return 0 if last_event_id is None else last_event_id + 1
 
 
 def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller, secret: str) -> TurnRequest:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.errors import LogError
+from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import LogEntry
 from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
 
@@ -32,8 +32,8 @@ def test_entries_come_back(kind, data):
 
 @pytest.mark.parametrize("line", ["", "[]", "1", "{}", '{"kind":1,"data":{}}', '{"kind":"a","data":[]}', "{"])
 def test_what_is_no_entry_is_refused(line):
-    """Anything else is a LogError."""
-    with pytest.raises(LogError):
+    """Anything else is damage."""
+    with pytest.raises(CorruptStateError):
         decode_log_entry(line)
 
 
