@@ -328,6 +328,27 @@ def test_tools_that_fail_or_leave_do_no_harm(hasty: Doomed, model: PracticeModel
     assert host.run("Worker", "go").text == "Survived."
 
 
+RAISED = ("generator", "keyboard", "exit", "cancelled", "stop", "async-stop", "group")
+
+
+def test_whatever_a_tool_raises_is_a_failed_call(hasty: Doomed, model: PracticeModel):
+    """In its thread, in one of its own and on the event loop, also when it cancels its task; the other calls run."""
+    calls = [call("throw", kind=kind) for kind in RAISED]
+    calls += [call("throw_async", kind=kind) for kind in RAISED]
+    calls += [call("throw_async", kind=f"thread-{kind}") for kind in ("generator", "keyboard", "cancelled")]
+    calls += [call("throw_async", kind=kind) for kind in ("cancels-itself", "cancels-itself-and-waits")]
+    play(model, {"calls": [*calls, call("note", text="fine")]}, {"text": "Survived."})
+    answer = hasty.host.run("Worker", {"message": "go", "session_id": "raised"})
+    assert (answer.status_code, answer.json().get("response")) == (200, "Survived."), answer.text
+    told = outputs(model)
+    assert told.pop() == "noted fine"
+    assert {one.partition(":")[0] for one in told} == {"Error"}
+    assert len(told) == len(calls)
+    model.forget()
+    play(model, {"text": "On."})
+    assert hasty.host.run("Worker", {"message": "on", "session_id": "raised"}).json()["response"] == "On."
+
+
 def test_large_results_are_kept(doomed: Doomed, model: PracticeModel):
     """A result of 10 MB reaches the model, and outlives a crash."""
     play(model, {"calls": [call("large", megabytes=10)]}, {"text": "Large."})

@@ -4,13 +4,19 @@ Code decides by the type (`match`). The exception that unwinds the framework car
 is known: at the call that must not be made, the write that failed, the runner that gave up.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import AgentResponse
 
-from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.errors import FencedError, LogError, TurnError
+
+_ENDED_ITSELF: Final = (
+    "the code of the agent ended its own task with {}, although nobody has cancelled the turn: see that middleware and "
+    "context providers neither cancel their task nor raise this"
+)
 
 
 @dataclass(frozen=True)
@@ -104,5 +110,7 @@ def stop_of(error: BaseException) -> Stop:
             return Superseded()
         case LogError():
             return LogLost(error)
+        case asyncio.CancelledError() | GeneratorExit():  # of a run that nobody has cancelled
+            return Failed(TurnError(_ENDED_ITSELF.format(type(error).__name__)))
         case _:
             return Failed(error)

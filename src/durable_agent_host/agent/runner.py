@@ -237,7 +237,7 @@ class AgentRunner:
             return Completed(runs.produced.response())
         except RunStoppedError as stopped:
             return stopped.stop
-        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge
+        except BaseException as error:  # noqa: BLE001 - the edge: whatever the agent's task raised ends its turn
             return _stop_of(runs, error)
 
     async def _conclude(self, runs: AgentRuns, ending: Ending) -> TurnOutcome:

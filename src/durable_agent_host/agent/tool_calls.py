@@ -34,6 +34,7 @@ from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
 from durable_agent_host.errors import CorruptStateError, LogError, TurnError
+from durable_agent_host.loops.own_task import in_own_task
 from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
 from durable_agent_host.redaction import without_secrets
 from durable_agent_host.tool_calls import APPROVED_BY, RUNNING_CALL, ToolCall
@@ -231,7 +232,7 @@ class ToolCalls(FunctionMiddleware):
         changed: Mapping[str, Any] | None,
     ) -> None:
         try:
-            await call_next()
+            await in_own_task(call_next)
         except (RunStoppedError, MiddlewareFailure):
             raise
         except asyncio.CancelledError as error:

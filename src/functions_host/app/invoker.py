@@ -23,6 +23,7 @@ from functions_host.app.sync_threads import SyncThreads, start_sync_threads
 from functions_host.engine.durable_functions import TIMEOUT_KIND, Raised
 
 _CLOSE_SECONDS = 5.0
+_logger = logging.getLogger(__name__)
 _WORKER_LOGGER = logging.getLogger("azure.functions")
 
 
@@ -107,11 +108,20 @@ class Invoker:
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        self._run_until_stopped()
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
+
+    def _run_until_stopped(self) -> None:
+        while True:
+            try:
+                self._loop.run_forever()
+            except BaseException:  # asyncio lets `KeyboardInterrupt` and `SystemExit` of a task end its loop
+                _logger.exception("a task of the app tried to end the process; the app's other functions go on")
+            else:
+                return
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -137,6 +147,10 @@ class Invoker:
             if not function.is_async and self._threads is not None:
                 self._threads.add_thread()  # a few functions that hang must not stop all others
             return Invocation(raised=Raised(TIMEOUT_KIND, message))
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            return Invocation(raised=Raised("CancelledError", str(error) or "the function cancelled itself"))
 
     async def _on_app_loop(self, call: Coroutine[Any, Any, Invocation]) -> Invocation:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
@@ -155,8 +169,10 @@ class Invoker:
                 ok, returned, outputs, text, trace = await self._native.invocation_request_native(
                     invocation_id, function.function_id, inputs, {}, **attempt
                 )
-        except SystemExit as error:  # of the function, not of the host
-            return Invocation(raised=Raised("SystemExit", str(error)))
+        except asyncio.CancelledError:
+            raise  # `invoke` knows whose it is
+        except BaseException as error:  # noqa: BLE001 - of the function, not of the host: the library takes only `Exception`
+            return Invocation(raised=_describe_failure(error, "", ""))
         finally:
             _current_failure.reset(token)
         if ok:

@@ -63,6 +63,8 @@ class SyncThreads(ThreadPoolExecutor):
             self._running[number] = self._waiting.pop(number)[0]
             try:
                 return fn(*args, **kwargs)
+            except GeneratorExit as error:  # would close the coroutines that wait for it, up to the host's own
+                raise RuntimeError(f"the function raised {error!r}") from error
             finally:
                 del self._running[number]
 

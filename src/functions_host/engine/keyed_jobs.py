@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 
 from functions_host.engine.database import StoreError
 
@@ -53,7 +54,9 @@ class KeyedJobs[Key: Hashable]:
         while self._waiting and len(self._running) < self._limit:
             key = next(iter(self._waiting))
             del self._waiting[key]
-            self._running[key] = asyncio.create_task(self._run(key))
+            task = asyncio.create_task(self._run(key))
+            self._running[key] = task
+            task.add_done_callback(partial(self._end, key))
 
     def _wake_later(self, key: Key) -> float:
         delay = self._delays.get(key, _FIRST_BACKOFF_SECONDS)
@@ -62,8 +65,13 @@ class KeyedJobs[Key: Hashable]:
         return delay
 
     async def _run(self, key: Key) -> None:
+        await self._job(key)
+
+    def _end(self, key: Key, task: asyncio.Task[None]) -> None:
+        """Decide what follows a job, however it ended: a key whose end is missed would never run again."""
+        del self._running[key]
         try:
-            await self._job(key)
+            task.result()
             self._delays.pop(key, None)
         except StoreError as error:
             if error.retryable:
@@ -72,9 +80,11 @@ class KeyedJobs[Key: Hashable]:
                 _logger.error("%s %r is given up: %s", self._name, key, error)  # noqa: TRY400 - it says all
         except Exception:  # the edge of the engine: whatever a job raises must not stop the lane
             _logger.exception("%s %r failed and is tried again in %g s", self._name, key, self._wake_later(key))
-        finally:
-            del self._running[key]
-            if key in self._woken_again:
-                self._woken_again.discard(key)
-                self._waiting[key] = None
-            self._start_waiting()
+        except BaseException as error:  # noqa: BLE001 - the same
+            if self._limit:  # otherwise it was cancelled
+                told = f"{self._name} {key!r} failed and is tried again in {self._wake_later(key):g} s"
+                asyncio.get_running_loop().call_exception_handler({"message": told, "exception": error})
+        if key in self._woken_again:
+            self._woken_again.discard(key)
+            self._waiting[key] = None
+        self._start_waiting()

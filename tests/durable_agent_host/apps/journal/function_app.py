@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import DurableAgentApp, current_tool_call, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
+
+THREADS = ThreadPoolExecutor(2)
 
 
 def trace(line: str) -> None:
@@ -80,6 +83,33 @@ async def leave_async() -> str:
     raise KeyboardInterrupt
 
 
+RAISED: dict[str, BaseException] = {
+    "generator": GeneratorExit("end"),
+    "keyboard": KeyboardInterrupt("end"),
+    "exit": SystemExit("end"),
+    "cancelled": asyncio.CancelledError("end"),
+    "stop": StopIteration("end"),
+    "async-stop": StopAsyncIteration("end"),
+    "group": BaseExceptionGroup("end", [KeyboardInterrupt()]),
+}
+
+
+def throw(kind: str) -> str:
+    """Raise anything."""
+    raise RAISED[kind]
+
+
+async def throw_async(kind: str) -> str:
+    """Raise anything, on the event loop or in a thread that the tool waits for."""
+    if kind.startswith("thread-"):
+        return await asyncio.get_running_loop().run_in_executor(THREADS, throw, kind.removeprefix("thread-"))
+    if kind.startswith("cancels-itself"):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(0) if kind.endswith("and-waits") else None
+        return "cancelled myself"
+    return throw(kind)
+
+
 def paint() -> list[Content]:
     """Give a picture and words."""
     trace("paint")
@@ -139,6 +169,8 @@ TOOLS: list[Any] = [
     fail,
     leave,
     leave_async,
+    throw,
+    throw_async,
     paint,
     strange,
     large,
