@@ -18,6 +18,17 @@ MOST_PIPELINED = 16
 _PARSED_BYTES = 4096  # at once: one piece can hold a hundred requests more
 
 
+_SEPARATORS = 4  # bytes of a header besides its name and value: colon, space, end of line
+
+
+def _too_long_url(limits: ConnectionLimits) -> str:
+    return f"The URL is over {limits.line_bytes} bytes."
+
+
+def _too_large_headers(limits: ConnectionLimits) -> str:
+    return f"The headers are over {limits.header_bytes} bytes or {limits.headers} fields."
+
+
 class _RefusedError(Exception):
     """Leaves a callback of the parser."""
 
@@ -75,7 +86,7 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
             self._unparsed += len(piece)
             super().data_received(piece)  # pyright: ignore[reportArgumentType] - the parser takes any buffer
             if self._unparsed > self.limits.line_bytes + self.limits.header_bytes:
-                self.refuse(*self._too_large_headers())
+                self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _too_large_headers(self.limits))
         self._unread = b"" if self._takes_no_more() else bytes(rest)
         if self._unread:
             self.flow.pause_reading()
@@ -118,22 +129,18 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         """Receive part of the URL."""
         super().on_url(url)
         if len(self.url) > self.limits.line_bytes:
-            self._refusal = HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is over {self.limits.line_bytes} bytes."
+            self._refusal = HTTPStatus.REQUEST_URI_TOO_LONG, _too_long_url(self.limits)
             raise _RefusedError
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Receive a header; trailers are counted and dropped."""
-        self._header_bytes += len(name) + len(value) + 4
+        self._header_bytes += len(name) + len(value) + _SEPARATORS
         self._header_count += 1
         if self._header_bytes > self.limits.header_bytes or self._header_count > self.limits.headers:
-            self._refusal = self._too_large_headers()
+            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _too_large_headers(self.limits)
             raise _RefusedError
         if self._part is Stage.HEADERS:
             super().on_header(name, value)
-
-    def _too_large_headers(self) -> tuple[HTTPStatus, str]:
-        most = f"{self.limits.header_bytes} bytes or {self.limits.headers} fields"
-        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The headers are over {most}."
 
     def on_headers_complete(self) -> None:
         """Start the answer."""
@@ -193,8 +200,40 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         super().connection_lost(exc)
 
 
+class _LimitedConnection(h11.Connection):
+    """h11's parser, which by itself limits only heads that have not ended.
+
+    Args:
+        limits: for the client.
+
+    Attributes:
+        refusal: why a request was refused that h11 itself would take.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        super().__init__(h11.SERVER, limits.line_bytes + limits.header_bytes)
+        self._limits = limits
+        self.refusal: str | None = None
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            size = sum(len(name) + len(value) + _SEPARATORS for name, value in event.headers)
+            if len(event.target) > self._limits.line_bytes:
+                self.refusal = _too_long_url(self._limits)
+            elif size > self._limits.header_bytes or len(event.headers) > self._limits.headers:
+                self.refusal = _too_large_headers(self._limits)
+            if self.refusal is not None:
+                raise h11.RemoteProtocolError(self.refusal)
+        return event
+
+
 class _Http10Connection(WatchedConnection, H11Protocol):
-    """A connection of HTTP/1.0; uvicorn limits its headers (``h11_max_incomplete_event_size``)."""
+    """A connection of HTTP/1.0."""
+
+    def __init__(self, *, limits: ConnectionLimits, connections: Connections, **more: Any) -> None:
+        super().__init__(limits=limits, connections=connections, **more)
+        self.conn = _LimitedConnection(limits)
 
     def data_received(self, data: bytes) -> None:
         self.count(data)
@@ -215,4 +254,4 @@ class _Http10Connection(WatchedConnection, H11Protocol):
         return Stage.IDLE if self.cycle.response_complete else Stage.ANSWERING
 
     def send_400_response(self, msg: str) -> None:
-        self.refuse(HTTPStatus.BAD_REQUEST, msg)
+        self.refuse(HTTPStatus.BAD_REQUEST, self.conn.refusal or msg)

@@ -85,7 +85,6 @@ class HostServer(uvicorn.Server):
                 lifespan="off",
                 http=connection,
                 backlog=_ACCEPTED_AT_ONCE,
-                h11_max_incomplete_event_size=limits.line_bytes + limits.header_bytes,
                 ws="none",
                 log_config=None,
                 access_log=False,

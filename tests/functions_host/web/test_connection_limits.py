@@ -169,6 +169,25 @@ def test_a_head_is_taken_up_to_its_limits(host: Host, limit: str):
     assert f"{most} " in json.loads(received.rpartition(b"\r\n\r\n")[2])["detail"]
 
 
+@pytest.mark.parametrize("limit", EXACT)
+def test_a_head_of_http_1_0_has_the_same_limits(host: Host, limit: str):
+    """The largest one is answered; one more byte or header is 400, in one piece or several."""
+    make, most, _ = EXACT[limit]
+    taken, refused = (make(size).replace(b"HTTP/1.1\r\n" + HOST, b"HTTP/1.0\r\n" + HOST) for size in (most, most + 1))
+    for sent in ([taken], [refused], [refused[:20], refused[20:]], [refused[:-2], refused[-2:]]):
+        with connect(host) as connection:
+            for piece in sent:
+                connection.sendall(piece)
+            received = read_to_end(connection)
+        last = STATUS.findall(received)[-1]
+        if sent == [taken]:
+            assert last in {b"200", b"404"}
+        else:
+            assert last == b"400"
+            assert f"{most} " in json.loads(received.rpartition(b"\r\n\r\n")[2])["detail"]
+    assert host.send("GET", "/").status == 200
+
+
 UNFINISHED = (
     (b"", b""),
     (b"GE", b"408"),
