@@ -81,6 +81,18 @@ def test_half_a_character_in_a_call_and_its_result_is_no_dead_end(host: AgentHos
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("words", "result"), [(-15_000, "[" * 15_000), (-300, '{"a":' * 300 + "0" + "}" * 300)])
+def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
+    host: AgentHost, model: HostileModel, client: str, words: int, result: str
+):
+    """The model gets it to the letter, now and in the next turn."""
+    model.play(stream(calling(client, [("call_1", f'{{"words": {words}}}')])), WHOLE[client], WHOLE[client])
+    for text in ("Good morning", "And now?"):
+        assert said(host, client, f"levels{words}", text) == "Hello."
+        assert json.dumps(result) in json.dumps(last_request(client, model))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
     """The call that no tool has answered is sent with a result that says so."""
     answers = [stream(calling(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]

@@ -30,7 +30,7 @@ FIXED = {
     "id of a session or turn": "model.ids.MAX_SESSION_ID_CHARACTERS",
     "`Idempotency-Key`": "model.ids.MAX_KEY_CHARACTERS",
     "name of a file": "turn.file_names.MAX_NAME_CHARACTERS",
-    "levels of JSON in the body of `run` and of an approval": "turn.nesting.MOST_LEVELS",
+    "levels of JSON in the body of `run` and of an approval": "codec.nesting.MOST_LEVELS",
     "`options` of a turn": "turn.request_options._MAX_BYTES",
     "`response_format` of a turn": "turn.answer_schema.MAX_SCHEMA_CHARACTERS",
     "objects in a `response_format`": "turn.answer_schema.MAX_SCHEMA_OBJECTS",

@@ -84,6 +84,6 @@ def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
 def _arguments(arguments: Any) -> dict[str, Any]:
     try:
         found = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {"arguments": arguments}

@@ -262,7 +262,7 @@ def _answer(asked: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
 def _by_id(asked: Mapping[str, WorkflowEvent[Any]], text: str) -> dict[str, str]:
     try:
         said: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or not said or not cast("dict[str, Any]", said).keys() <= asked.keys():
         raise RequestError(
@@ -281,7 +281,7 @@ def _content(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:
         return result
     try:
         approved: Any = json.loads(text)["approved"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         approved = None
     if not isinstance(approved, bool):
         call: Any = request.function_call

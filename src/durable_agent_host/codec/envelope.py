@@ -26,7 +26,7 @@ def read_envelope(value: Any) -> str | None:
     if isinstance(value, str) and value.startswith(_BEGIN):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     match value:
         case {"$encrypted": str(text), **rest} if not rest:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, Final, NamedTuple, cast
 
+from durable_agent_host.codec.nesting import MOST_LEVELS, is_nested_too_deeply
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.bodies import FORM, SentFile, is_json_type, media_type_of, parse_json, read_run_fields
 from durable_agent_host.http.sse import accepts_events, parse_resume
@@ -17,7 +18,6 @@ from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.answer_schema import check_response_format
 from durable_agent_host.turn.message_parts import Said, read_message
-from durable_agent_host.turn.nesting import MOST_LEVELS, is_nested_too_deeply
 from durable_agent_host.turn.requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})

@@ -163,7 +163,7 @@ def _result(text: str, request: TurnRequest) -> str:
 def _value(call: str) -> dict[str, Any]:
     try:
         return _object(json.loads(call))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"the tool call is not JSON: {error}") from None
 
 

@@ -337,7 +337,7 @@ def _joined_lists(texts: Sequence[str]) -> str:
         return texts[0]
     try:
         lists = [json.loads(one) for one in texts]
-    except ValueError:
+    except (ValueError, RecursionError):
         return texts[-1]
     return json.dumps([detail for one in lists for detail in one])
 

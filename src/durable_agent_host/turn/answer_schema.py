@@ -20,8 +20,8 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
+from durable_agent_host.codec.nesting import is_nested_too_deeply
 from durable_agent_host.errors import InvalidAnswerError, RequestError
-from durable_agent_host.turn.nesting import is_nested_too_deeply
 
 MAX_SCHEMA_CHARACTERS: Final = 64 * 1024
 """The longest ``response_format``, as JSON."""

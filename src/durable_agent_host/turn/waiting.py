@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from durable_agent_host.turn.nesting import is_nested_too_deeply
+from durable_agent_host.codec.nesting import is_nested_too_deeply
 
 _MAX_CHARACTERS: Final = 5800
 _SHOWN: Final = 25

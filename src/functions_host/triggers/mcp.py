@@ -153,7 +153,7 @@ def _unpack(text: str) -> dict[str, Any]:
     try:
         described = cast("dict[str, Any]", json.loads(text))
         content = described["content"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return {"content": [_text(text)]}
     blocks: Any = json.loads(content) if isinstance(content, str) else content
     result: dict[str, Any] = {"content": blocks if isinstance(blocks, list) else [blocks]}

@@ -160,7 +160,7 @@ def _is_whole(arguments: Any) -> bool:
         return bool(arguments)
     try:
         json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

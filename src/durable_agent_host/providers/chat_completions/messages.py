@@ -132,7 +132,7 @@ def _details_of(contents: Iterable[Content]) -> list[Any]:
     sealed = [one.protected_data or "" for one in contents if one.type == "text_reasoning"]
     try:
         return [detail for one in sealed if one.startswith("[") for detail in json.loads(one)]
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
 
 

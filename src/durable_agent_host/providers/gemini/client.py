@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
+from durable_agent_host.codec.nesting import is_nested_too_deeply
 from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
@@ -20,6 +21,9 @@ from durable_agent_host.providers.gemini.wire import kept_part, long_data_part, 
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.stream.fold import Fold
+
+_RESULT: Final = "result"
+"""Field in which the framework sends a result that is no object."""
 
 _ITEMS: Final = NeutralProvider()
 """Reports that no update has an item: contents are stamped when they are read."""
@@ -118,6 +122,15 @@ class _KeepsParts(FoldsStreams):
         if content.type == "function_result" and (part := stored_part(content)) is not None:
             return kept_part(part)
         return client._convert_function_result(content, *args)
+
+    def _coerce_to_dict(self, value: Any) -> dict[str, Any]:
+        client: Any = super()
+        try:
+            said: dict[str, Any] = client._coerce_to_dict(value)
+        except RecursionError:
+            return {_RESULT: value}
+        is_text = isinstance(value, str)  # what is too deep to be written again is sent as the text that it is
+        return {_RESULT: value} if is_text and is_nested_too_deeply(said) else said
 
     def _recall_thought_signature(self, _call_id: str) -> bytes | None:
         return None  # the request is determined by the conversation alone

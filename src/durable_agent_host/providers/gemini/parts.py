@@ -84,7 +84,7 @@ def content_of(part: Part, call_id: str = "", *, before: str = "", number: int =
                 span = {"begin": len(before), "end": len(before) + len(part["text"]), _BESIDE: beside}
                 content.additional_properties = {SPANS: {str(number): span}}
                 return content
-        except (KeyError, TypeError, ValueError, AttributeError, ContentError):
+        except (KeyError, TypeError, ValueError, AttributeError, ContentError, RecursionError):
             pass
         else:
             _stamp(content, row, {"type": kind, **inner, **({_BESIDE: beside} if beside else {})}, call_id)
@@ -156,7 +156,7 @@ def parts_of(content: Content) -> list[Part] | None:
         return None
     try:
         item = stamped_item(mark, row.rebuild(content))
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     del item["type"]
     beside = item.pop(_BESIDE, {})

@@ -43,10 +43,12 @@ URL = os.environ["MODEL_URL"]
 
 
 def say(words: int) -> str:
-    """Say so many words, and leave a line in the file ``EFFECTS``."""
+    """Say so many words, or as many levels of JSON for a negative number, and leave a line in the file ``EFFECTS``."""
     with Path(os.environ["EFFECTS"]).open("a", encoding="utf-8") as file:
         file.write("said\n")
-    return "word " * words
+    if words >= 0:
+        return "word " * words
+    return "[" * -words if words < -1000 else '{"a":' * -words + "0" + "}" * -words
 
 
 options = genai.types.HttpOptions(base_url=URL)
