@@ -169,16 +169,12 @@ class WordMeter:
 
     Args:
         update_bytes: that an update counts for besides what it says.
-
-    Attributes:
-        characters: of texts and arguments so far.
     """
 
     def __init__(self, update_bytes: int = _UPDATE_BYTES) -> None:
         self._update_bytes = update_bytes
         self._received = received()
         self._bytes = 0
-        self.characters = 0
 
     def take(self, contents: Iterable[Content]) -> None:
         """Count an update, or a whole message.
@@ -191,7 +187,6 @@ class WordMeter:
         """
         size = self._update_bytes
         for content in contents:
-            self.characters += characters_of(content)
             for said in (content.text, content.arguments, content.uri):
                 size += len(said) if isinstance(said, str) else 0
         self._bytes += size
@@ -201,11 +196,6 @@ class WordMeter:
             raise self._received.cross(_too_much("said", bounds.answer_bytes, *_ONE_ANSWER))
         if self._received.said_bytes > bounds.turn_bytes:
             raise self._received.cross(_too_much("said", bounds.turn_bytes, *_ONE_TURN))
-
-
-def characters_of(content: Content) -> int:
-    """Count what a content says in its text and its arguments. Guarantee: pure."""
-    return sum(len(said) for said in (content.text, content.arguments) if isinstance(said, str))
 
 
 def _end(piece: bytes, mark: bytes) -> int:

@@ -47,6 +47,7 @@ from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.stream.fold import ItemReader
 
 _LOGGER = logging.getLogger(__name__)
 _WRAPPED: Final = "self"
@@ -83,8 +84,9 @@ class InnerAgents:
             return client
         is_raw = not hasattr(client, "_inner_get_response")
         bounded: Any = copy_with(client, _BoundedWhole if is_raw else _BoundedInside)
-        bounded.inner_agents, bounded.lets_go = self, is_tool
-        bounded.__dict__.update(self._provider_for(client).sdk_clients(client, retries=True))
+        provider = self._provider_for(client)
+        bounded.inner_agents, bounded.lets_go, bounded.items_inside = self, is_tool, provider
+        bounded.__dict__.update(provider.sdk_clients(client, retries=True))
         if FunctionInvocationLayer in type(client).__mro__:
             bounded.function_middleware = [_BoundedResults(), *bounded.function_middleware]
         return bounded
@@ -197,6 +199,7 @@ class _Bounded:
 
     inner_agents: InnerAgents
     lets_go: bool
+    items_inside: ItemReader
 
     def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
         if options and options.get("tools"):
@@ -212,7 +215,7 @@ class _BoundedInside(_Bounded):
     def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
         client: Any = super()
         inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
-        call = InnerCall(arguments.get("messages") or (), arguments.get("options") or {})
+        call = InnerCall(arguments.get("messages") or (), arguments.get("options") or {}, self.items_inside)
         return _call(lambda: inner(stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 
@@ -221,7 +224,7 @@ class _BoundedWhole(_Bounded):
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         ask = super().get_response
-        call = InnerCall(normalize_messages(messages), arguments.get("options") or {})
+        call = InnerCall(normalize_messages(messages), arguments.get("options") or {}, self.items_inside)
         return _call(lambda: ask(messages, stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 

@@ -10,8 +10,9 @@ from typing import Any, Final, Self, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message, UsageDetails, add_usage_details
 
-from durable_agent_host.agent.bounds import Received, characters_of
+from durable_agent_host.agent.bounds import Received
 from durable_agent_host.agent.ending import RunStoppedError, Waiting, stop_of
+from durable_agent_host.agent.heard import Heard, characters_of_answer
 from durable_agent_host.agent.observer import InnerModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.errors import LogError
@@ -19,6 +20,7 @@ from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
 from durable_agent_host.model.text_names import correct_contents
 from durable_agent_host.model.usage import known_counts
+from durable_agent_host.stream.fold import ItemReader
 
 
 class InnerCalls:
@@ -107,8 +109,7 @@ class InnerCalls:
         run, usage = self._run, known_counts(cast("Mapping[str, Any] | None", response.usage_details)) or None
         call = InnerCallFinished(number, usage, response.model)
         if run.spending is not None and not usage:
-            said = sum(characters_of(content) for message in response.messages for content in message.contents)
-            if said:
+            if said := characters_of_answer(response):
                 run.spending.heard(INNER, number, said, response.model)
             run.spending.note_heard(INNER, number)
         try:
@@ -144,15 +145,16 @@ class InnerCall:
     Args:
         messages: of the request.
         options: of the request.
+        items: what the provider of its client knows of items.
     """
 
-    def __init__(self, messages: Sequence[Message], options: Mapping[str, Any]) -> None:
+    def __init__(self, messages: Sequence[Message], options: Mapping[str, Any], items: ItemReader) -> None:
         self._calls = INNER_CALLS.get()
         self._messages = messages
         self._options = options
         self._number = 0
         self._told = False
-        self._characters = 0
+        self._heard = Heard(items)
         self._said: list[ChatResponseUpdate] = []
 
     async def begin(self) -> None:
@@ -167,9 +169,9 @@ class InnerCall:
             RunStoppedError: a budget does not allow more, or the journal cannot be written.
         """
         correct_contents(update.contents)
-        self._characters += sum(map(characters_of, update.contents))
         if self._calls is not None:
-            self._calls.heard(self._number, self._characters, update.model)
+            self._heard.take(update)
+            self._calls.heard(self._number, self._heard.characters, update.model)
         self._told = self._told or bool(update.contents)
         usage = [content for content in update.contents if content.type == "usage"]
         if usage or (update.model and not self._said):

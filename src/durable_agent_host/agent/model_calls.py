@@ -26,6 +26,7 @@ from agent_framework import (
 
 from durable_agent_host.agent.bounds import WordMeter, check_calls, check_model_call, in_time, received
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
+from durable_agent_host.agent.heard import Heard, characters_of_answer
 from durable_agent_host.agent.held_history import CallMessages
 from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
@@ -282,13 +283,15 @@ class _Call:
         """Make the call once."""
         await self._call_next()
         result: Any = self._context.result
-        meter = WordMeter()
+        meter, heard = WordMeter(), Heard(self._run.provider)
         if isinstance(result, ResponseStream):
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as updates:
                 async for update in updates:
                     meter.take(update.contents)
                     _correct(update, update.contents)
-                    self._heard(meter, update.model, is_open=True)
+                    if self._run.spending is not None:
+                        heard.take(update)
+                        self._heard(heard.characters, update.model, is_open=True)
                     self._updates.append(update)
                     await self._note_background(update.continuation_token)
                     yield update
@@ -302,15 +305,15 @@ class _Call:
                 meter.take(message.contents)
                 _correct(result, message.contents)
             result.usage_details = cast("Any", known_counts(result.usage_details)) or None
-            self._heard(meter, result.model, is_open=False)
+            self._heard(characters_of_answer(result), result.model, is_open=False)
             if self._run.provider.ended_early([result]):
                 raise _cut_off([])
             self.response = result
 
-    def _heard(self, meter: WordMeter, model: str | None, *, is_open: bool) -> None:
+    def _heard(self, characters: int, model: str | None, *, is_open: bool) -> None:
         """Tell the budgets what the call has said so far; an answer that still comes may cross one."""
         if (spending := self._run.spending) is not None:
-            spending.heard(self._position, None, meter.characters, model, is_open=is_open)
+            spending.heard(self._position, None, characters, model, is_open=is_open)
 
     def _continue_background(self) -> None:
         """Resume the service's background answer, if there is one."""

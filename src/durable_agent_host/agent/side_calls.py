@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse, Message, UsageDetails, add_usage_details, normalize_messages
 
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
+from durable_agent_host.agent.heard import characters_of_answer
 from durable_agent_host.agent.inner_calls import not_counted
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
@@ -103,7 +104,7 @@ class SideCalls:
 
     async def _journal(self, number: int, response: ChatResponse[Any]) -> None:
         if self._run.spending is not None and not response.usage_details:
-            self._run.spending.heard(self._position, number, len(response.text), response.model)
+            self._run.spending.heard(self._position, number, characters_of_answer(response), response.model)
             self._run.spending.note_heard(self._position, number)
         try:
             await self._run.journal.side_call_finished(self._position, number, encode_model_response(response))

@@ -46,7 +46,7 @@ def tokens_of_request(messages: Iterable[Message], options: Mapping[str, Any]) -
     listed = cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]
     characters += sum(map(_characters_of_tool, listed))
     if rest := {name: value for name, value in options.items() if name != "tools" and value is not None}:
-        characters += _characters_of_json(rest)
+        characters += characters_of_json(rest)
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
@@ -67,7 +67,7 @@ def _characters_of(values: Iterable[Any]) -> int:
         elif isinstance(one, list | tuple):
             pending += cast("list[Any]", one)
         elif one is not None:
-            count += _characters_of_json(one)
+            count += characters_of_json(one)
     return count
 
 
@@ -90,13 +90,14 @@ def _tokens_of_file(content: Content) -> int:
 
 def _characters_of_tool(tool: Any) -> int:
     if not isinstance(tool, FunctionTool):
-        return _characters_of_json(tool)
+        return characters_of_json(tool)
     if (size := _SIZES.get(tool)) is None:
-        size = _SIZES[tool] = _characters_of_json(tool)
+        size = _SIZES[tool] = characters_of_json(tool)
     return size
 
 
-def _characters_of_json(value: Any) -> int:
+def characters_of_json(value: Any) -> int:
+    """Count the characters of a value as JSON; 0 for one that has none. Guarantee: pure."""
     try:
         return len(json.dumps(value, ensure_ascii=False, skipkeys=True, default=_plain))
     except (TypeError, ValueError, RecursionError):  # cannot be sent either

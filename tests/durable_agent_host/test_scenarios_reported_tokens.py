@@ -1,0 +1,105 @@
+"""Budgets count what services report and what models say, in the words of each service."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.durable_agent_host.hostile_answers import calling
+from tests.durable_agent_host.hostile_model import HostileModel, events, hostile_model, response_events, stream
+from tests.durable_agent_host.test_scenarios_budgets import spent, told
+from tests.kit import AgentHost, hosted
+
+APP = Path(__file__).parent / "apps" / "reported"
+
+
+@pytest.fixture(scope="module")
+def _model() -> Iterator[HostileModel]:
+    with hostile_model() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(_model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with an agent of every kind of client, whose turns may take 5000 tokens."""
+    with hosted(tmp_path_factory.mktemp("reported"), None, app=APP, MODEL_URL=_model.url) as running:
+        yield running
+
+
+@pytest.fixture
+def model(_model: HostileModel) -> HostileModel:
+    """The endpoint, with nothing scripted."""
+    _model.play()
+    return _model
+
+
+def reported(read: int, written: int) -> dict[str, Any]:
+    """Give the usage of a response."""
+    return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+
+
+def responding(*items: tuple[str, str], usage: dict[str, Any] | None) -> bytes:
+    """Write a response of messages, each with what comes of it in pieces, and as a whole."""
+    created, added, _, delta, *_, whole, done, completed = response_events("x")
+    told_events: list[dict[str, Any]] = []
+    for index, (pieces, text) in enumerate(items):
+        place = {"output_index": index, "item_id": f"msg_{index}"}
+        part = {"type": "output_text", "text": text, "annotations": []}
+        item = done["item"] | {"id": f"msg_{index}", "content": [part]}
+        told_events.append(added | {"output_index": index, "item": item | {"content": []}})
+        told_events += [delta | place | {"delta": pieces[n : n + 100]} for n in range(0, len(pieces), 100)]
+        told_events += [whole | place | {"text": text}, done | {"output_index": index, "item": item}]
+    response = completed["response"] | {"output": [one["item"] for one in told_events if one["type"] == done["type"]]}
+    numbered = [created, *told_events, completed | {"response": response | ({"usage": usage} if usage else {})}]
+    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(numbered))))
+
+
+@pytest.mark.parametrize("agent", ["Responses", "OverResponses"])
+def test_a_text_counts_once_although_its_end_repeats_it(host: AgentHost, model: HostileModel, agent: str):
+    """An answer within the budget is not stopped; that of an agent within leaves no room to read it once more."""
+    texts = ["word " * 1600, "more " * 1600]
+    asked = [stream(calling("Responses", [("c1", '{"task": "Go."}')]))] if agent != "Responses" else []
+    long = responding(*zip(texts, texts, strict=True), usage=reported(20, 4000))
+    model.play(*asked, long, responding(("Done.", "Done."), usage=reported(20, 10)))
+    answer = host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
+    assert answer.status_code == 200 or (asked and "does not allow the next call" in told(answer)), answer.text
+    assert 4000 < spent(host, agent, session)["tokens"] < 5000
+
+
+def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, model: HostileModel):
+    """A service without figures is paid for what its model has said."""
+    said = json.dumps({"words": 1, "why": "so " * 4000})
+    body = calling("Responses", [("c1", said)])
+    done = {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "fc_c1", "arguments": said}
+    head, mark, tail = body.partition(b"event: response.output_item.done")
+    model.play(stream(head + events(done | {"sequence_number": 9}) + mark + tail), responding(("Hi", "Hi"), usage=None))
+    answer = host.run("Responses", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert answer.status_code == 402, answer.text
+    assert 3000 < spent(host, "Responses", session)["tokens"] < 3500
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [("", "long " * 8000)],
+        [("word ", "long " * 8000)],
+        [("word " * 3000, "x"), ("", "word " * 3000)],
+        [("word " * 3000, ""), ("word " * 3000, "word " * 3000)],
+    ],
+    ids=["no pieces", "short pieces", "another item", "an item without an end"],
+)
+def test_a_whole_that_was_not_streamed_counts(host: AgentHost, model: HostileModel, items):
+    """What comes of another text, or nothing at all, does not stand for a text."""
+    model.play(responding(*items, usage=reported(1, 1)))
+    assert "in the middle of the model's answer" in told(host.run("Responses", "go"))
+
+
+def test_arguments_that_come_as_an_object_count(host: AgentHost, model: HostileModel):
+    """Gemini sends them so; without figures, they count as what the model has said."""
+    model.play(stream(calling("Gemini", [("c1", json.dumps({"words": 1, "why": "so " * 4000}))])), fallback=stream())
+    answer = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert answer.status_code == 402, answer.text
+    assert spent(host, "Gemini", session)["tokens"] > 3000
