@@ -103,3 +103,14 @@ def test_arguments_that_come_as_an_object_count(host: AgentHost, model: HostileM
     answer = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
     assert answer.status_code == 402, answer.text
     assert spent(host, "Gemini", session)["tokens"] > 3000
+
+
+def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost, model: HostileModel):
+    """Both are beside prompt and answer in its figures: thoughts are written, results of its own tools are read."""
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 700, "totalTokenCount": 1015}
+    said = {"content": {"role": "model", "parts": [{"text": "Hi."}]}, "finishReason": "STOP"}
+    model.play(stream(events({"candidates": [said], "usageMetadata": usage | {"toolUsePromptTokenCount": 300}})))
+    answer = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert answer.status_code == 200, answer.text
+    figures = spent(host, "Gemini", session)
+    assert (figures["tokens"], figures["cost"]) == (1015, pytest.approx((310 * 10 + 705 * 100) / 1_000_000))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from durable_agent_host.model.budget import KINDS, MOST_RESERVED, Budget, Kind, Price, Reservation, Spent
-from durable_agent_host.model.usage import is_count
+from durable_agent_host.model.usage import TOOL_INPUT, is_count
 from durable_agent_host.turn.question_ids import BUDGET_PREFIX
 from durable_agent_host.turn.request_size import CHARACTERS_PER_TOKEN
 
@@ -123,20 +123,27 @@ def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: 
         model: that served it.
         prices: as for `price_of`.
     """
-    counts = usage or {}
-    read, written = _count(counts, "input_token_count"), _count(counts, "output_token_count")
-    total = _count(counts, "total_token_count")
-    cached, written_to_cache = (_count(counts, f"cache_{way}_input_token_count") for way in ("read", "creation"))
-    if not total:  # a service without a total counts cache reads and writes apart from the input
-        read += cached + written_to_cache
-        total = read + written
+    read, cached, written = _read_and_written(usage or {})
     price = price_of(prices, model)
     cost = None
     if price is not None:
-        cached = min(read, cached)
         cheap = price.input if price.cached_input is None else price.cached_input
         cost = ((read - cached) * price.input + cached * cheap + written * price.output) / _MILLION
-    return Spent(tokens=total, cost=cost, model_calls=1)
+    return Spent(tokens=read + written, cost=cost, model_calls=1)
+
+
+def _read_and_written(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return how many tokens a model has read, how many of them from a cache, and how many it has written."""
+    read, written = _count(usage, "input_token_count"), _count(usage, "output_token_count")
+    cached, written_to_cache = (_count(usage, f"cache_{way}_input_token_count") for way in ("read", "creation"))
+    total = _count(usage, "total_token_count")
+    if not total:  # a service without a total counts cache reads and writes apart from the input
+        read += cached + written_to_cache
+    # What only the total has, a model has written, such as Gemini's thoughts, unless the service says that it read it.
+    apart = max(total - read - written, 0)
+    from_tools = min(_count(usage, TOOL_INPUT), apart)
+    read, written = read + from_tools, written + apart - from_tools
+    return read, min(read, cached), written
 
 
 def reserve(input_tokens: int, max_output_tokens: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:

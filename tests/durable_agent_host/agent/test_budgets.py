@@ -81,3 +81,20 @@ def test_tokens_of_a_cache_cost_what_the_cache_costs(usage, tokens: int, cost: f
     """Whether a service counts them in its input or beside it."""
     found = spent_on_answer(usage, "m", {"m": Price(2, 8, cached_input=0.5)})
     assert (found.tokens, found.cost) == (tokens, pytest.approx(cost / 1_000_000))
+
+
+@pytest.mark.parametrize(
+    ("counts", "tokens", "read", "written"),
+    [
+        ((10, 500, 510, 400), 510, 10, 500),  # reasoning within the output
+        ((10, 5, 415, 400), 415, 10, 405),  # reasoning beside it
+        ((10, 5, 415, None), 415, 10, 405),  # the same, and nothing says what it is
+        ((5000, 5000, 1, None), 10_000, 5000, 5000),  # a total that is none
+        ((10, 5, None, 400), 15, 10, 5),
+    ],
+)
+def test_the_cost_is_that_of_the_tokens(counts, tokens: int, read: int, written: int):
+    """Tokens that only the total has were written; a total below input and output counts as they do."""
+    names = "input_token_count", "output_token_count", "total_token_count", "reasoning_output_token_count"
+    found = spent_on_answer(dict(zip(names, counts, strict=True)), "m", {"m": Price(2, 8)})
+    assert (found.tokens, found.cost) == (tokens, pytest.approx((read * 2 + written * 8) / 1_000_000))

@@ -14,6 +14,7 @@ from durable_agent_host.codec.nesting import is_nested_too_deeply
 from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.model.usage import TOOL_INPUT
 from durable_agent_host.providers.gemini.forgotten import sent_parts
 from durable_agent_host.providers.gemini.legacy import stored_part
 from durable_agent_host.providers.gemini.reading import ResponseReader
@@ -89,6 +90,12 @@ class _KeepsParts(FoldsStreams):
         parsed.response_id = reader.response_id
         _note(parsed, words)
         return parsed
+
+    def _parse_usage(self, usage: Any) -> Any:
+        client: Any = super()
+        details = client._parse_usage(usage)
+        read = getattr(usage, "tool_use_prompt_token_count", None)
+        return details if read is None else cast("Any", {**(details or {}), TOOL_INPUT: read})
 
     def _parse_parts(self, parts: Sequence[Any], **_: Any) -> list[Content]:
         del parts  # the reader reads the service's original JSON
