@@ -9,7 +9,15 @@ from uuid import uuid4
 import pytest
 
 from tests.durable_agent_host.hostile_answers import calling
-from tests.durable_agent_host.hostile_model import HostileModel, events, hostile_model, response_events, stream
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    chat_chunk,
+    events,
+    hostile_model,
+    messages_events,
+    response_events,
+    stream,
+)
 from tests.durable_agent_host.test_scenarios_budgets import spent, told
 from tests.kit import AgentHost, hosted
 
@@ -114,3 +122,40 @@ def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost
     assert answer.status_code == 200, answer.text
     figures = spent(host, "Gemini", session)
     assert (figures["tokens"], figures["cost"]) == (1015, pytest.approx((310 * 10 + 705 * 100) / 1_000_000))
+
+
+LONG = "word " * 1000
+
+
+def long_answer(client: str, figure: str) -> bytes:
+    """Write an answer of 5000 characters in a service's words, whose figures of usage are all the same."""
+    match client:
+        case "Responses":
+            details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+            spoken = responding((LONG, LONG), usage={"input_tokens": "#", "output_tokens": "#", **details})
+            spoken = spoken.partition(b"\r\n\r\n")[2]
+        case "Completions":
+            usage = {"choices": [], "usage": {"prompt_tokens": "#", "completion_tokens": "#", "total_tokens": "#"}}
+            spoken = events(chat_chunk(LONG), chat_chunk(finish="stop"), chat_chunk() | usage, "[DONE]")
+        case "Claude":
+            spoken = events(*messages_events(LONG)).replace(b'_tokens": 1', b'_tokens": "#"')
+        case _:
+            said = {"content": {"role": "model", "parts": [{"text": LONG}]}, "finishReason": "STOP"}
+            usage = {"promptTokenCount": "#", "candidatesTokenCount": "#", "totalTokenCount": "#"}
+            spoken = events({"candidates": [said], "usageMetadata": usage})
+    return stream(spoken.replace(b'"#"', figure.encode()))
+
+
+@pytest.mark.parametrize("client", ["Responses", "Completions", "Claude", "Gemini", "OverClaude"])
+@pytest.mark.parametrize("figure", ["null", "-5", "0", "9" * 18])
+def test_an_answer_whose_figures_tell_nothing_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
+    """By what it has said: figures that are none, or zero, do not let it pass for free."""
+    kind = client.removeprefix("Over")
+    asked = [stream(calling(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
+    model.play(*asked, *[long_answer(kind, figure)] * 2)
+    answer = host.run(client, {"message": "go", "session_id": (session := uuid4().hex)})
+    assert answer.status_code == 200, answer.text
+    figures = spent(host, client, session)
+    answers = len(asked) + 1
+    assert figures["tokens"] > answers * 1250, figures
+    assert figures["cost"] > answers * 1250 * 100 / 1_000_000

@@ -121,7 +121,13 @@ def recorded_of(*steps: JournalStep) -> Recorded:
 
 
 @pytest.mark.parametrize(
-    ("usage", "tokens"), [(None, 70), ({"inputTokenCount": 3, "outputTokenCount": 4, "totalTokenCount": 7}, 7)]
+    ("usage", "tokens"),
+    [
+        (None, 70),
+        ({"inputTokenCount": 3, "outputTokenCount": 4, "totalTokenCount": 7}, 7),
+        ({"inputTokenCount": None, "outputTokenCount": 0, "totalTokenCount": None}, 70),
+        ({"inputTokenCount": None, "outputTokenCount": -5, "extensionData": {"reasoning_output_token_count": 0}}, 70),
+    ],
 )
 def test_an_answer_without_figures_counts_as_what_it_said(usage, tokens: int):
     """A call with token counts is counted by them alone, one without as was reserved and raised."""

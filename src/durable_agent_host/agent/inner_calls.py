@@ -19,7 +19,7 @@ from durable_agent_host.errors import LogError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
 from durable_agent_host.model.text_names import correct_contents
-from durable_agent_host.model.usage import known_counts
+from durable_agent_host.model.usage import is_measured, known_counts
 from durable_agent_host.stream.fold import ItemReader
 
 
@@ -108,7 +108,7 @@ class InnerCalls:
         """
         run, usage = self._run, known_counts(cast("Mapping[str, Any] | None", response.usage_details)) or None
         call = InnerCallFinished(number, usage, response.model)
-        if run.spending is not None and not usage:
+        if run.spending is not None and not is_measured(usage):
             if said := characters_of_answer(response):
                 run.spending.heard(INNER, number, said, response.model)
             run.spending.note_heard(INNER, number)

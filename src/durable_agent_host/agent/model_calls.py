@@ -36,7 +36,7 @@ from durable_agent_host.codec.journal_entry import decode_model_response, encode
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.text_names import correct_contents, text_for
-from durable_agent_host.model.usage import known_counts
+from durable_agent_host.model.usage import is_measured, known_counts
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -241,7 +241,7 @@ class _Call:
         await run.audience.tell(ModelCallAnswered(self._position, replayed=False))
         folded = self._folded()
         check_calls((content for message in folded.messages for content in message.contents), run.bounds)
-        if run.spending is not None and not folded.usage_details:
+        if run.spending is not None and not is_measured(cast("Any", folded.usage_details)):
             run.spending.note_heard(self._position, None)
         try:
             response = encode_model_response(folded)

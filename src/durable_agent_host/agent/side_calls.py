@@ -20,7 +20,7 @@ from durable_agent_host.codec.journal_entry import decode_model_response, encode
 from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.budget import Reservation
-from durable_agent_host.model.usage import known_counts
+from durable_agent_host.model.usage import is_measured, known_counts
 
 Call = Callable[[], Awaitable[ChatResponse[Any]]]
 
@@ -103,7 +103,7 @@ class SideCalls:
                 await asyncio.sleep(seconds)
 
     async def _journal(self, number: int, response: ChatResponse[Any]) -> None:
-        if self._run.spending is not None and not response.usage_details:
+        if self._run.spending is not None and not is_measured(cast("Any", response.usage_details)):
             self._run.spending.heard(self._position, number, characters_of_answer(response), response.model)
             self._run.spending.note_heard(self._position, number)
         try:

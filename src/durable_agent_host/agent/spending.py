@@ -20,6 +20,7 @@ from durable_agent_host.agent.recorded_spending import answers_in, spent_on_the_
 from durable_agent_host.errors import BudgetExceededError, LogError
 from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budget, Budgets, Kind, Reservation, Spent
 from durable_agent_host.model.journal_entry import INNER
+from durable_agent_host.model.usage import is_measured
 from durable_agent_host.turn.budgeting import (
     Crossing,
     Scope,
@@ -255,7 +256,7 @@ class Spending:
     def settle(self, position: int, number: int | None, usage: Mapping[str, Any] | None, model: str | None) -> None:
         """Count an answered model call: by its token counts, or without them as what was reserved and said."""
         call = self._open.pop((position, number), None)
-        if call is not None and not usage:
+        if call is not None and not is_measured(usage):
             self._settled = self._settled.plus(tokens_of(self._raised(call)))
         if position == INNER:
             self._settled = self._settled.plus(spent_on_answer(usage, model, self._budgets.prices))

@@ -21,6 +21,18 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
 
 
+def is_measured(usage: Mapping[str, Any] | None) -> bool:
+    """Return whether token counts tell what a call has taken: what was written, or all together.
+
+    Guarantee: pure. Zeros tell nothing, since no call takes nothing.
+
+    Args:
+        usage: by the framework's names.
+    """
+    counts = known_counts(usage)
+    return bool(counts.get("output_token_count") or counts.get("total_token_count"))
+
+
 def known_counts(usage: Mapping[str, Any] | None) -> dict[str, Any]:
     """Leave out the figures that are no counts, as if the service had not reported them.
 

@@ -37,6 +37,7 @@ from durable_agent_host.model.log_entry import (
     LogRecord,
 )
 from durable_agent_host.model.turn import Turn
+from durable_agent_host.model.usage import is_measured
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn.budgeting import spent_on_answer
 from durable_agent_host.turn.model_names import bounded_name
@@ -312,7 +313,7 @@ class StepReader:
         }
 
     def _cost(self, usage: Mapping[str, Any] | None, model: str | None) -> dict[str, Any]:
-        cost = spent_on_answer(usage, model, self._prices).cost if usage else None
+        cost = spent_on_answer(usage, model, self._prices).cost if is_measured(usage) else None
         return {} if cost is None else {"cost": cost}
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.budget import Reservation
@@ -36,6 +37,7 @@ from durable_agent_host.model.journal_entry import (
     ToolStarted,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
+from durable_agent_host.model.usage import is_measured
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.order import check_order, missing_entries
@@ -117,7 +119,7 @@ class Recorded:
         match step:
             case ModelFinished():
                 self.responses[step.position] = step.response
-                self._settle(step.position, None, is_measured=bool(step.response.get("usage")))
+                self._settle(step.position, None, is_measured=_tells_usage(step.response))
                 self._note_end(step.position, step.state, record.offset)
             case ToolStarted():
                 self.tools.setdefault(step.key, RecordedTool()).starts += 1
@@ -129,11 +131,11 @@ class Recorded:
                 return False
             case SideCallFinished():
                 self.side_calls[step.position, step.number] = step.response
-                self._settle(step.position, step.number, is_measured=bool(step.response.get("usage")))
+                self._settle(step.position, step.number, is_measured=_tells_usage(step.response))
                 return False
             case InnerCallFinished():
                 self.inner_calls.append(step)
-                self._settle(INNER, step.number, is_measured=bool(step.usage))
+                self._settle(INNER, step.number, is_measured=is_measured(step.usage))
                 return False
             case CallReserved() | CallRaised() | CallReleased():
                 self._note_open_call(step)
@@ -175,6 +177,11 @@ class Recorded:
             self.discard_from = None
         elif self.discard_from is None and event_names.rule_of_stored(event).is_discardable:
             self.discard_from = offset
+
+
+def _tells_usage(response: Mapping[str, Any]) -> bool:
+    usage = response.get("usage")
+    return bool(usage) and is_measured(decode_usage(usage))
 
 
 async def read_journal(log: TurnLog, log_id: str) -> Recorded:
