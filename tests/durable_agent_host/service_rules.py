@@ -3,7 +3,7 @@
 from typing import Any
 
 from practice_model.dialects.responses.transcript import Transcript
-from practice_model.rules import anthropic_messages, chat_requests, gemini_contents, pairing
+from practice_model.rules import anthropic_messages, chat_requests, gemini_contents, item_shapes, pairing
 
 
 class _KnowsNothing:
@@ -33,7 +33,8 @@ def objection(client: str, body: Any) -> Any:
         case "Responses":
             items, kept = body["input"], Transcript()
             calls = pairing.check_calls(items, kept, one_output_per_call=True)
-            return calls or pairing.check_duplicates(items, kept)
+            shape = item_shapes.check_shape(items, annotations_required=False)
+            return shape or calls or pairing.check_duplicates(items, kept)
         case "Completions":
             return chat_requests.check_request(body)
         case "Claude":

@@ -42,11 +42,12 @@ FIELDS: dict[str, frozenset[str]] = {
 _CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _USER_ONLY = frozenset({"tool_result", "image", "document", "container_upload", "search_result"})
-_ID_PATTERNS = {
-    "tool_use": r"^[a-zA-Z0-9_-]+$",
-    "server_tool_use": r"^srvtoolu_[a-zA-Z0-9_]+$",
-    "mcp_tool_use": r"^[a-zA-Z0-9_-]+$",
+_PATTERNS = {
+    "tool_use": {"id": r"^[a-zA-Z0-9_-]+$", "name": r"^[a-zA-Z0-9_-]{1,128}$"},
+    "server_tool_use": {"id": r"^srvtoolu_[a-zA-Z0-9_]+$"},
+    "mcp_tool_use": {"id": r"^[a-zA-Z0-9_-]+$"},
 }
+"""Type of block → the patterns of its fields."""
 
 
 class Knowledge(Protocol):
@@ -147,9 +148,15 @@ def _shape(place: str, block: Json, role: str, known: Knowledge) -> Iterator[str
         yield from _text(str(block["text"]))
     if "input" in fields and not isinstance(block["input"], dict):
         yield f"{place}.{kind}.input: Input should be a valid dictionary"
-    if (pattern := _ID_PATTERNS.get(kind)) and not re.match(pattern, str(block["id"])):
-        yield f"{place}.{kind}.id: String should match pattern '{pattern}'"
+    yield from _patterns(place, kind, block)
     yield from _role(place, kind, role)
+
+
+def _patterns(place: str, kind: str, block: Json) -> Iterator[str]:
+    for name, pattern in _PATTERNS.get(kind, {}).items():
+        given: Any = block.get(name)
+        if not isinstance(given, str) or not re.fullmatch(pattern, given):
+            yield f"{place}.{kind}.{name}: String should match pattern '{pattern}'"
 
 
 def _text(text: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ THINKS_IN_PARTS: Final = "practice-parts"
 _ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
 _MAX_ID: Final = 40
 _NAME: Final = re.compile(r"[^\s<|\\/>]{1,64}")
+_FUNCTION: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS: Final[dict[str, set[str]]] = {
     "user": {"text", "image_url", "input_audio", "file"},
     "assistant": {"text", "refusal"},
@@ -117,6 +118,12 @@ def _calls(message: Json, place: int) -> Iterator[HttpError]:
                 400, f"Invalid '{where}.id': string too long. {said}", "string_above_max_length", f"{where}.id"
             )
         function: Any = call.get("function")
+        called: Any = function or call.get("custom") or {}
+        name: Any = called.get("name")
+        if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
+            at = f"{where}.function.name"
+            said = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+            yield HttpError(400, f"Invalid '{at}': {said}", "invalid_value", at)
         if isinstance(function, dict) and not isinstance(cast("Json", function).get("arguments"), str):
             at = f"{where}.function.arguments"
             yield HttpError(400, f"Missing required parameter: '{at}'.", "missing_required_parameter", at)
@@ -124,17 +131,26 @@ def _calls(message: Json, place: int) -> Iterator[HttpError]:
 
 def _pairs(_model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
     open_ids: list[str] = []
+    told: dict[str, int] = {}
     asked_at = 0
     for place, message in enumerate([*messages, {"role": "end"}]):
         if message["role"] == "tool":
             if "tool_call_id" not in message:
                 said = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
                 yield HttpError(400, said, None, f"messages.[{place}].tool_call_id")
+            elif (first := told.get(message["tool_call_id"])) is not None:
+                said = f"Duplicate value for 'tool_call_id' of '{message['tool_call_id']}'"
+                where = f"messages.[{place}].tool_call_id"
+                yield HttpError(
+                    400, f"Invalid parameter: {said}, in messages[{first}] and messages[{place}].", None, where
+                )
             elif message["tool_call_id"] not in open_ids:
                 yield HttpError(400, _PRECEDED, None, f"messages.[{place}].role")
             else:
                 open_ids.remove(message["tool_call_id"])
+                told[message["tool_call_id"]] = place
             continue
+        told = {}
         if open_ids:
             yield HttpError(400, _FOLLOWED + ", ".join(open_ids), None, f"messages.[{asked_at}].role")
         open_ids, asked_at = (

@@ -1,11 +1,12 @@
 """What the Gemini API requires of a request, with its own words. Pure.
 
 Source: recorded requests that were accepted, and errors quoted by public projects (google-gemini/gemini-cli#17208,
-langgenius/dify-official-plugins#2088).
+langgenius/dify-official-plugins#2088; kaitranntt/ccs#25, about the names of declared functions).
 """
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -23,6 +24,12 @@ _DATA: Final = (
     *("toolCall", "toolResponse"),
 )
 _BESIDE: Final = ("thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata")
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_EMPTY_NAME: Final = "Name cannot be empty.\n"
+_BAD_NAME: Final = (
+    "[FIELD_INVALID] Invalid function name. Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or "
+    "contain underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64.\n"
+)
 _ROLES: Final = frozenset({"user", "model", None})
 
 IsSignature = Callable[[str], bool]
@@ -76,9 +83,12 @@ def _part(part: Json, path: str, *, where: str) -> Iterator[HttpError]:
     if len(data) > 1:
         yield _invalid(f"Invalid value at '{path}' (oneof), oneof field 'data' is already set. Cannot set '{data[1]}'")
     for name in ("functionCall", "functionResponse"):
-        if name in known and not field(part, name).get("name"):
+        if name not in known:
+            continue
+        called: Any = field(part, name).get("name")
+        if not called or not _NAME.fullmatch(str(called)):
             snake = "function_call" if name == "functionCall" else "function_response"
-            yield _invalid(f"* {where}.{snake}.name: Name cannot be empty.\n")
+            yield _invalid(f"* {where}.{snake}.name: {_BAD_NAME if called else _EMPTY_NAME}")
     for value in (field(part, "thoughtSignature"), field(field(part, "inlineData"), "data")):
         if value is not None and not _is_base64(value):
             yield _invalid(f"Invalid value at '{path}' (TYPE_BYTES), Base64 decoding failed for \"{value}\"")

@@ -13,6 +13,7 @@ from practice_model.dialects.responses.reading import kind_of, role_of
 from practice_model.rules.input_parts import check_parts
 
 MAX_ID_CHARACTERS = 64
+_FUNCTION = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 ROLES = ("assistant", "system", "developer", "user")
 
 
@@ -111,6 +112,9 @@ def _objections(item: Json, where: str, *, annotations_required: bool) -> Iterat
         yield missing(f"{where}.{name}")
     if kind == "reasoning" and not item.get("encrypted_content") and item.get("id") is None:
         yield missing(f"{where}.id")
+    if kind == "function_call" and not (isinstance(item.get("name"), str) and _FUNCTION.fullmatch(item["name"])):
+        said = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+        yield HttpError(400, f"Invalid '{where}.name': {said}", "invalid_value", f"{where}.name")
     yield from _id_objections(item, kind, where)
     if kind == "function_call_output" and isinstance(item.get("output"), list):
         yield from check_parts(item["output"], f"{where}.output")

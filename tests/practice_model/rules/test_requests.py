@@ -408,3 +408,11 @@ def test_encrypted_content_of_another_key_is_refused():
     assert check(USER, REASONING, OWN_ANSWER, USER, store=False, known=known) is None
     known.expire_encrypted()
     assert "could not be verified" in message(USER, REASONING, OWN_ANSWER, USER, store=False, known=known)
+
+
+@pytest.mark.parametrize("name", ["", None, "no such tool", "x" * 129, "say\n"])
+def test_the_name_of_a_call_has_letters_digits_underscores_and_dashes(name):
+    """The API refuses others, also of calls that it made itself."""
+    where = "Invalid 'input[1].name': string does not match pattern."
+    assert message(USER, CALLING | {"name": name}, OUTPUT).startswith(where)
+    assert check(USER, CALLING | {"name": "x" * 128}, OUTPUT) is None

@@ -55,7 +55,10 @@ def sent_blocks(group: Sequence[Content]) -> list[Block]:
         return []
     if mark["type"] == "text":
         return blocks_of(group[0], mark)
-    return [stamped_item(mark, _rebuilt(mark["type"], group))]
+    block = stamped_item(mark, _rebuilt(mark["type"], group))
+    if mark["type"] == "tool_use" and not block.get("id"):
+        block["id"] = group[0].call_id  # from the framework, for a call that the service never announced
+    return [block]
 
 
 def container_of(contents: Iterable[Content]) -> Mapping[str, Any] | None:

@@ -17,9 +17,11 @@ from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers.anthropic.assembly import whole_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
 from durable_agent_host.providers.anthropic.forgotten import WITHOUT_THOUGHTS
+from durable_agent_host.providers.anthropic.paired_calls import acceptable_calls
 from durable_agent_host.providers.anthropic.plain_contents import plain_messages
 from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.stream_events import BLOCKS, Reader, Said, Several, flattened, plain_block
+from durable_agent_host.providers.call_names import offered_names
 from durable_agent_host.providers.hosted_client import FoldsStreams, begun_aside, hosted_copy
 
 PAUSE: Final = "pause_turn"
@@ -117,6 +119,7 @@ class _KeepsBlocks(FoldsStreams):
     ) -> dict[str, Any]:
         client: Any = super()
         prepared: dict[str, Any] = client._prepare_options(messages, options, *args, **kwargs)
+        prepared["messages"] = acceptable_calls(prepared["messages"], offered_names(prepared.get("tools")))
         known = container_of(content for message in resting(messages) for content in message.contents)
         if known is not None and "container" not in prepared and _runs_code(prepared):
             prepared["container"] = known["container_id"]

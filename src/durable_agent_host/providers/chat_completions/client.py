@@ -12,10 +12,16 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.loops.giving_way import give_way
+from durable_agent_host.providers.call_names import offered_names
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
 from durable_agent_host.providers.chat_completions.deltas import whole_message
 from durable_agent_host.providers.chat_completions.messages import complete_item
-from durable_agent_host.providers.chat_completions.sent_messages import assistant_messages, media_of, paired_messages
+from durable_agent_host.providers.chat_completions.sent_messages import (
+    assistant_messages,
+    media_of,
+    named_calls,
+    paired_messages,
+)
 from durable_agent_host.providers.hosted_client import FoldsStreams, begun_aside, hosted_copy
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
@@ -72,7 +78,9 @@ class _KeepsMessages(FoldsStreams):
 
     def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
-        return _with_unread_messages(client._prepare_options(messages, options))
+        prepared: dict[str, Any] = client._prepare_options(messages, options)
+        named = named_calls(prepared["messages"], offered_names(prepared.get("tools")))
+        return _with_unread_messages({**prepared, "messages": named})
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()

@@ -1,21 +1,26 @@
 """Writes a conversation for Chat Completions: every call directly followed by its results. Pure."""
 
 import hashlib
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, cast
 
 from agent_framework import Content
 
 from durable_agent_host.loops.giving_way import resting
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.call_names import accepted_name
 from durable_agent_host.providers.chat_completions.contents import transcripts
 from durable_agent_host.providers.chat_completions.messages import MAX_CALL_ID, STAMPS, message_of
 
 Wire = dict[str, Any]
 
 _MEDIA: Final = frozenset({"data", "uri"})
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def assistant_messages(contents: Sequence[Content], service: str, now: float) -> list[Wire]:
@@ -97,7 +102,8 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
 
     Returns:
         The messages. A call without a result gets one that reports it as unknown; results without a call are left out.
-        A result belongs to the nearest earlier call with its id, since ids may be reused.
+        A result belongs to the nearest earlier call with its id, since ids may be reused; calls of one message that
+        share an id are told apart.
     """
     given = list(messages)
     uses, results = _Places(), _Places()
@@ -112,18 +118,56 @@ def paired_messages(messages: Iterable[Wire]) -> list[Wire]:
     for place, message in enumerate(resting(given)):
         if message.get("role") == "tool":
             continue
-        paired.append(message)
         calls = _calls(message)
+        ids = _own_ids(calls)
+        paired.append(message if ids == [call.get("id") for call in calls] else _with_ids(message, ids))
         # Results after the next use of one of the ids belong to that call.
         until = min((uses.following(str(call.get("id")), place, len(given)) for call in calls), default=len(given))
-        for call in calls:
+        for call, sent in zip(calls, ids, strict=True):
             result = next((at for at in results.between(call.get("id"), place, until) if at not in taken), None)
             if result is None:
-                paired.append({"role": "tool", "tool_call_id": call.get("id"), "content": LOST_RESULT})
+                paired.append({"role": "tool", "tool_call_id": sent, "content": LOST_RESULT})
             else:
                 taken.add(result)
-                paired.append(given[result] | {"tool_call_id": call.get("id")})
+                paired.append(given[result] | {"tool_call_id": sent})
     return paired
+
+
+def _own_ids(calls: Sequence[Wire]) -> list[Any]:
+    """Return the ids to send for the calls of one message, each once: OpenAI refuses two results of one id."""
+    times: Counter[Any] = Counter()
+    ids: list[Any] = []
+    for known in (call.get("id") for call in calls):
+        times[known] += 1
+        ids.append(known if times[known] == 1 else "call_" + derived_id(str(known), str(times[known])))
+    return ids
+
+
+def _with_ids(message: Wire, ids: Sequence[Any]) -> Wire:
+    return message | {"tool_calls": [call | {"id": sent} for call, sent in zip(_calls(message), ids, strict=True)]}
+
+
+def named_calls(messages: Iterable[Wire], offered: Collection[str]) -> list[Wire]:
+    """Give calls names that OpenAI accepts.
+
+    Guarantee: pure; the messages given are not changed.
+
+    Args:
+        messages: of a request, in order.
+        offered: names of the request's tools.
+    """
+    return [_with_names(message, offered) if _calls(message) else message for message in resting(messages)]
+
+
+def _with_names(message: Wire, offered: Collection[str]) -> Wire:
+    return message | {"tool_calls": [_with_name(call, offered) for call in _calls(message)]}
+
+
+def _with_name(call: Wire, offered: Collection[str]) -> Wire:
+    kind = "custom" if "custom" in call else "function"
+    told = cast("Wire", call.get(kind) or {"arguments": ""})
+    name = accepted_name(told.get("name"), _NAME, offered)
+    return call if name == told.get("name") else call | {kind: told | {"name": name}}
 
 
 class _Places:

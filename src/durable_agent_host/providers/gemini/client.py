@@ -15,6 +15,7 @@ from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.usage import TOOL_INPUT
+from durable_agent_host.providers.call_names import UNNAMED
 from durable_agent_host.providers.gemini.forgotten import sent_parts
 from durable_agent_host.providers.gemini.legacy import stored_part
 from durable_agent_host.providers.gemini.reading import ResponseReader
@@ -109,11 +110,12 @@ class _KeepsParts(FoldsStreams):
         parts: list[Any] = []
         neutral: list[Content] = []
         for content in said or message_contents:
-            if (kept := sent_parts(content)) is None:
+            kept = sent_parts(content)
+            if content.type == "function_call" and content.call_id and (kept is not None or not content.name):
+                names[content.call_id] = content.name or UNNAMED  # the framework leaves out a result without a name
+            if kept is None:
                 neutral.append(content)
                 continue
-            if content.type == "function_call" and content.call_id and content.name:
-                names[content.call_id] = content.name
             parts += client._convert_message_contents(neutral, names)
             parts += [kept_part(part) for part in kept]
             neutral = []

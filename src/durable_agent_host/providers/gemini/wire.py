@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.loops.aside import aside
 from durable_agent_host.loops.giving_way import resting
-from durable_agent_host.providers.gemini.paired_calls import paired_calls
+from durable_agent_host.providers.gemini.paired_calls import named_calls, paired_calls
 from durable_agent_host.providers.gemini.signatures import with_signatures
 
 _STAND_IN = "."
@@ -131,6 +131,13 @@ def _kept_part_class() -> type[Any]:
     return KeptPart
 
 
+def _offered(config: Any) -> frozenset[str]:
+    """Return the names of the functions that a request offers."""
+    tools: Any = getattr(config, "tools", None) or ()
+    declared = (getattr(tool, "function_declarations", None) or () for tool in tools)
+    return frozenset(str(one.name) for functions in declared for one in functions)
+
+
 class _Borrowed:
     """A copy shares the connections of its original and must not close them when it is collected."""
 
@@ -144,13 +151,13 @@ class _KeepsWords:
     _api_client: Any
 
     async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
-        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents))
+        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
         models: Any = super(_KeepsWords, call.models(self))
         stream = await models.generate_content_stream(model=model, contents=_STAND_IN, config=config)
         return call.with_words(stream)
 
     async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
-        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents))
+        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
         models: Any = super(_KeepsWords, call.models(self))
         return call.with_body(await models.generate_content(model=model, contents=_STAND_IN, config=config))
 
@@ -158,9 +165,10 @@ class _KeepsWords:
 class _Call:
     """The SDK's API client for one call: changes the request and records the response."""
 
-    def __init__(self, api: Any, model: str, contents: Any) -> None:
+    def __init__(self, api: Any, model: str, contents: Any, config: Any) -> None:
         self._api = api
-        self._contents = with_signatures(model, paired_calls(request_words(contents)))
+        words = named_calls(request_words(contents), _offered(config))
+        self._contents = with_signatures(model, paired_calls(words))
         self._body: str | None = None
 
     def __getattr__(self, name: str) -> Any:

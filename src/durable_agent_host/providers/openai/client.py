@@ -16,6 +16,7 @@ from agent_framework import Content, Message, ResponseStream
 from durable_agent_host.loops.aside import aside, aside_at_once
 from durable_agent_host.loops.giving_way import RestingList, give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.providers.call_names import offered_names
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.openai.direct_events import with_direct_events
 from durable_agent_host.providers.openai.errors import failure_of
@@ -27,6 +28,7 @@ from durable_agent_host.providers.openai.replay import (
     accepted_item,
     replayable_messages,
     with_valid_ids,
+    with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import ITEMS, plain_item
 
@@ -112,7 +114,8 @@ class _KeepsItems(FoldsStreams):
         sent = await aside(len(messages), replayable)
         prepared: dict[str, Any] = await aside_at_once(len(sent), lambda: client._prepare_options(sent, options))
         items = prepared["input"]
-        prepared["input"] = await aside(len(items), lambda: with_valid_ids(items))
+        offered = offered_names(prepared.get("tools"))
+        prepared["input"] = await aside(len(items), lambda: with_valid_names(with_valid_ids(items), offered))
         if _takes_encrypted_reasoning(self) and _ENCRYPTED not in (include := list(prepared.get("include") or [])):
             # The client requests it only on the first turn; a continuation that the service forgets needs it all.
             prepared["include"] = [*include, _ENCRYPTED]

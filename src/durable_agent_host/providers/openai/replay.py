@@ -9,7 +9,7 @@ Source: recorded requests (`multiturn/ci-replay-store-default`, `reasoning-modif
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from mimetypes import guess_type
 from typing import Any, Final
 
@@ -18,12 +18,14 @@ from agent_framework import Content, Message
 from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import PART_OF, STAMP
+from durable_agent_host.providers.call_names import accepted_name
 from durable_agent_host.providers.openai.forgotten import GONE, with_contents
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CHARACTERS, item_type
 from durable_agent_host.providers.openai.items import groups_of, item_of, stamp_of
 from durable_agent_host.providers.openai.rebuild import Item
 
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 _SAYS_KIND: Final = frozenset({"openai", "openai_content_type"})
 """Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
@@ -237,3 +239,24 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
                 del changed["id"]
         valid.append(changed)
     return valid
+
+
+def with_valid_names(items: Iterable[Item], offered: Collection[str]) -> list[Item]:
+    """Give function calls names that the API accepts: it refuses others, also of calls that it made itself.
+
+    Guarantee: pure; the items given are not changed.
+
+    Args:
+        items: of a request's input.
+        offered: names of the request's tools.
+
+    Returns:
+        The items, copies where the name changed.
+    """
+    return [
+        {**item, "name": name}
+        if item.get("type") == "function_call"
+        and (name := accepted_name(item.get("name"), _NAME, offered)) != item.get("name")
+        else item
+        for item in resting(items)
+    ]

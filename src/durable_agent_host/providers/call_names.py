@@ -1,0 +1,58 @@
+"""Names of calls in requests: a model can call a tool by any name, and services refuse a conversation with some. Pure.
+
+The call is stored with the name that the model wrote, and its result says that there is no such tool. Only the request
+has another name, so the call keeps its result.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, cast
+
+UNNAMED: Final = "unnamed"
+"""The name that is sent for a call without one; every service accepts it."""
+
+_MOST_CHARACTERS: Final = 64
+_ODD: Final = re.compile("[^a-zA-Z0-9_-]+")
+
+
+def accepted_name(name: Any, accepted: re.Pattern[str], offered: Collection[str] = ()) -> str:
+    """Return the name of a call to send.
+
+    Guarantee: pure; doing it again changes nothing.
+
+    Args:
+        name: as stored; None when the model gave none.
+        accepted: the names that the service accepts, all names among them that have up to 64 letters, digits,
+            underscores and dashes and begin with a letter.
+        offered: names of the request's tools, which the service accepts if it accepts the request.
+
+    Returns:
+        The same name if the service accepts it, otherwise one like it.
+    """
+    if isinstance(name, str) and (accepted.fullmatch(name) or name in offered):
+        return name
+    plain = _ODD.sub("_", str(name or "")).strip("_")[:_MOST_CHARACTERS]
+    if plain and accepted.fullmatch(plain) is None:
+        plain = f"call_{plain}"[:_MOST_CHARACTERS]
+    return plain or UNNAMED
+
+
+def offered_names(tools: Any) -> frozenset[str]:
+    """Return the names of a request's tools.
+
+    Guarantee: pure.
+
+    Args:
+        tools: as sent, with the name of a function in the tool or one level below; None for none.
+    """
+    return frozenset(name for tool in cast("Iterable[Any]", tools or ()) for name in _names_in(tool))
+
+
+def _names_in(tool: Any) -> Iterable[str]:
+    if not isinstance(tool, Mapping):
+        return
+    known = cast("Mapping[str, Any]", tool)
+    for holder in (known, *known.values()):
+        name: Any = cast("Mapping[str, Any]", holder).get("name") if isinstance(holder, Mapping) else None
+        if isinstance(name, str):
+            yield name

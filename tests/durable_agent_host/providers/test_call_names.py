@@ -1,0 +1,135 @@
+"""Names of calls in requests, in the words of the services that refuse them."""
+
+import copy
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_agent_host.providers.anthropic.paired_calls import acceptable_calls
+from durable_agent_host.providers.call_names import accepted_name, offered_names
+from durable_agent_host.providers.chat_completions.sent_messages import named_calls as named_messages
+from durable_agent_host.providers.chat_completions.sent_messages import paired_messages
+from durable_agent_host.providers.gemini.paired_calls import named_calls as named_contents
+from durable_agent_host.providers.openai.replay import with_valid_names
+from tests.durable_agent_host.service_rules import objection
+
+STRICTEST = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+
+
+def responses(name: object) -> list[dict]:
+    """A call in the input of the Responses API."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": name, "arguments": "{}"}
+    return [{"role": "user", "content": "Hi"}, call, {"type": "function_call_output", "call_id": "a", "output": ""}]
+
+
+def completions(name: object) -> list[dict]:
+    """A call in the messages of Chat Completions."""
+    call = {"id": "a", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "a", "content": ""}
+    return [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+
+
+def claude(name: object) -> list[dict]:
+    """A call in the messages of Anthropic."""
+    call = {"type": "tool_use", "id": "a", "name": name, "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+    spoken = [{"type": "text", "text": "Hi"}]
+    turns = [("user", spoken), ("assistant", [call]), ("user", [result])]
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+def gemini(name: object) -> list[dict]:
+    """A call in the contents of Gemini."""
+    response = {"functionResponse": {"name": name, "response": {}}}
+    turns = [("user", {"text": "Hi"}), ("model", {"functionCall": {"name": name, "args": {}}}), ("user", response)]
+    return [{"role": role, "parts": [part]} for role, part in turns]
+
+
+class Service(NamedTuple):
+    """What writes a conversation with a call of a name, what mends it, and the request around it."""
+
+    client: str
+    conversation: Callable[[object], list[dict]]
+    mend: Callable[[list[dict], frozenset[str]], list[dict]]
+    field: str
+    more: dict[str, object]
+
+    def objection(self, messages: list[dict]) -> object:
+        """Return the service's error for a request with the messages; None if it is accepted."""
+        return objection(self.client, {self.field: messages, **self.more})
+
+
+SERVICES = [
+    Service("Responses", responses, with_valid_names, "input", {}),
+    Service("Completions", completions, named_messages, "messages", {"model": "m"}),
+    Service("Claude", claude, acceptable_calls, "messages", {"model": "m", "max_tokens": 1}),
+    Service("Gemini", gemini, named_contents, "contents", {}),
+]
+services = pytest.mark.parametrize("service", SERVICES, ids=[service.client for service in SERVICES])
+
+
+@given(st.one_of(st.none(), st.text(max_size=200)))
+def test_any_name_becomes_one_that_every_service_accepts(name: str | None):
+    """The same for the same name, and itself if it was one."""
+    sent = accepted_name(name, STRICTEST)
+    assert STRICTEST.fullmatch(sent)
+    assert accepted_name(sent, STRICTEST) == sent
+    assert sent == name or not STRICTEST.fullmatch(name or "")
+
+
+@services
+@pytest.mark.parametrize("name", ["", None, "no such tool", "x" * 300, "say\n", "a\0b", "查询", "."])
+def test_a_call_with_any_name_is_accepted(service: Service, name: object):
+    """What is given is not changed, and doing it again changes nothing."""
+    given_ones = service.conversation(name)
+    before = copy.deepcopy(given_ones)
+    assert service.objection(given_ones) is not None
+    sent = service.mend(given_ones, frozenset())
+    assert given_ones == before
+    assert service.objection(sent) is None
+    assert service.mend(sent, frozenset()) == sent
+
+
+@services
+@pytest.mark.parametrize(("name", "offered"), [("say", []), ("get_weather-2", []), ("天气.get", ["天气.get"])])
+def test_good_names_and_names_of_the_request_s_tools_stay(service: Service, name: str, offered: list[str]):
+    """Services other than the first ones may accept more; they say so by accepting the tool."""
+    assert service.mend(service.conversation(name), frozenset(offered)) == service.conversation(name)
+
+
+def test_tools_are_named_in_each_service_s_form():
+    """Directly, or one level below; hosted tools may have no name, and what is no object has none."""
+    tools = [{"type": "function", "name": "a"}, {"type": "function", "function": {"name": "b"}}, {"type": "web_search"}]
+    assert offered_names([*tools, object(), {"name": 7}]) == {"a", "b"}
+    assert offered_names(None) == frozenset()
+
+
+def test_anthropic_gets_an_object_for_any_input():
+    """With what the model wrote in it, as the framework has it for its tools."""
+    sent = []
+    for told in ([1], "text", 7, None, {"a": 1}):
+        messages = claude("say")
+        messages[1]["content"][0]["input"] = told
+        (written,) = acceptable_calls(messages, frozenset())[1]["content"]
+        sent.append(written["input"])
+    assert sent == [{"raw": [1]}, {"raw": "text"}, {"raw": 7}, {}, {"a": 1}]
+
+
+def test_calls_of_one_chat_message_that_share_an_id_are_told_apart():
+    """Each with its result, by the same id always; in another message the id stays."""
+    call = completions("say")[1]["tool_calls"][0]
+    asked = {"role": "assistant", "content": None, "tool_calls": [call, call]}
+    told = [{"role": "tool", "tool_call_id": "a", "content": text} for text in "12"]
+    messages = [{"role": "user", "content": "Hi"}, asked, *told, *completions("say")[1:]]
+    assert objection("Completions", {"model": "m", "messages": messages}) is not None
+    sent = paired_messages(messages)
+    assert objection("Completions", {"model": "m", "messages": sent}) is None
+    ids = [one["id"] for one in sent[1]["tool_calls"]]
+    assert [(one["tool_call_id"], one["content"]) for one in sent[2:4]] == [(ids[0], "1"), (ids[1], "2")]
+    assert ids[0] == "a" != ids[1]
+    assert sent[4:] == messages[4:]
+    assert paired_messages(messages) == sent == paired_messages(sent)
