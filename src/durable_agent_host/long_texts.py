@@ -60,14 +60,19 @@ def found_in(form: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield what matches, as `re.finditer` does; see `replaced`. The matches are not empty."""
     place = 0
     while place < len(text):
+        if place > 0:
+            pause()
         end = place + _PART_CHARACTERS
-        begun = form.search(text, place, end + _MOST_TO_TELL)
-        if begun is None or begun.start() >= end:
-            place = end
-            if place < len(text):
-                pause()
-        elif (found := form.match(text, begun.start())) is None:  # what follows the part says otherwise
-            place = begun.start() + 1
-        else:
-            yield found
-            place = found.end()
+        place = end
+        for begun in form.finditer(text, end - _PART_CHARACTERS, end + _MOST_TO_TELL):
+            if begun.start() >= end:
+                break
+            if begun.end() <= end:
+                yield begun
+            elif (found := form.match(text, begun.start())) is None:  # what follows the part says otherwise
+                place = begun.start() + 1
+                break
+            else:
+                yield found
+                place = found.end()
+                break

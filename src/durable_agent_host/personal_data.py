@@ -115,12 +115,16 @@ def _addresses_in(text: str, sign: str) -> Iterator[re.Match[str]]:
 def _without_cards(found: re.Match[str]) -> str:
     """Mask the cards in a run of digits; digits after a card may be its expiry month or a check number."""
     run = found[0]
-    groups = [(group.start(), group.end()) for group in re.finditer(r"\d+", run)]
-    digits = _Digits("".join([str(int(digit)) for start, end in groups for digit in run[start:end]]))
+    groups = [group.span() for group in re.finditer(r"\d+", run)]
     sizes = [end - start for start, end in groups]
+    is_spelt = max(sizes) == 1  # digit by digit, and nothing else
+    if is_spelt and len(sizes) > _CARD_LENGTHS[0]:
+        return run
+    if not is_spelt and max(sizes) < _SHORTEST_GROUP:
+        return run
     if set(sizes) == {_SHORTEST_GROUP} and len(sizes) > _MOST_GROUPS:
         return run
-    is_spelt = set(sizes) == {1}  # digit by digit, and nothing else
+    digits = _Digits("".join([str(int(digit)) for start, end in groups for digit in run[start:end]]))
     short = [] if is_spelt else [end for start, end in groups if end - start < _SHORTEST_GROUP]
     ends = dict(zip(accumulate(end - start for start, end in groups), (end for _, end in groups), strict=True))
     parts, told, place = list[str](), 0, 0

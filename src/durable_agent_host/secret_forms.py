@@ -33,6 +33,8 @@ ASSIGNED: Final = (
 )
 """Names of fields whose values are secrets."""
 _VALUE: Final = r"""[^\s"'\\,;&<>{}()\[\]]"""
+_PLAIN: Final = r"""[^\s"'\\,;&<>{}()\[\]\d]"""
+"""The same, except for digits."""
 _OPEN: Final = r"""b?(?:(?P<quote>["'])|(?P<deep>\\{1,7}["']))"""
 """Begins a quoted value; within a text that is quoted itself, as JSON in JSON is, the quotes are escaped."""
 _QUOTED: Final = (
@@ -41,14 +43,14 @@ _QUOTED: Final = (
     r"""|[^"'\\\r\n]+)|"""
 )
 """A value up to its own quote, or, where that is far, up to any; one without a quote is still to be written."""
-_WITH_DIGIT: Final = rf"(?={_VALUE}{{0,256}}\d)"
+_WITH_DIGIT: Final = rf"(?={_PLAIN}{{0,256}}+\d)"
 _STRONG: Final = r"(?=(?-i:[\w+/~.-]{0,64}?[a-z]))(?=(?-i:[\w+/~.-]{0,64}?[A-Z]))(?=[\w+/~.-]{0,64}?\d)[\w+/~.-]{12,}"
 _BETWEEN: Final = (
     r"(?:[^\w\r\n]|%(?:25)?[0-9a-f]{2}){1,12}"
     r"(?:(?:is|was|by|str|string|value)(?:[^\w\r\n]|%(?:25)?[0-9a-f]{2}){1,12}|[|>][+-]?\r?\n[ \t]{1,16})?"
 )
 """Signs, and one of a few words, or the beginning of a block in YAML."""
-_NEAR_DIGIT: Final = r"[^\r\n]{0,160}?[\d|>]"
+_NEAR_DIGIT: Final = r"[^\r\n\d|>]{0,160}+[\d|>]"
 """What is behind a name with such a value: its first digit, or the block."""
 _WITH_DIGIT_AND_LETTER: Final = rf"{_WITH_DIGIT}(?={_VALUE}{{0,256}}[a-z])"
 
@@ -61,10 +63,13 @@ _NAMES: Final = (
 )
 """What the names that `ASSIGNED` matches end with, in lower case."""
 _BEHIND_NAME: Final = rf"{QUOTE}\s{{0,16}}[=:,]"
-_AFTER_NAME: Final = re.compile(rf"(?P<name>{'|'.join(_NAMES)}){_BEHIND_NAME}")
-"""Where the name of a field ends, in lower case."""
-_NEAR_NAME: Final = re.compile(rf"(?P<name>{'|'.join(_NAMES)})(?=[^\w\r\n])(?={_NEAR_DIGIT})")
-"""The same, with such a value near it."""
+_OWNERS: Final = "unt|ess|red|api|ion|ons|ter|ate|ing|nse|ook|ret"
+"""The last letters of what is before ``key`` in `ASSIGNED`."""
+_FIELD_ENDS: Final = (
+    rf"key(?:(?<=(?:{_OWNERS})key)|(?<=(?:{_OWNERS})[-_]key))(?:_base)?|sig(?:nature)?|secret|credentials?|assertion"
+    r"|token(?:(?<=(?:ss|sh|id|th|on|ty|er)token)|(?<=(?:ss|sh|id|th|on|ty|er)[-_]token))|pass(?:(?<=[a-z_]pass)|word|wd|wort|phrase|code)|pwd"
+)
+"""What the names that `ASSIGNED` matches end with, in lower case."""
 
 
 class Form(NamedTuple):
@@ -75,8 +80,8 @@ class Form(NamedTuple):
         tells: what a text needs, or the search is left out; in lower case, unless letter case is a part of the form.
         hints: words of which each match contains one, each with a regular expression for what is behind it; all in
             lower case. Empty where a group of ``tells`` is rare enough.
-        after: finds where a name with which it begins may end, in lower-case text, see `_named_in`; None for a form
-            without a name.
+        after: finds where a name with which it begins may end, in lower-case text, by what is behind it, see
+            `_named_in`; None for a form without a name.
         has_case: letter case is a part of it.
         gate: what each match begins with, shared by several forms; None for a form of its own.
     """
@@ -101,7 +106,8 @@ def _addresses() -> tuple[Form, ...]:
         ),
         # Passwords in URLs; a port is none. Some contain an @ or a slash, so the last @ of the word ends them.
         _form(
-            r"(?P<keep>:\\{0,4}/\\{0,4}/[^\s/:@]{0,256}:)(?!\d{1,5}(?:[/?#\s]|$))[^\s\"'<>]{1,1024}(?P<end>@)",
+            r"(?P<keep>:\\{0,4}/\\{0,4}/[^\s/:@]{0,256}:)(?!\d{1,5}(?:[/?#\s]|$))"
+            r"(?=[^\s\"'<>][^\s\"'<>@]{0,1023}+@)[^\s\"'<>]{1,1024}(?P<end>@)",
             (("://", ":\\"), ("@",)),
         ),
         _form(r"(?P<keep>https?://)[^\s/:@\"'<>]{16,}(?P<end>@)", (("://", ":\\"), ("@",))),
@@ -131,30 +137,42 @@ def _fields(word: str, name: str, space: str) -> tuple[Form, ...]:
         _named(
             rf"(?P<keep>{field}{QUOTE}\s{{0,16}}(?::=|=>|=){gap}(?:{_OPEN})?){_QUOTED}{_VALUE}+))",
             (("=",), _WORDS),
+            rf"(?:{_FIELD_ENDS})(?={QUOTE}\s{{0,16}}:?=>?{gap}[^\s,;&<>{{}}()\[\]])",
         ),
         _named(  # Of a pair in a list, only what has a digit: the other may be the name of another field.
             rf"(?P<keep>{field}(?:{QUOTE}\s{{0,16}}:|\\{{0,7}}[\"']\s{{0,16}}"
-            rf",(?=[^\"']{{0,32}}[\"'][^\"']{{0,64}}\d)){gap}{_OPEN}){_QUOTED}(?!)))",
+            rf",(?=[^\"']{{0,32}}[\"'][^\"'\d]{{0,64}}+\d)){gap}{_OPEN}){_QUOTED}(?!)))",
             (("'", '"'), _WORDS),
+            rf"(?:{_FIELD_ENDS})(?=(?:{QUOTE}\s{{0,16}}:|\\{{0,7}}[\"']\s{{0,16}}"
+            rf",(?=[^\"']{{0,32}}[\"'][^\"'\d]{{0,64}}+\d)){gap}b?\\{{0,7}}[\"'])",
         ),
         _form(
             rf"(?P<keep>{word}(?:x-)?(?:[a-z]{{1,32}}-)?(?:api|functions|subscription)-key:{gap}){_VALUE}+",
             (("-key:",),),
         ),
         _named(
-            rf"(?P<keep>(?:{word}(?:secret|token|key)|{field}):{space}{{1,32}})(?={_VALUE}*\d){_VALUE}+",
+            rf"(?P<keep>(?:{word}(?:secret|token|key)|{field}):{space}{{1,32}})(?={_PLAIN}*+\d){_VALUE}+",
             ((":",), _WORDS),
+            # The last sign is a digit, unless the value is so long that one may follow.
+            rf"(?:{_FIELD_ENDS}|token|key)(?=:{space}{{1,32}}{_PLAIN}{{0,1024}}+{_VALUE})",
         ),
         _named(  # Short names, of a variable in capitals or of a field, which need a value that looks like a secret.
             rf"(?P<keep>(?:(?-i:(?<![A-Za-z])(?:KEY|TOKEN))|(?<![a-z_])(?:token|pass))"
             rf"(?:=|{QUOTE}:{space}{{0,32}})\\{{0,7}}[\"']?){_WITH_DIGIT_AND_LETTER}{_VALUE}{{8,}}",
             (("=", ":"), ("key", "token", "pass")),
+            rf"(?:key|token|pass)(?=(?:=|{QUOTE}:{space}{{0,32}})\\{{0,7}}[\"']?{_WITH_DIGIT_AND_LETTER}{_VALUE}{{8}})",
         ),
+    )
+
+
+def _signs(word: str, name: str, space: str) -> tuple[Form, ...]:
+    """Build the forms of fields in URLs, of names and values with any signs between them, and of cookies."""
+    return (
         Form(
             re.compile(rf"(?P<keep>{name}(?:{ASSIGNED})%(?:25)?3D)[^\s&;\"'#<>\\%]+", re.IGNORECASE),
             (("%3d", "%253d"), _WORDS),
             tuple((one, "%") for one in _NAMES),
-            re.compile(rf"(?P<name>{'|'.join(_NAMES)})%"),
+            re.compile(rf"(?:{_FIELD_ENDS})(?=%(?:25)?3d[^\s&;\"'#<>\\%])"),
         ),
         Form(  # Any signs, and one of a few words, between a name and what is clearly no word.
             re.compile(
@@ -163,7 +181,10 @@ def _fields(word: str, name: str, space: str) -> tuple[Form, ...]:
             ),
             (_SECRET_WORDS,),
             tuple((one, _NEAR_DIGIT) for one in _NAMES),
-            _NEAR_NAME,
+            re.compile(
+                rf"(?:{_FIELD_ENDS}|key(?={space}is{space}))(?={_BETWEEN}"
+                r"(?=[\w+/~.-]{0,64}?\d)[\w+/~.-]{12})"
+            ),
         ),
         _form(
             rf"(?P<keep>{word}(?:set-)?cookie\\{{0,7}}[\"']?\s{{0,16}}[:,]\s{{0,32}}(?:b?\\{{0,7}}[\"'])?)"
@@ -225,7 +246,7 @@ def _lines(word: str, space: str) -> tuple[Form, ...]:
         ),
         _form(
             rf"(?P<keep>(?:<|&lt;){element}(?:\s[^<>]{{0,40}})?(?:>|&gt;)(?:<!\[CDATA\[)?)\s{{0,16}}"
-            r"(?:(?!</|&lt;/|\]\]>)[^<]){1,1024}(?=</|&lt;/|\]\]>|\Z)",
+            r"(?:[^<&\]]|&(?!lt;/)|\](?!\]>)){1,1024}+(?=</|&lt;/|\]\]>|\Z)",
             (("<", "&lt;"), (">", "&gt;"), (*_SECRET_WORDS, "signature")),
             tuple((name, r"(?:\s[^<>]{0,40})?(?:>|&gt;)") for name in _NAMES),
         ),
@@ -255,9 +276,9 @@ def _form(pattern: str, tells: Tells, hints: Hints = ()) -> Form:
     return Form(re.compile(pattern, re.IGNORECASE), tells, hints)
 
 
-def _named(pattern: str, tells: Tells) -> Form:
+def _named(pattern: str, tells: Tells, after: str) -> Form:
     hints = tuple((name, _BEHIND_NAME) for name in _NAMES)
-    return Form(re.compile(pattern, re.IGNORECASE), tells, hints, _AFTER_NAME)
+    return Form(re.compile(pattern, re.IGNORECASE), tells, hints, re.compile(after))
 
 
 def _forms(word: str, name: str, space: str) -> tuple[Form, ...]:
@@ -268,7 +289,14 @@ def _forms(word: str, name: str, space: str) -> tuple[Form, ...]:
         name: regular expression for the start of a field's name, or of a part of one.
         space: regular expression for white space.
     """
-    return (*_addresses(), *_fields(word, name, space), *_queries(), *_lines(word, space), *_tokens(word))
+    return (
+        *_addresses(),
+        *_fields(word, name, space),
+        *_signs(word, name, space),
+        *_queries(),
+        *_lines(word, space),
+        *_tokens(word),
+    )
 
 
 _HUMP: Final = r"(?-i:(?<=[a-z])(?=[A-Z]))"
@@ -280,6 +308,7 @@ FORMS_OF_LITERALS: Final = _forms(
 
 _NAME: Final = re.compile(rf"(?:(?<![a-z])|(?<=\\[nrt])|{_HUMP})(?:{ASSIGNED}|key|token|pass)\Z", re.IGNORECASE)
 _LONGEST_NAME: Final = 40
+_NAME_FROM_ITS_END: Final = re.compile(r"[a-z_-]+")
 
 
 def _quick(forms: tuple[Form, ...]) -> re.Pattern[str]:
@@ -348,8 +377,9 @@ def _named_in(form: re.Pattern[str], names: re.Pattern[str], text: str, lower: s
     """
     told = 0
     for after in found_in(names, lower):
-        end = after.end("name")
-        name = _NAME.search(text, max(told, end - _LONGEST_NAME), end)
+        end = after.end()
+        longest = _NAME_FROM_ITS_END.match(lower[max(told, end - _LONGEST_NAME) : end][::-1])
+        name = _NAME.search(text, end - longest.end(), end) if longest is not None else None
         while name is not None:
             if (found := form.match(text, name.start())) is not None:
                 yield found

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from durable_agent_host import redact_personal_data, secret_forms
 from durable_agent_host.errors import ProviderError, RequestError, error_details
 from durable_agent_host.log_records import keep_secrets_out_of_logs
+from durable_agent_host.long_texts import learn_pause
 from durable_agent_host.redaction import (
     learn_secrets,
     secrets_of_settings,
@@ -129,6 +130,50 @@ def test_secrets_of_known_forms_are_taken_out(text, clean):
 
 
 _PART = 16 * 1024
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            f"{owner}{dash}{what}"
+            for owner in (
+                *("account", "access", "shared", "sharedaccess", "shared_access", "api", "subscription", "functions"),
+                *("ocp-apim-subscription", "x-functions", "master", "x-api", "goog-api", "x-goog-api", "secret_access"),
+                *("aws_secret_access", "private", "instrumentation", "encryption", "signing", "license", "webhook"),
+            )
+            for dash in ("", "-", "_")
+            for what in ("key", "signature")
+        ),
+        *(
+            f"{owner}{dash}token"
+            for owner in ("access", "refresh", "id", "auth", "session", "security", "bearer")
+            for dash in ("", "-", "_")
+        ),
+        *("secret_key", "secretkey", "secret_key_base", "secretkey_base", "shared_secret", "sharedsecret"),
+        *("client-secret", "app_secret", "client_assertion", "password", "mypasswd", "passwort", "passphrase"),
+        *("passcode", "pwd", "db_pass", "sqlpass", "ssh_pass", "root_pass", "A_PASS", "secret", "sig", "signature"),
+        *("credential", "credentials", "apiKey", "ap\u0131-key", "\u017fig", "api-\u212aey"),
+    ],
+)
+def test_a_field_of_each_name_is_masked(name):
+    """Names are searched for by what they end with."""
+    for said in (name, name.upper() if name.isascii() else name):
+        assert without_secrets(f"({said}=a1 x") == f"({said}={MASK} x"
+        assert without_secrets(f"{{'{said}': 'a b', 1") == f"{{'{said}': '{MASK}', 1"
+        assert without_secrets(f"'{said}', 'a1'") == f"'{said}', '{MASK}'"
+        assert without_secrets(f"{said}: a1") == f"{said}: {MASK}"
+        assert without_secrets(f"{said}%3Da&") == f"{said}%3D{MASK}&"
+
+
+def test_a_text_full_of_names_lets_others_work():
+    """A search pauses in each part of a long text, however many matches or names there are."""
+    pauses = []
+    learn_pause(lambda: pauses.append(1))
+    for unit in ("key=", "token=a1b2c3d4\n", "secret: ", "a@b.co "):
+        pauses.clear()
+        redact_personal_data(Content.from_text(unit * (12 * _PART // len(unit))))
+        assert len(pauses) > 10, unit
 
 
 @pytest.mark.parametrize("place", [_PART - 30, _PART - 16, _PART - 3, _PART, 3 * _PART - 8])
@@ -403,6 +448,7 @@ _REPEATED = (
         "A/",
         "x-functions-key ",
     ),
+    *("key=", "?key=", "pwd='", "TOKEN=a", "token: ", "api_key a1", "secret%3D", "KEY=1", "4-4 44 4444 ", "_key="),
     *("&code=", "/runtime/own/", '"headers":{', '"api-key":"', '"a-', '":"\\', " ", "\n", "\t", "\\", "'", '"', r"\n"),
 )
 _REPEATED += (

@@ -42,6 +42,30 @@ def test_other_turns_go_on_while_a_long_text_is_redacted(host: AgentHost, model:
     assert ended["status"] == "completed", ended
 
 
+@pytest.mark.parametrize(("tool", "status"), [("note", "completed"), ("send", "waiting_for_approval")])
+def test_other_turns_go_on_while_long_arguments_are_redacted(
+    host: AgentHost, model: PracticeModel, tool: str, status: str
+):
+    """They are redacted when the call is shown, also to the person who is asked."""
+    model.plan({"calls": [{"name": tool, "arguments": {"text": LONG}}]}, {"text": "Done."}, user_text="Look")
+    model.plan({"calls": [{"name": "let_go", "arguments": {}}]}, {"text": "Yes."}, user_text="Go on")
+    started = host.run("Agent", {"message": "Look", "session_id": "long", "wait_for_response": False})
+    wait_until(lambda: host.get("/waits").text)
+    assert host.run("Agent", "Go on", session_id="short").text == "Yes."
+    wait_until(lambda: host.turn(started)["status"] == status)
+
+
+def test_other_turns_go_on_while_a_long_request_is_redacted(host: AgentHost, model: PracticeModel):
+    """It is redacted before the turn begins."""
+    model.plan({"text": "Long."}, user_text="word")
+    model.plan({"calls": [{"name": "let_go", "arguments": {}}]}, {"text": "Yes."}, user_text="Go on")
+    with ThreadPoolExecutor() as threads:
+        begun = threads.submit(host.run, "Agent", LONG, session_id="long")
+        wait_until(lambda: host.get("/waits").text)
+        assert host.run("Agent", "Go on", session_id="short").text == "Yes."
+    assert begun.result().text == "Long."
+
+
 @pytest.mark.parametrize("part", ["steps", "calls/{call}", "calls/{call}/request", "test"])
 def test_other_turns_go_on_while_somebody_looks_at_a_long_text(host: AgentHost, model: PracticeModel, part: str):
     """What a turn did, and what it sent, is redacted when it is shown."""

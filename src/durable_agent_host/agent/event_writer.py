@@ -18,7 +18,7 @@ from durable_agent_host.agent.observer import (
     WatchedTurn,
 )
 from durable_agent_host.errors import log_reason
-from durable_agent_host.loops.aside import MANY_CHARACTERS, aside
+from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.log_entry import ATTEMPT_BEGUN, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.stream.live_events import (
     HostedCallReader,
@@ -82,33 +82,31 @@ class EventWriter:
         if isinstance(moment, ToolCallFinished):
             events = await self._result_events(moment)
         else:
-            searched = self._characters_to_search(moment)
-            events = await aside(searched, lambda: self._events_of(turn, moment), many=MANY_CHARACTERS)
+            events = await aside_of_texts(self._texts_to_search(moment), lambda: self._events_of(turn, moment))
         for event in events:
             await self._writer.put(*event)
 
-    def _characters_to_search(self, moment: Moment) -> int:
-        """Return how many characters the redaction of a moment's events may search."""
+    def _texts_to_search(self, moment: Moment) -> object:
+        """Return what the redaction of a moment's events may search."""
         if not isinstance(self._events, RedactedEvents) or self._redactor is None:
-            return 0
+            return None
         if not isinstance(moment, UpdateCame):
-            return self._events.held_characters
-        contents, searched = moment.update.contents, self._events.held_characters
+            return [moment, self._events.held_texts]
+        contents = moment.update.contents
         if self._redactor.held_characters is None:
             kinds, self._kinds = self._kinds, {content.type for content in contents}
             if kinds == self._kinds:  # all is held until something else comes
-                return 0
-        for content in contents:
-            searched += len(content.text or "")
-        return searched
+                return None
+        return [contents, self._events.held_texts]
 
     async def _result_events(self, moment: ToolCallFinished) -> Sequence[LiveEvent]:
         if moment.replayed:
             return ()
-        result, redactor = moment.result, self._redactor
-        if redactor is not None:
-            result = await aside(len(result), lambda: redactor.text(moment.result), many=MANY_CHARACTERS)
-        return self._told(tool_completed(moment.call_id, moment.outcome, result))
+        clean = self._redactor.text if self._redactor is not None else str
+        return await aside_of_texts(
+            self._texts_to_search(moment),
+            lambda: self._told(tool_completed(moment.call_id, moment.outcome, clean(moment.result))),
+        )
 
     def _new_events(self, *, tells_functions: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:

@@ -27,7 +27,7 @@ from durable_agent_host.errors import (
     TurnError,
     error_details,
 )
-from durable_agent_host.loops.aside import MANY_CHARACTERS, aside
+from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
@@ -91,7 +91,7 @@ async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcom
         await hold_answer(answer_text(response), runs.request.response_format)
     try:
         outcome = await _with_entries(runs, response, "completed")
-        return replace(outcome, overlay=overlay_after(runs, response.messages))
+        return replace(outcome, overlay=await overlay_after(runs, response.messages))
     except CorruptStateError as error:  # from what would be stored; the session is unchanged
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
@@ -110,7 +110,9 @@ async def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
     """
     response, cut_off = runs.produced.responses(recorded.responses)
     kept = finished_part(cut_off.messages)
-    response.messages += kept if runs.redactor is None else without_held(kept, runs.redactor)
+    if (redactor := runs.redactor) is not None:
+        kept = await aside_of_texts(kept, lambda: without_held(kept, redactor))
+    response.messages += kept
     position = runs.run.journal.position if runs.run is not None else -1
     response.messages = close_calls(
         response.messages, lambda call_id, n: _told(recorded, ToolKey(position, call_id, n))
@@ -172,7 +174,7 @@ def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
     return replace(failed(request, error), status="rejected")
 
 
-def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
+async def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
     """Build the outcome of an attempt that waits for a person.
 
     Args:
@@ -182,10 +184,13 @@ def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutc
     Returns:
         An outcome with ``pending``, and no entries.
     """
+    shown: Sequence[Mapping[str, Any]] = calls
+    if (redactor := runs.redactor) is not None:
+        shown = await aside_of_texts(calls, lambda: redactor.calls(calls))
     return TurnOutcome(
         turn_id=runs.request.turn_id,
         status="suspended",
-        pending=shortened_calls(runs.redactor.calls(calls) if runs.redactor else calls, _WAITING_CHARACTERS),
+        pending=shortened_calls(shown, _WAITING_CHARACTERS),
         stats=TurnStats(agent_milliseconds=runs.milliseconds()),
         request_hash=runs.request.request_hash,
     )
@@ -203,7 +208,7 @@ async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any)
     asked, response, answered = request, given, runs.answers
     if (redactor := runs.redactor) is not None:
         redact = partial(_redacted, runs, redactor, given)
-        asked, response, answered = await aside(_characters(request, given), redact, many=MANY_CHARACTERS)
+        asked, response, answered = await aside_of_texts([request, given, runs.answers], redact)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
     entries = (encode_request_entry(asked), with_approvals(answer, answered))
     is_redacted = asked is not request or response is not given
@@ -235,14 +240,6 @@ def _redacted(
     return redactor.request(runs.request), redactor.response(given, offered=offered), answered
 
 
-def _characters(request: TurnRequest, response: AgentResponse[Any]) -> int:
-    """Count the characters of a turn's texts, roughly."""
-    contents = [content for message in response.messages for content in message.contents]
-    said = sum(len(value) for content in contents for value in vars(content).values() if isinstance(value, str))
-    sent = sum(len(value) for content in request.contents for value in content.values() if isinstance(value, str))
-    return said + sent + len(request.message)
-
-
 def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
     """Return the model and tier that served the last call; remove the tier from the response's properties."""
     properties = dict(response.additional_properties or {})
@@ -260,7 +257,7 @@ def _hide_exceptions(response: AgentResponse[Any]) -> None:
             content.exception = str(content.result or _TOOL_FAILED)
 
 
-def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[str, Any] | None:
+async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[str, Any] | None:
     """Return the session's context after a turn.
 
     Args:
@@ -273,8 +270,8 @@ def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[s
     overlay = runs.context.overlay(response) if runs.context is not None else None
     if overlay is None:
         return None
-    if runs.redactor is not None:
-        overlay = runs.redactor.overlay(overlay)
+    if (redactor := runs.redactor) is not None:
+        overlay = await aside_of_texts(overlay, partial(redactor.overlay, overlay))
     return {} if overlay.is_whole else encode_overlay(overlay)
 
 

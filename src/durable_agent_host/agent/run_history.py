@@ -15,6 +15,7 @@ import asyncio
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -31,6 +32,7 @@ from durable_agent_host.agent.external_history import history_providers, name_of
 from durable_agent_host.agent.history import DurableSession
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.errors import HistoryError, log_reason
+from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.session.kept_messages import (
     PLACE,
@@ -225,7 +227,8 @@ class _ProviderInRun:
     async def unsaved(self, kept: Any, messages: Sequence[Message], load: Callable[[], Any]) -> list[Message]:
         """Name messages, and leave out those that the provider already has."""
         turn_id = self._histories.turn_id
-        unnamed = self._histories.clean([one for one in messages if name_of(one) is None])
+        unnamed = [one for one in messages if name_of(one) is None]
+        unnamed = await aside_of_texts(unnamed, partial(self._histories.clean, unnamed))
         added = named_for(turn_id, unnamed, prefix="context-")
         names = iter(added)
         named = [next(names) if name_of(one) is None else one for one in messages]

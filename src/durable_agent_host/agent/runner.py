@@ -252,15 +252,15 @@ class AgentRunner:
                 await runs.attempt.audience.tell(AgentAnswered(response))
                 ending, outcome = await self._completed(runs, response)
             case Waiting(calls):
-                outcome = suspended(runs, calls)
+                outcome = await suspended(runs, calls)
             case Cancelled():
                 try:
                     outcome = await self._cancelled(runs)
                 except RedactionError as error:
-                    outcome = _failed(runs, error)
+                    outcome = await _failed(runs, error)
             case Failed(error):
                 await cancel_at_service(runs)
-                outcome = _failed(runs, error)
+                outcome = await _failed(runs, error)
             case Superseded():
                 raise FencedError("a later attempt has taken the turn over")
             case LogLost(error):
@@ -278,7 +278,7 @@ class AgentRunner:
             raise
         except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn
             reason = runs.provider.explain(error) or error
-            return Failed(reason), _failed(runs, reason)
+            return Failed(reason), await _failed(runs, reason)
 
     async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Collect the output of a cancelled turn, also for the agent's own history providers."""
@@ -327,7 +327,7 @@ class AgentRunner:
                 "check what they did before you try again"
             )
             await attempt.give_way(LogLost(gone))
-            return replace(_failed(runs, gone), spent=runs.spent())
+            return replace(await _failed(runs, gone), spent=runs.spent())
         _LOGGER.warning("turn %s: another attempt has taken it over; this one stops", runs.request.turn_id)
         await attempt.give_way(Superseded())
         return await attempt.outcome_of_successor(self._limits.turn_seconds)
@@ -371,10 +371,10 @@ def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]
     return lambda: hosted
 
 
-def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
+async def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
     _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error))
     outcome = failed(runs.request, error, milliseconds=runs.milliseconds())
-    return replace(outcome, overlay=overlay_after(runs, None))  # a summary that was paid for is kept
+    return replace(outcome, overlay=await overlay_after(runs, None))  # a summary that was paid for is kept
 
 
 async def _is_cancelled(attempt: Attempt) -> bool:

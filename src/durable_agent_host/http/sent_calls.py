@@ -39,11 +39,10 @@ async def list_calls(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     limit, first = parse_limit(call.query.get("limit"), default=_CALLS), parse_place(call.query.get("cursor"))
     turn = await named_turn(host, call, client)
     request, redactor = turn.request, client.keeper.redactor_of(turn.request.agent)
-    calls = [_shown(one, redactor) for one in (await _Bodies(host, turn).reader()).calls()]
+    calls = [*(await _Bodies(host, turn).reader()).calls()]
+    shown = [_shown(one, redactor) for one in calls[first : first + limit]]
     following = str(first + limit) if first + limit < len(calls) else None
-    return json_answer(
-        HTTPStatus.OK, {"calls": calls[first : first + limit], "cursor": following}, turn_headers(request)
-    )
+    return json_answer(HTTPStatus.OK, {"calls": shown, "cursor": following}, turn_headers(request))
 
 
 async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:

@@ -72,7 +72,7 @@ async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> A
         request = await client.as_begun(request, key, call.caller)
     await keep_sent_files(client, request, asked.files)
     headers = turn_headers(request)
-    shown = client.keeper.shown(request)
+    shown = await client.keeper.shown(request)
     ended = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
     if not asked.wait:

@@ -1,8 +1,8 @@
 """Long computations off an event loop, which continues, with its share of the interpreter."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, cast
 
 MANY: Final = 200
 """From this many messages or entries, reading them takes longer than crossing threads twice."""
@@ -24,6 +24,35 @@ async def aside[T](count: int, do: Callable[[], T], *, many: int = MANY) -> T:
         What it returns; raises what it raises.
     """
     return await asyncio.to_thread(do) if count > many else do()
+
+
+async def aside_of_texts[T](texts: object, do: Callable[[], T]) -> T:
+    """Compute in a thread when the texts that it searches are long, otherwise at once.
+
+    Args:
+        texts: the texts, in lists, mappings and objects of any depth.
+        do: touches nothing that the loop changes at the same time.
+
+    Returns:
+        What it returns; raises what it raises.
+    """
+    return await aside(_characters_in(texts), do, many=MANY_CHARACTERS)
+
+
+def _characters_in(value: object) -> int:
+    """Count the characters of all texts in a value, and its parts, up to a little more than `MANY_CHARACTERS`."""
+    count, waiting = 0, [value]
+    while waiting and count <= MANY_CHARACTERS:
+        one = waiting.pop()
+        count += len(one) if isinstance(one, str) else 1
+        if isinstance(one, Mapping):
+            waiting += cast("Mapping[object, object]", one).keys()
+            waiting += cast("Mapping[object, object]", one).values()
+        elif isinstance(one, list | tuple):
+            waiting += cast("list[object]", one)
+        elif not isinstance(one, type):
+            waiting += (said for name, said in getattr(one, "__dict__", {}).items() if name != "raw_representation")
+    return count
 
 
 async def aside_at_once[T](count: int, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from durable_agent_host.codec.detached import piece_name
 from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
+from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
@@ -139,14 +140,16 @@ class Keeper:
         """Return the redactor of an agent's turns, or None."""
         return self._redactors.get(agent)
 
-    def shown(self, request: TurnRequest) -> TurnRequest:
+    async def shown(self, request: TurnRequest) -> TurnRequest:
         """Return a request as clients see it, and as it is kept.
 
         Raises:
             RedactionError: the app's function failed.
         """
         redactor = self._redactors.get(request.agent)
-        return redactor.request(request) if redactor is not None else request
+        if redactor is None:
+            return request
+        return await aside_of_texts(request, lambda: redactor.request(request))
 
     async def keep_request(self, request: TurnRequest) -> TurnRequest:
         """Store a request's parts that are too large to travel, or all of one that must not travel unredacted.
@@ -165,7 +168,7 @@ class Keeper:
         """
         try:
             if request.agent in self._redactors:
-                shown, home = self.shown(request), self._own_home(request)
+                shown, home = await self.shown(request), self._own_home(request)
                 raw = await self._keep(request, raw_fields(request), home=home) if shown is not request else ""
                 request = replace(shown, raw=raw)
             small, large = split_request(request, TRAVELS_BYTES)

@@ -71,9 +71,6 @@ class HeldText:
         """Give what is held, as it was said. Guarantee: pure."""
         return self._text
 
-    def __len__(self) -> int:
-        return len(self._text)
-
     def settle(self) -> str:
         """End the text; return what was held."""
         text, self._text, self._next_try = self._text, "", 0
@@ -131,9 +128,9 @@ class RedactedEvents:
         self._told: list[str] = []
 
     @property
-    def held_characters(self) -> int:
-        """How many characters are held; whatever ends their step searches them."""
-        return sum(map(len, self._held.values()))
+    def held_texts(self) -> list[str]:
+        """What is held; whatever ends its step searches it."""
+        return [held.held() for held in self._held.values()]
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
         """Read the next update; return the events for clients now."""

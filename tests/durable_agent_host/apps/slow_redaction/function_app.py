@@ -26,6 +26,18 @@ def look_up() -> str:
 
 
 @tool
+def note(text: str) -> str:
+    """Take a long text."""
+    return f"{len(text)} characters"
+
+
+@tool(approval_mode="always_require")
+def send(text: str) -> str:
+    """Take a long text when a person agrees."""
+    return f"{len(text)} characters"
+
+
+@tool
 def let_go() -> str:
     """Let the redaction of long texts end."""
     OTHERS_GO_ON.set()
@@ -44,8 +56,9 @@ def redact(content: Content) -> Content:
 
 
 client = OpenAIChatClient(model="m", api_key="practice", base_url=f"{os.environ['MODEL_URL']}/v1")
+tools = [look_up, note, send, let_go]
 app = DurableAgentApp(
-    agents=[Agent(client, "Talk.", name="Agent", tools=[look_up, let_go], default_options={"store": False})],
+    agents=[Agent(client, "Talk.", name="Agent", tools=tools, default_options={"store": False})],
     redact=redact,
 )
 
