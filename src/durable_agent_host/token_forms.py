@@ -25,6 +25,12 @@ _SHORT_STARTS: Final = (
     *("tvly-", "pul-", "sb_secret_", "vercel_", "CFPAT-", "HRKU-", "EAAA", "fm2_"),
 )
 """Begin a token, or an ordinary name, which has no such mixture of letters and digits."""
+_IS_KEY: Final = (
+    r"(?=(?:(?:[A-Za-z0-9]{0,7}+|[a-z]{1,64}+)(?:-|[^\WA-Za-z0-9])){0,32}+"
+    r"(?:[A-Za-z0-9]{0,64}+\*|(?=[A-Za-z0-9]{8})[a-z]{0,64}+[A-Z0-9]))"
+)
+"""Tells a key from a name such as ``pk_orders_customer_id`` or ``rk-3588-board-v2``: a part of it, between hyphens and
+underscores, has at least 8 characters and among them a digit or a capital letter, or it is partly starred."""
 _HEX: Final = (("shp", ""), *((start, "[0-9a-f]{3}") for start in ("dapi", "key-", "sk")))
 _AZURE_MARKS: Final = (
     *("APIM", "ACDb", "+ABa", "+AMC", "+ASt", "AIoT", "+ASb", "+AEh", "+ARm", "AzFu", "AzSe", "AzCa", "+ACR", "AZDO"),
@@ -86,7 +92,7 @@ def token_forms(word: str) -> tuple[TokenForm, ...]:
     return (
         TokenForm(rf"{word}eyJ[\w-]{{6,1024}}\.[\w-]{{4,}}(?:\.[\w-]*)?", (("eyJ",),), starts=("eyJ",)),
         TokenForm(
-            rf"{word}(?:sk|rk|pk)[-_][\w*-]{{8,}}",
+            rf"{word}(?:sk|rk|pk)[-_]{_IS_KEY}[\w*-]{{8,}}",
             (("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),),
             starts=("sk[-_]", "rk[-_]", "pk[-_]"),
         ),

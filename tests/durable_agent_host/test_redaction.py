@@ -166,6 +166,36 @@ def test_a_field_of_each_name_is_masked(name):
         assert without_secrets(f"{said}%3Da&") == f"{said}%3D{MASK}&"
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("sk-abcdefghijklmnopqrstuvwxyz123456", "sk-" + "a1B" * 16, "sk-0" + "ab" * 15, "sk-or-v1-" + "0a" * 32),
+        *("sk-proj-abcdEFGH1234", "sk-proj-a_B-cd_" + "a1B-" + "xyz4Wxyz", "sk-svcacct-" + "aB3_" * 4 + "aB3" * 9),
+        *("sk-ant-api03-abcdefghijklmnopqrst-a1_b2" + "aB9" * 20, "sk-ant-sid01-" + "xyzw-" * 8 + "Xyzwxyzw"),
+        *("sk_live_abcdefghijklmnop1234", "pk_test_" + "4eC39Hq" * 4, "rk_live_" + "51Hx" * 6, "sk_" + "0f" * 24),
+        *("pk-lf-1234abcd-12ab-34cd-56ef-1234567890ab", "sk-****abcd", "sk-proj-********abcd", "sk-ab******yz"),
+        *("sk_live_****wxyz", "sk-abcdEFG1..."),
+    ],
+)
+def test_keys_that_begin_as_names_do_are_masked(key):
+    """A part of them is long, and no word; or they are partly starred."""
+    assert without_secrets(f"a {key} b").startswith(f"a {MASK}")
+    assert redact_personal_data(Content.from_text(f"{{'key': '{key}'}}")).text.startswith("{'key': '" + MASK)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("pk_orders_customer_id", "sk_buff_alloc_fast", "rk-3588-board-v2", "pk_users_2024", "sk-learn-pipeline-2"),
+        *("sk-learn pipeline version", "pk_customer_id2", "sk-SK-locale-x"),
+    ],
+)
+def test_names_that_begin_as_keys_do_stay(name):
+    """Of tables' keys, kernels' functions and boards."""
+    assert redact_personal_data(Content.from_text(f"a {name} b")).text == f"a {name} b"
+    assert without_secrets(f"a {name} b") == f"a {name} b"
+
+
 def test_a_text_full_of_names_lets_others_work():
     """A search pauses in each part of a long text, however many matches or names there are."""
     pauses = []
@@ -439,6 +469,7 @@ _REPEATED = (
         "-eyJaaaaaa",
         "eyJaaaaaa.",
         "sk-",
+        "sk-abcdefgh-",
         "ghp_",
         "a-api-key:",
         "?key=",
