@@ -174,7 +174,7 @@ def test_a_field_of_each_name_is_masked(name):
         *("sk-ant-api03-abcdefghijklmnopqrst-a1_b2" + "aB9" * 20, "sk-ant-sid01-" + "xyzw-" * 8 + "Xyzwxyzw"),
         *("sk_live_abcdefghijklmnop1234", "pk_test_" + "4eC39Hq" * 4, "rk_live_" + "51Hx" * 6, "sk_" + "0f" * 24),
         *("pk-lf-1234abcd-12ab-34cd-56ef-1234567890ab", "sk-****abcd", "sk-proj-********abcd", "sk-ab******yz"),
-        *("sk_live_****wxyz", "sk-abcdEFG1..."),
+        *("sk_live_****wxyz", "sk-abcdEFG1...", "sk-Ie48BpE-xxjG_0Ewn1l_NR", "sk---IfE7V-Pstea8x_OQ3yWJ"),
     ],
 )
 def test_keys_that_begin_as_names_do_are_masked(key):
