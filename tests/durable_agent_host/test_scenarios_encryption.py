@@ -136,6 +136,7 @@ def test_a_life_with_encryption(model: PracticeModel, tmp_path: Path):
         assert sent[-1]["output"].startswith("sent canary-other")
         said = texts(host, "a")
         assert {"canary-found", "canary-read", "canary-sent"} <= set(said)
+        assert any("is now wrapped by the key 'k2'" in line for line in host.output)
         (file,) = [one for one in host.get("/agents/Clerk/sessions/a/files").json()["files"] if one["name"] == "a.txt"]
         assert requests.get(file["file_url"], timeout=60).content == FILE
         assert is_silent(host, data)

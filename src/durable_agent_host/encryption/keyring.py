@@ -184,7 +184,7 @@ class Keyring:
             )
         await store.delete(KEYS_HOME, [kept.name for kept in before])
         reach("keys.after_delete")
-        _LOGGER.info("encryption: the data key %s is now wrapped by the key %r", key.id, self._current.id)
+        _LOGGER.warning("encryption: the data key %s is now wrapped by the key %r", key.id, self._current.id)
 
     async def _put(self, store: SegmentStore, key: DataKey, made_at: str) -> str:
         wrapped = b64encode(self._current.wrap(key.secret)).decode()
