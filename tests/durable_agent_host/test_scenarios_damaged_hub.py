@@ -63,6 +63,8 @@ def test_a_session_of_which_a_turn_is_damaged_can_be_deleted(
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
         left = {one for (one,) in file.execute("SELECT id FROM instances")}
     assert not {turns[0], turns[2]} & left
+
+
 PATHS = ("", "/events", "/steps", "/calls")
 
 
