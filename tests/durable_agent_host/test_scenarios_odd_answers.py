@@ -93,6 +93,52 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("levels", [99, 100, 150])
+def test_arguments_of_many_levels_leave_the_conversation_whole(
+    host: AgentHost, model: HostileModel, client: str, levels: int
+):
+    """From 101 levels on, the tool does not run and the model is told; the session has nothing to repair."""
+    session, deep = f"deep{levels}", "[" * levels + "1" + "]" * levels
+    model.play(stream(calling(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client])
+    assert said(host, client, session) == "Hello."
+    path = f"/agents/{client}/sessions/{session}"
+    assert host.get(f"{path}/verify").json()["problems"] == []
+    shown = host.get(path).json()
+    assert not shown.get("problems")
+    assert deep in json.dumps(shown).replace(" ", "").replace("\\", "")
+    assert said(host, client, session, "And now?") == "Hello."
+    assert ("nested more than 100 levels deep" in json.dumps(last_request(client, model))) == (levels >= 100)
+
+
+@pytest.mark.parametrize("levels", [190, 300, 900, 5000])
+def test_arguments_that_are_no_text_and_have_no_room_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
+    """The session goes on, whole."""
+    deep = "[" * levels + "]" * levels
+    model.play(fallback=stream(calling("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
+    assert "nested more than 180 levels deep" in problem(host, "Gemini", f"no-room{levels}")
+    model.play(fallback=WHOLE["Gemini"])
+    assert said(host, "Gemini", f"no-room{levels}") == "Hello."
+    assert host.get(f"/agents/Gemini/sessions/no-room{levels}/verify").json()["problems"] == []
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
+    host: AgentHost, model: HostileModel, client: str, number: str
+):
+    """The model is told where arguments are a text; elsewhere the turn fails with 502, and the session goes on."""
+    session = f"number{number}"
+    model.play(stream(calling(client, [("call_1", f'{{"words": {number}}}')])), WHOLE[client], WHOLE[client])
+    if client == "Gemini":
+        assert "cannot be stored" in problem(host, client, session)
+    else:
+        assert said(host, client, session) == "Hello."
+        assert "Argument parsing failed" in json.dumps(last_request(client, model))
+        assert host.get(f"/agents/{client}/sessions/{session}/verify").json()["problems"] == []
+    assert said(host, client, session, "And now?") == "Hello."
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
     """The call that no tool has answered is sent with a result that says so."""
     answers = [stream(calling(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]

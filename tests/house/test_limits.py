@@ -31,6 +31,8 @@ FIXED = {
     "`Idempotency-Key`": "model.ids.MAX_KEY_CHARACTERS",
     "name of a file": "turn.file_names.MAX_NAME_CHARACTERS",
     "levels of JSON in the body of `run` and of an approval": "codec.nesting.MOST_LEVELS",
+    "levels of JSON in the arguments of a tool call": "codec.nesting.MOST_LEVELS",
+    "levels of JSON in an answer of a model, other than in texts": "codec.journal_entry.MOST_ANSWER_LEVELS",
     "`options` of a turn": "turn.request_options._MAX_BYTES",
     "`response_format` of a turn": "turn.answer_schema.MAX_SCHEMA_CHARACTERS",
     "objects in a `response_format`": "turn.answer_schema.MAX_SCHEMA_OBJECTS",
@@ -55,6 +57,7 @@ OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_lim
 CONNECTIONS = "functions_host/web/test_connection_limits.py"
 SMALL = "functions_host/web/test_small_limits.py"
 LIMITS = "durable_agent_host/test_scenarios_limits.py"
+ANSWERS = "durable_agent_host/test_scenarios_odd_answers.py"
 MODELS = "durable_agent_host/test_scenarios_bounded_model.py"
 SENT = f"{LIMITS}::test_what_is_sent_is_taken_up_to_its_limit"
 SCHEMAS = "durable_agent_host/turn/test_answer_schema.py"
@@ -139,6 +142,12 @@ TRIED = {
     ),
     "tool calls of one answer": f"{MODELS}::test_hundreds_of_calls_at_once_run_no_tool",
     "arguments of a tool call": f"{MODELS}::test_gigantic_arguments_run_no_tool",
+    "levels of JSON in the arguments of a tool call": (
+        f"{ANSWERS}::test_arguments_of_many_levels_leave_the_conversation_whole"
+    ),
+    "levels of JSON in an answer of a model, other than in texts": (
+        f"{ANSWERS}::test_arguments_that_are_no_text_and_have_no_room_fail_the_turn"
+    ),
     "result of a tool call": f"{MODELS}::test_a_gigantic_result_is_not_for_the_model",
 }
 """A limit → the test that passes it."""

@@ -32,8 +32,8 @@ from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
 from durable_agent_host.agent.unreadable_answers import reading
-from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response, replayed_updates
-from durable_agent_host.errors import CorruptStateError, LogError, ProviderError, log_reason
+from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer, replayed_updates
+from durable_agent_host.errors import LogError, ProviderError, log_reason
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.text_names import correct_contents, text_for
 from durable_agent_host.model.usage import is_measured, known_counts
@@ -243,11 +243,11 @@ class _Call:
         check_calls((content for message in folded.messages for content in message.contents), run.bounds)
         if run.spending is not None and not is_measured(cast("Any", folded.usage_details)):
             run.spending.note_heard(self._position, None)
+        response = encode_answer(folded)
         try:
-            response = encode_model_response(folded)
             await run.journal.model_finished(self._position, response, run.session_state.changes())
             run.kept.settle()
-        except (LogError, CorruptStateError) as error:
+        except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         if run.spending is not None:
             usage = cast("Mapping[str, Any] | None", self.response.usage_details)

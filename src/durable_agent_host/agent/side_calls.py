@@ -16,8 +16,8 @@ from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.heard import characters_of_answer
 from durable_agent_host.agent.inner_calls import not_counted
 from durable_agent_host.agent.run_state import AgentRun
-from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
-from durable_agent_host.errors import CorruptStateError, LogError, ProviderError
+from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
+from durable_agent_host.errors import LogError, ProviderError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.usage import is_measured, known_counts
@@ -106,9 +106,10 @@ class SideCalls:
         if self._run.spending is not None and not is_measured(cast("Any", response.usage_details)):
             self._run.spending.heard(self._position, number, characters_of_answer(response), response.model)
             self._run.spending.note_heard(self._position, number)
+        answer = encode_answer(response)
         try:
-            await self._run.journal.side_call_finished(self._position, number, encode_model_response(response))
-        except (LogError, CorruptStateError) as error:
+            await self._run.journal.side_call_finished(self._position, number, answer)
+        except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         if self._run.spending is not None:
             self._run.spending.settle(self._position, number, response.usage_details, response.model)

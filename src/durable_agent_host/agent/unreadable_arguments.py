@@ -11,10 +11,14 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, Content
 
-from durable_agent_host.codec.shape import MAX_DEPTH, find_limits
+from durable_agent_host.codec.nesting import MOST_LEVELS, is_nested_too_deeply
+from durable_agent_host.codec.shape import find_limits
 
 _SAID: Final = "Error: Argument parsing failed."
 """The framework's own words; a reason follows where the framework would have failed the run."""
+
+
+_TOO_DEEP: Final = f"{_SAID} They are nested more than {MOST_LEVELS} levels deep: make them flatter."
 
 
 class _UnreadableCall(Content):
@@ -42,17 +46,21 @@ def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str
 
 
 def _told(arguments: Any) -> str | None:
+    if isinstance(arguments, dict):  # some services send no text; `encode_answer` checks the numbers
+        return _TOO_DEEP if is_nested_too_deeply(arguments) else None
     if not isinstance(arguments, str) or not arguments:
         return None
     try:
         value = json.loads(arguments)
     except RecursionError:
-        return f"{_SAID} They are nested more than {MAX_DEPTH} levels deep."
+        return _TOO_DEEP
     except json.JSONDecodeError:
         return _SAID
     except ValueError as error:  # a number with more digits than Python reads
         return f"{_SAID} {error}."
     if not isinstance(value, dict):
         return _SAID
+    if is_nested_too_deeply(value):
+        return _TOO_DEEP
     fault = next(find_limits(value), None)
     return f"{_SAID} {fault.place} {fault.problem}." if fault is not None else None

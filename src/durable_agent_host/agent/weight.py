@@ -42,6 +42,8 @@ class StreamWeight:
                 self._bytes += self._weigh(content)
         except CorruptStateError as error:
             self._error = error
+        except RecursionError:
+            self._error = CorruptStateError("a content is nested too deeply to be stored")
 
     def total_bytes(self) -> int:
         """Return the bytes of all lists so far.

@@ -4,14 +4,17 @@
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content
 
 from durable_agent_host.codec.content import decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.fields import dump_value, load_value
 from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.codec.nesting import is_nested_too_deeply
 from durable_agent_host.codec.result_text import value_text
+from durable_agent_host.codec.shape import MAX_DEPTH
+from durable_agent_host.errors import CorruptStateError, ProviderError
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.journal_entry import (
     CallRaised,
@@ -121,6 +124,41 @@ def _encode_state(state: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _decode_tool_key(wire: Mapping[str, Any]) -> ToolKey:
     return ToolKey(wire["position"], wire["call_id"], wire["occurrence"])
+
+
+MOST_ANSWER_LEVELS: Final = MAX_DEPTH - 20
+"""Maximum nesting of a model's answer; the document around it needs the rest."""
+
+
+def encode_answer(response: ChatResponse[Any]) -> dict[str, Any]:
+    """Encode what a model's service has answered, which may be anything. Guarantee: pure.
+
+    Args:
+        response: as for `encode_model_response`.
+
+    Returns:
+        A JSON object, for which a session's document has room.
+
+    Raises:
+        ProviderError: it has numbers that JSON does not have, or too many levels.
+    """
+    try:
+        wire = encode_model_response(response)
+    except RecursionError as error:
+        raise _too_deep() from error
+    except CorruptStateError as error:
+        raise ProviderError(f"the model's service sent what cannot be stored: {error}", retryable=False) from error
+    if is_nested_too_deeply(wire, MOST_ANSWER_LEVELS):
+        raise _too_deep()
+    return wire
+
+
+def _too_deep() -> ProviderError:
+    return ProviderError(
+        f"the model's service sent values that are nested more than {MOST_ANSWER_LEVELS} levels deep: ask for "
+        "something simpler",
+        retryable=False,
+    )
 
 
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:

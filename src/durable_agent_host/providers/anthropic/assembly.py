@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.nesting import is_nested_too_deeply
+from durable_agent_host.codec.shape import find_limits
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.anthropic.code_text import CodeText
 
@@ -175,6 +177,8 @@ def _parsed(text: str, begun: Any) -> Any:
     if not text:
         return begun if begun is not None else {}
     try:
-        return json.loads(text)
+        read = json.loads(text)
     except (ValueError, RecursionError):
         return {"raw": text}
+    is_storable = not is_nested_too_deeply(read) and not any(find_limits(read))
+    return read if is_storable else {"raw": text}
