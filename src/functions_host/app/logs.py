@@ -142,6 +142,10 @@ class Prints:
             self.end_line(running)
         self._stream.flush()
 
+    def close(self) -> None:
+        """Flush, and stay open: the worker library flushes the process's stream after each function."""
+        self.flush()
+
     def end_line(self, running: Running) -> None:
         """Write the unfinished line of an invocation."""
         with self._lock:

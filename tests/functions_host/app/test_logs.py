@@ -192,6 +192,32 @@ def test_prints_outside_of_invocations_stay_as_they_are(start_host: StartHost, t
     assert {"imported", "from a child"} <= set(host.log.read_text().splitlines())
 
 
+def test_a_function_that_closes_the_streams_ends_only_its_own_prints(start_host: StartHost, tmp_path: Path):
+    """Later functions run and print as before."""
+    code = """
+import sys
+import azure.functions as func
+
+app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+
+@app.route(route="closes")
+def closes(req: func.HttpRequest) -> str:
+    print("before", end="")
+    sys.stdout.close()
+    sys.stderr.close()
+    return "closed"
+
+@app.route(route="says")
+def says(req: func.HttpRequest) -> str:
+    print("after")
+    return "said"
+"""
+    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
+    assert shown(host, "closes") == ["INFO stdout [closes]: before"]
+    assert shown(host, "says") == ["INFO stdout [says]: after"]
+    host.stop()
+
+
 def test_what_the_collector_prints_while_a_function_prints(start_host: StartHost, tmp_path: Path):
     """An object whose finalizer prints is collected in the middle of a print, and both lines are shown."""
     write_app(
