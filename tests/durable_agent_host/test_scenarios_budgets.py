@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -132,6 +133,29 @@ def test_time_ends_a_turn_in_the_middle_of_a_tool(budgets: AgentHost, model: Pra
     assert "budget of 1.5 seconds" in detail
     assert bought() == ["sleep"]
     assert 1.5 <= spent(budgets, "Time", session)["seconds"] < 30
+
+
+def test_seconds_count_over_kills_and_waits(tmp_path: Path, model: PracticeModel):
+    """A call that was cut off has taken its time, and so have the calls before a person was asked."""
+    slow = NEVER_ENDS | {"delay_milliseconds": 300}
+    model.plan(NEVER_ENDS, slow, {"text": "Done.", "delay_milliseconds": 500}, by_round=True)
+    lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
+    try:
+        turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
+        (call,) = turn["pending_approvals"]
+        host = lives.crash()
+        there = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
+        assert approve(there, yes(call)).status_code == 200
+        wait_until(lambda: len(model.requests()) == 3)
+        time.sleep(4)
+        host = lives.crash()
+        there = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
+        ended = wait_until(lambda: ended_turn(there))
+        assert ended["status"] == "completed"
+        first, cut_off, last = 2.4, 3.0 - 0.5, 4.0
+        assert ended["spent"]["seconds"] > first + cut_off + last
+    finally:
+        lives.host.stop()
 
 
 def test_a_person_allows_as_much_again(budgets: AgentHost, model: PracticeModel, bought):

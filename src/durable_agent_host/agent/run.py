@@ -227,8 +227,7 @@ class AgentRuns:
             await self._stream(run, messages)
         finally:  # the rest of the run is part of cycles, and waits for the collector of garbage
             self.agent_session.transcript = ()
-            for history in run.held:
-                history.held.clear()
+            _end(run)
 
     async def _stream(self, run: AgentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
@@ -358,6 +357,13 @@ class AgentRuns:
         if not (self.losses or self.agent_session.forgotten) or self.agent_session.service_session_id:
             return messages
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
+
+
+def _end(run: AgentRun) -> None:
+    if run.spending is not None:
+        run.spending.end()
+    for history in run.held:
+        history.held.clear()
 
 
 def _spending(runs: AgentRuns, journal: Journal) -> Spending | None:

@@ -17,6 +17,7 @@ from agent_framework import Message
 
 from durable_agent_host.agent.ending import Failed, RunStoppedError, stop_of
 from durable_agent_host.agent.recorded_spending import answers_in, spent_on_the_rest, tokens_of
+from durable_agent_host.agent.work_notes import WorkNotes
 from durable_agent_host.errors import BudgetExceededError, LogError
 from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budget, Budgets, Kind, Reservation, Spent
 from durable_agent_host.model.journal_entry import INNER
@@ -94,6 +95,7 @@ class Spending:
         self._answers = answers
         self._worked_before = worked_before
         self._began_at = began_at
+        self._notes = WorkNotes(journal, lambda: self._worked_seconds)
         self._open: dict[tuple[int, int | None], _OpenCall] = {}
         self._last_tokens = 0
         self._last_model: str | None = None
@@ -195,6 +197,7 @@ class Spending:
         """Reserve a model call; durable when this returns."""
         if not self._budgets.has_limits:
             return
+        self._notes.begin()
         self._open[position, number] = _OpenCall(reservation, model=self._last_model)
         try:
             await self._journal.call_reserved(position, number, reservation, round(self._worked_seconds, 3))
@@ -262,6 +265,10 @@ class Spending:
             self._settled = self._settled.plus(spent_on_answer(usage, model, self._budgets.prices))
         else:
             self._count(usage, model)
+
+    def end(self) -> None:
+        """Note in the journal how long the agent has worked: the run has ended, and the turn may go on."""
+        self._notes.end()
 
     def _check_heard(self) -> None:
         for crossing in self._crossings(NOTHING_SPENT):

@@ -28,6 +28,7 @@ from durable_agent_host.model.journal_entry import (
     ToolFinished,
     ToolKey,
     ToolStarted,
+    Worked,
 )
 from durable_agent_host.model.log_entry import (
     CALL_RAISED,
@@ -39,6 +40,7 @@ from durable_agent_host.model.log_entry import (
     SIDE_CALL_FINISHED,
     TOOL_FINISHED,
     TOOL_STARTED,
+    WORKED,
     LogEntry,
 )
 
@@ -65,13 +67,8 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
             known = {"usage": usage, "model": step.model}
             said = {name: value for name, value in known.items() if value is not None}
             return LogEntry(INNER_CALL_FINISHED, {"number": step.number} | said)
-        case CallReserved():
-            spends = _encode_reservation(step.reservation) | {"seconds": step.seconds}
-            return LogEntry(CALL_RESERVED, _encode_call(step) | spends)
-        case CallRaised():
-            return LogEntry(CALL_RAISED, _encode_call(step) | _encode_reservation(step.reservation))
-        case CallReleased():
-            return LogEntry(CALL_RELEASED, _encode_call(step))
+        case CallReserved() | CallRaised() | CallReleased() | Worked():
+            return _encode_spending(step)
 
 
 def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
@@ -97,12 +94,32 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
     if entry.kind == INNER_CALL_FINISHED:
         usage = wire.get("usage")
         return InnerCallFinished(wire["number"], decode_usage(usage) if usage else None, wire.get("model"))
+    return _decode_spending(entry)
+
+
+def _encode_spending(step: CallReserved | CallRaised | CallReleased | Worked) -> LogEntry:
+    match step:
+        case CallReserved():
+            spends = _encode_reservation(step.reservation) | {"seconds": step.seconds}
+            return LogEntry(CALL_RESERVED, _encode_call(step) | spends)
+        case CallRaised():
+            return LogEntry(CALL_RAISED, _encode_call(step) | _encode_reservation(step.reservation))
+        case CallReleased():
+            return LogEntry(CALL_RELEASED, _encode_call(step))
+        case Worked():
+            return LogEntry(WORKED, {"seconds": step.seconds})
+
+
+def _decode_spending(entry: LogEntry) -> CallReserved | CallRaised | CallReleased | Worked | None:
+    wire = entry.data
     if entry.kind == CALL_RESERVED:
         return CallReserved(wire["position"], wire.get("number"), _decode_reservation(wire), wire["seconds"])
     if entry.kind == CALL_RAISED:
         return CallRaised(wire["position"], wire.get("number"), _decode_reservation(wire))
     if entry.kind == CALL_RELEASED:
         return CallReleased(wire["position"], wire.get("number"))
+    if entry.kind == WORKED:
+        return Worked(wire["seconds"])
     return None
 
 

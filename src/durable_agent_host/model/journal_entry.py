@@ -160,6 +160,17 @@ class CallReleased:
     number: int | None
 
 
+@dataclass(frozen=True)
+class Worked:
+    """The agent of a turn under a budget has worked for some time.
+
+    Attributes:
+        seconds: in all attempts so far.
+    """
+
+    seconds: float
+
+
 type JournalStep = (
     ModelBegun
     | ModelFinished
@@ -170,4 +181,5 @@ type JournalStep = (
     | CallReserved
     | CallRaised
     | CallReleased
+    | Worked
 )

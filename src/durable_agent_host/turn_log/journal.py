@@ -35,6 +35,7 @@ from durable_agent_host.model.journal_entry import (
     ToolFinished,
     ToolKey,
     ToolStarted,
+    Worked,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.model.usage import is_measured
@@ -78,7 +79,7 @@ class Recorded:
         inner_calls: what is known of answered model calls of agents within the agent.
         reserved: what model calls without an end may have spent, by position and number as they were reserved.
         unmeasured: what calls may have spent whose answers came without token counts.
-        worked_seconds: how long the agent had worked on the turn when the latest model call began under a budget.
+        worked_seconds: how long the agent of a turn under a budget has worked, as far as is known.
         finished_at: offsets of finished model calls by position, and of finished tool calls by key.
     """
 
@@ -139,6 +140,9 @@ class Recorded:
                 return False
             case CallReserved() | CallRaised() | CallReleased():
                 self._note_open_call(step)
+                return False
+            case Worked():
+                self.worked_seconds = max(self.worked_seconds, step.seconds)
                 return False
             case None:
                 return False
@@ -305,6 +309,10 @@ class Journal:
         """
         entry = encode_journal_entry(CallRaised(position, number, reservation))
         self._writer.note(entry, within_seconds=_LAZY_SECONDS)
+
+    def worked(self, seconds: float) -> None:
+        """Append how long the agent has worked on the turn; durable soon, and before what comes after it."""
+        self._writer.note(encode_journal_entry(Worked(seconds)))
 
     async def call_released(self, position: int, number: int | None) -> None:
         """Append that a reserved call was refused without an answer; durable when this returns."""
