@@ -153,3 +153,16 @@ def test_a_stream_over_a_damaged_entry_is_told(practice_model: PracticeModel, tm
         assert host.get(f"/agents/{agent}/sessions/torn/turns/{turn}/steps").status_code == 409
         assert "Traceback" not in host.text
         assert host.run(agent, "and now?", session_id="torn").ok
+def test_a_state_of_null_is_no_session(practice_model: PracticeModel, tmp_path: Path):
+    """Its routes say so, and the next turn begins it."""
+    with hosted(tmp_path, practice_model) as host:
+        agent = host.get("/agents").json()["agents"][0]["name"]
+        assert host.run(agent, "hello", session_id="void").ok
+    with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
+        file.execute("UPDATE entities SET state = 'null' WHERE id = ?", (f"@dafx-{agent.lower()}@void",))
+    with hosted(tmp_path, practice_model) as host:
+        path = f"/agents/{agent}/sessions/void"
+        assert host.get(path).status_code == 404
+        assert host.get(f"{path}/export").status_code == 404
+        assert host.run(agent, "hello again", session_id="void").ok
+        assert host.get(path).ok

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
+from azure.durable_functions.models.EntityStateResponse import EntityStateResponse
 
 from durable_agent_host.errors import CorruptStateError
 
@@ -96,9 +97,11 @@ async def read_entity(client: Any, entity: Any) -> Any:
         CorruptStateError: its state is no JSON.
     """
     try:
-        return await client.read_entity_state(entity)
+        state = await client.read_entity_state(entity)
     except ValueError as error:
         raise _not_json(entity.name, entity.key) from error
+    # The SDK (1.7) gives an empty text for the JSON `null`, which is no session.
+    return state if state.entity_state != "" else EntityStateResponse(entity_exists=False)
 
 
 def state_in(context: Any) -> Any:
