@@ -67,9 +67,9 @@ async def test_an_entry_that_was_taken_is_missed(tmp_path: Path, how: str):
         begins = connection.execute("SELECT body FROM entries WHERE place = ?", (OFFSETS,)).fetchone()[0]
         connection.execute(TAKEN[how], {"start": OFFSETS, "begins": begins})
     log = backend.log()
-    with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed"):
+    with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed|is damaged"):
         await log.read(MINE)
-    with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed"):
+    with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed|is damaged"):
         await read_journal(log, MINE)
     await log.close()
 
