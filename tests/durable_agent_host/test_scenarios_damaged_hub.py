@@ -1,16 +1,19 @@
 """A session or turn of which the task hub's file is damaged is told so on every route, and no other is affected."""
 
 import base64
+import json
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 
 from tests.kit import PracticeModel, hosted
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "encryption"
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
@@ -166,3 +169,40 @@ def test_a_state_of_null_is_no_session(practice_model: PracticeModel, tmp_path: 
         assert host.get(f"{path}/export").status_code == 404
         assert host.run(agent, "hello again", session_id="void").ok
         assert host.get(path).ok
+
+
+def end_of(url: str) -> dict[str, Any] | None:
+    """Read a turn; None while it runs or waits."""
+    turn = requests.get(url, timeout=60).json()
+    return turn if turn["status"] in {"completed", "failed"} else None
+
+
+def test_a_turn_whose_history_is_damaged_fails(practice_model: PracticeModel, tmp_path: Path):
+    """With the encrypted results of another turn in its place, it ends with the reason; its session goes on."""
+    with hosted(tmp_path, practice_model, app=APP, **KEYS) as host:
+        turns: list[dict[str, Any]] = []
+        for session in ("whole", "torn"):
+            practice_model.plan({"calls": [{"name": "send", "arguments": {"text": "x"}}]})
+            turns.append(host.run("Clerk", {"message": "send it", "session_id": session}).json())
+    torn = turns[1]
+    with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
+        results = (
+            "SELECT seq, event FROM history JOIN instances ON key = instance WHERE id = ? AND event LIKE '%Result%' "
+            "AND event LIKE '%$encrypted%' ORDER BY seq DESC LIMIT 1"
+        )
+        [(_, other)], [(seq, own)] = (file.execute(results, (turn["turn_id"],)).fetchall() for turn in turns)
+        moved = json.dumps({**json.loads(own), "Result": json.loads(other)["Result"]})
+        key = "(SELECT key FROM instances WHERE id = ?)"
+        file.execute(f"UPDATE history SET event = ? WHERE seq = ? AND instance = {key}", (moved, seq, torn["turn_id"]))
+    with hosted(tmp_path, practice_model, app=APP, **KEYS) as host:
+        practice_model.plan({"text": "sent"}, times=2)
+        ends: list[dict[str, Any]] = []
+        for turn in turns:
+            url = host.url + urlsplit(turn["turn_url"]).path
+            said = {"call_id": turn["pending_approvals"][0]["call_id"], "approved": True}
+            requests.post(f"{url}/approvals", json=said, timeout=60)  # 409 if it has failed before
+            ends.append(wait_until(lambda url=url: end_of(url)))
+        assert [end["status"] for end in ends] == ["completed", "failed"]
+        assert "has been changed, or was moved there" in ends[1]["error"]["message"]
+        assert host.run("Clerk", {"message": "and now?", "session_id": "torn"}).ok
+        assert requests.delete(f"{host.url}/api/agents/Clerk/sessions/torn", timeout=60).ok

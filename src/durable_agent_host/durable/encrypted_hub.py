@@ -9,7 +9,7 @@ own orchestrations and clients, which call the entity or the orchestration witho
 states of sessions, so the operator can have unencrypted ones refused.
 
 Orchestrations and entities wait for missing keys, because a failure in them is final. Everything else fails, and can be
-retried.
+retried. An orchestration whose history is damaged fails at once: on replay, it cannot take another path than before.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ from durable_agent_host.codec.envelope import read_envelope
 from durable_agent_host.durable.hub import Hub, Steps, Unreadable, read_entity, state_in
 from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
-from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.errors import CorruptStateError, StateError
 from durable_agent_host.model.ids import entity_name
 
 
@@ -76,6 +76,9 @@ class EncryptedHub(Hub):
                 return encrypting.ended(end.value)
             try:
                 value = encrypting.read(task, (yield task))
+            except StateError:  # final, whatever the orchestration decided when it was readable
+                steps.close()
+                raise
             except Exception as error:  # noqa: BLE001 - the orchestration decides what a failed step means
                 advance, value = steps.throw, error
             else:

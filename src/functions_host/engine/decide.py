@@ -134,6 +134,8 @@ def decide_episode(
     listed = [action for action in answer.actions if not isinstance(action, WaitForEvent | ContinueAsNew)]
     waits = Counter(action.name for action in answer.actions if isinstance(action, WaitForEvent))
     problem = None if answer.is_partial else _find_divergence(ledger, listed)
+    if problem is not None and answer.error is not None:  # an orchestrator that fails asks for nothing more
+        problem = answer.error
     if problem is None:
         if answer.is_partial:
             fresh, cancelled = listed, [number for number in answer.cancelled_timers if number in ledger.open]
