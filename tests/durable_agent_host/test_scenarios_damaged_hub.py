@@ -156,6 +156,8 @@ def test_a_stream_over_a_damaged_entry_is_told(practice_model: PracticeModel, tm
         assert host.get(f"/agents/{agent}/sessions/torn/turns/{turn}/steps").status_code == 409
         assert "Traceback" not in host.text
         assert host.run(agent, "and now?", session_id="torn").ok
+
+
 def test_a_state_of_null_is_no_session(practice_model: PracticeModel, tmp_path: Path):
     """Its routes say so, and the next turn begins it."""
     with hosted(tmp_path, practice_model) as host:
