@@ -26,12 +26,13 @@ _SHORT_STARTS: Final = (
 )
 """Begin a token, or an ordinary name, which has no such mixture of letters and digits."""
 _IS_KEY: Final = (
-    r"(?=(?:(?:[A-Za-z0-9]{0,7}+|[a-z]{1,64}+)(?:-|[^\WA-Za-z0-9])){0,32}+"
+    r"(?=(?:proj|ant|svcacct|admin)-|(?:live|test)_|(?:(?:[A-Za-z0-9]{0,7}+|[a-z]{1,64}+)(?:-|[^\WA-Za-z0-9])){0,32}+"
     r"(?:[A-Za-z0-9]{0,64}+\*|(?=[A-Za-z0-9]{8})[a-z]{0,64}+[A-Z0-9])|(?=[\w-]{16})[a-z0-9_-]{0,64}+[A-Z])"
 )
-"""Tells a key from a name such as ``pk_orders_customer_id`` or ``rk-3588-board-v2``: a part of it, between hyphens and
-underscores, has at least 8 characters and among them a digit or a capital letter; or it has at least 16 characters and
-among them a capital letter; or it is partly starred."""
+"""Tells a key from a name such as ``pk_orders_customer_id`` or ``rk-3588-board-v2``: it goes on as keys of OpenAI,
+Anthropic and Stripe do (``sk-proj-``, ``sk_live_``); or a part of it, between hyphens and underscores, has at least 8
+characters and among them a digit or a capital letter; or it has at least 16 characters and among them a capital letter;
+or it is partly starred."""
 _HEX: Final = (("shp", ""), *((start, "[0-9a-f]{3}") for start in ("dapi", "key-", "sk")))
 _AZURE_MARKS: Final = (
     *("APIM", "ACDb", "+ABa", "+AMC", "+ASt", "AIoT", "+ASb", "+AEh", "+ARm", "AzFu", "AzSe", "AzCa", "+ACR", "AZDO"),
