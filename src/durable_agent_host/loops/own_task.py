@@ -17,7 +17,16 @@ async def in_own_task(do: Callable[[], Awaitable[None]]) -> None:
     Raises:
         BaseException: what it raises; also `asyncio.CancelledError` when it has cancelled only itself.
     """
-    raised = await asyncio.create_task(_raised_by(do))
+    task = asyncio.create_task(_raised_by(do))
+    try:
+        raised = await task
+    except asyncio.CancelledError:
+        if not task.done() or task.cancelled():
+            raise
+        raised = task.result()  # it had ended just before: what it did is not to be lost
+        if (own := asyncio.current_task()) is not None:
+            own.uncancel()
+            own.cancel()  # at the next wait
     try:
         if raised is not None:
             raise raised
