@@ -4,8 +4,8 @@ import ast
 
 from tests.house.source import definitions, modules
 
-MAX_MODULE_LINES = 400
-MAX_CLASS_LINES = 300
+MAX_MODULE_LINES = 800
+MAX_CLASS_LINES = 600
 MAX_FUNCTION_LINES = 60
 
 EXCEPTIONS: dict[str, str] = {}
@@ -31,7 +31,7 @@ def _too_large() -> dict[str, str]:
 
 
 def test_modules_classes_and_functions_are_small():
-    """A module has at most 400 lines, a class 300 and a function 60, but for the listed exceptions."""
+    """A module has at most 800 lines, a class 600 and a function 60, but for the listed exceptions."""
     assert not {name: size for name, size in _too_large().items() if name not in EXCEPTIONS}
 
 
