@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib.metadata import distributions
 from itertools import chain
 
 import pytest
@@ -10,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from scripts.supply.locks import read_lock
 from tests.house.installed import needed_by
-from tests.house.source import ROOT
+from tests.house.source import ROOT, modules
 
 LOCKS = {"constraints.txt": "durable-agent-host[dev]", "requirements.txt": "durable-agent-host"}
 """File → what it locks."""
@@ -81,3 +82,26 @@ def test_the_tools_fit_what_is_asked_of_them():
     wanted = [Requirement(line) for line in lines if not line.startswith("#")]
     assert wanted
     assert not [str(one) for one in wanted if not _is_pinned_by(one, "scripts/supply/tools.txt")]
+
+
+def _modules_by_distribution() -> dict[str, str]:
+    """Map each installed module to the distribution that installed it; namespaces, such as azure, belong to none."""
+    owners: dict[str, str] = {}
+    for distribution in distributions():
+        for file in distribution.files or ():
+            if file.suffix == ".py":
+                path = file.parent if file.name == "__init__.py" else file.with_suffix("")
+                owners[".".join(path.parts)] = canonicalize_name(distribution.name)
+    return owners
+
+
+def test_every_imported_distribution_is_declared():
+    """What the source imports is named in pyproject.toml, so that no other package decides which version it gets."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    owners = _modules_by_distribution()
+    imported = {found.module: module.name for module in modules() for found in module.imports}
+    foreign = {name: owners[name] for name in imported if name in owners}
+    assert {"agent-framework-durabletask", "azure-core"} <= set(foreign.values())
+    assert not [f"{imported[name]}: {name} of {owner}" for name, owner in foreign.items() if owner not in declared]
