@@ -1,5 +1,6 @@
 """What tests share: real processes of the practice model and of the embedded host, and how to talk to them."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,6 +10,8 @@ from typing import Any
 
 import requests
 
+from durable_agent_host.durable.app_secret import AppSecret, Place
+from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
 from tests.forks import AGENTS, ROOT
 from tests.processes import Server, wait_until
 
@@ -65,6 +68,9 @@ def start_model(*, recordings: Path | None = None, port: int = 0) -> PracticeMod
 class AgentHost(Server):
     """The embedded host's process with an app of agents."""
 
+    data: Path
+    """Its data directory."""
+
     def run(
         self, agent: str, body: str | dict[str, Any], *, headers: dict[str, str] | None = None, **params: str
     ) -> requests.Response:
@@ -114,6 +120,18 @@ class AgentHost(Server):
         url = f"{self.management}/entities/dafx-{agent}/{session_id}"
         assert requests.post(url, params={"op": operation}, json=json.dumps(body), timeout=60).ok
 
+    def marked(self, place: Place, value: dict[str, Any]) -> dict[str, Any]:
+        """Mark what the host would start or signal itself: with the secret in its store."""
+        store = SqliteSegmentStore(self.data / "segments.sqlite")
+        secret = AppSecret(lambda: store)
+
+        async def read() -> None:
+            await secret.ready()
+            await store.close()
+
+        asyncio.run(read())
+        return secret.mark(place, value)
+
     def state(self, agent: str, session_id: str) -> dict[str, Any] | None:
         """Read the state of a session's entity as it is stored."""
         answer = requests.get(f"{self.management}/entities/dafx-{agent}/{session_id}", timeout=60)
@@ -152,7 +170,9 @@ def start_host(
 ) -> AgentHost:
     """Start the embedded host with an app on a data directory; ``options`` are further ones of its command line."""
     environment = clean_environment() | (model_environment(model, **env) if model else env)
-    return AgentHost(*host_arguments(data, app, port), *options, env=environment, preload=AGENTS)
+    host = AgentHost(*host_arguments(data, app, port), *options, env=environment, preload=AGENTS)
+    host.data = data
+    return host
 
 
 @contextlib.contextmanager

@@ -36,7 +36,6 @@ from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.durable.health import StoreProbes
 from durable_agent_host.durable.hubs import hub_of
-from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.durable.maintenance import TimesToLive
 from durable_agent_host.durable.register import (
     refuse_same_names,
@@ -195,7 +194,7 @@ class DurableAgentApp(AgentFunctionApp):
         kept: dict[str, Any] = {"seen": self.settings.max_receipts, "grace_seconds": self.settings.piece_grace_seconds}
         self._keeper = Keeper(stores.open_pieces, elsewhere=elsewhere, redactors=self._redactors, **kept)
         probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
-        more = {"keeper": self._keeper, "elsewhere": elsewhere, "id_secret": IdSecret(), "known": KnownOwners()}
+        more = {"keeper": self._keeper, "elsewhere": elsewhere, "known": KnownOwners()}
         more |= {"wakeups": self._wakeups, "stopper": self._stopper, "probes": probes, "hub": self._hub}
         self._turns_of = partial(TurnClient, **more)
 

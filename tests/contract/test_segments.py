@@ -8,9 +8,11 @@ import pytest
 
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import SegmentStore
-from tests.contract.piece_stores import BlobPieces, PieceBackend
+from tests.contract.piece_stores import BlobPieces, EncryptedBlobPieces, EncryptedSqlitePieces, PieceBackend
 
 HOME, OTHER = "a" * 32, "b" * 32
+NAME = "ab" * 8
+"""Promises no bytes."""
 OLD_SECONDS = 1.0
 """An age that tests wait for."""
 
@@ -64,6 +66,17 @@ async def test_putting_again_changes_nothing(pieces):
     assert await stores[1].get(HOME, wanted) == wanted
     assert len(await listed(stores[2])) == len(wanted)
     assert await listed(stores[3], OTHER) == {}
+
+
+async def test_the_first_of_a_name_stays(pieces):
+    """Of several contents under a name that promises none, put at once or later, everybody gets the same one."""
+    if isinstance(pieces, EncryptedSqlitePieces | EncryptedBlobPieces):
+        pytest.skip("a store that encrypts names pieces by its data keys, of which several may be new")
+    stores = [pieces.store() for _ in range(4)]
+    await asyncio.gather(*(store.put(HOME, {NAME: bytes([n]) * 32}) for n, store in enumerate(stores)))
+    first = await stores[0].get(HOME, [NAME])
+    await stores[1].put(HOME, {NAME: b"later"})
+    assert [await store.get(HOME, [NAME]) for store in stores] == [first] * 4
 
 
 async def test_a_missing_piece_is_named(pieces):

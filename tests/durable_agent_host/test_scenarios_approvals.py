@@ -233,12 +233,13 @@ def test_a_retry_of_a_waiting_turn_is_told_that_it_waits(people: AgentHost, mode
 
 
 def test_an_orchestration_answers_by_an_event(people: AgentHost, model: PracticeModel, book):
-    """The external event ``approval`` of the turn's instance takes the same answers."""
+    """The external event ``approval`` of the turn's instance takes the same answers, in nobody's name."""
     model.plan(pays(1), {"text": "Paid."})
     turn = waiting_turn(people)
-    told = {"turn_id": turn["turn_id"], "answer": yes(turn["pending_approvals"][0])}
+    told = {"turn_id": turn["turn_id"], "answer": yes(turn["pending_approvals"][0], by={"principal": "boss"})}
     assert people.orchestrate("approve_as_told", told)["output"] == "raised"
-    assert wait_until(lambda: ended_turn(turn))["response"] == "Paid."
+    ended = wait_until(lambda: ended_turn(turn))
+    assert (ended["response"], "boss" in json.dumps(ended)) == ("Paid.", False)
     assert book.read_text() == "paid 1.0\n"
 
 

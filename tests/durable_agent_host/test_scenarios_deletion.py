@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.encryption.keys_home import SECRET_HOME
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
@@ -94,15 +95,15 @@ def test_an_erasure_that_is_not_meant_does_nothing(lab: AgentHost, model: Practi
     session = f"s-{uuid4().hex[:8]}"
     assert lab.run("Kept", {"message": "one", "session_id": session}).ok
     named = {"agent": "Kept", "session_id": session}
-    used = lab.orchestrate("erase_session", named | {"if_digest": "0" * 32})
+    used = lab.orchestrate("erase", named | {"if_digest": "0" * 32})
     assert (used["runtimeStatus"], used["output"]) == ("Completed", {"status": "changed"})
     model.plan({"text": "A slow answer. " * 10, **SLOW}, user_text=f"two {session}")
     running = start(lab, "Kept", f"two {session}", session)
     wait_until(lambda: lab.session("Kept", session)["running_turn_id"] == running["turn_id"])
-    busy = lab.orchestrate("erase_session", named)["output"]
+    busy = lab.orchestrate("erase", named)["output"]
     assert (busy["status"], busy["running_turn_id"]) == ("busy", running["turn_id"])
-    assert "names no session" in lab.orchestrate("erase_session", {"agent": "Kept"})["output"]
-    other = lab.orchestrate("erase_session", named | {"if_owner": {"principal": "ann"}})["output"]
+    assert "names no session" in lab.orchestrate("erase", {"agent": "Kept"})["output"]
+    other = lab.orchestrate("erase", named | {"if_owner": {"principal": "ann"}})["output"]
     assert other == {"status": "foreign"}
     lab.end_of_turn(running["turn_url"])
     assert lab.session("Kept", session)["message_count"] == 4
@@ -144,7 +145,7 @@ def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
 async def _stored(data: Path) -> tuple[set[str], set[str]]:
     store = SqliteSegmentStore(data / "segments.sqlite")
     try:
-        homes = [home async for home in store.homes()]
+        homes = [home async for home in store.homes() if home != SECRET_HOME]
         pieces = {piece.name for home in homes for piece in [one async for one in store.pieces(home)]}
         return pieces, {holder for home in homes for holder in await store.holders(home)}
     finally:
@@ -152,7 +153,7 @@ async def _stored(data: Path) -> tuple[set[str], set[str]]:
 
 
 def stored(data: Path) -> tuple[set[str], set[str]]:
-    """The pieces that the host's store has, and who holds them."""
+    """The pieces that the host's store has of sessions, and who holds them."""
     return asyncio.run(_stored(data))
 
 

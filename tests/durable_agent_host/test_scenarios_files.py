@@ -372,7 +372,7 @@ def test_orchestrations_and_entities_take_parts(files: AgentHost, model: Practic
     """A turn that is started by hand, or signalled to the entity, may have a message of parts."""
     message = [{"type": "text", "text": "look"}, {"type": "image", "url": PNG}]
     wire = {"agent": "Reader", "message": message, "session_id": "by-hand"}
-    assert files.orchestrate("agent_turn", wire)["output"]["status"] == "completed"
+    assert files.orchestrate("ask_by_hand", wire)["output"]["status"] == "completed"
     assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]
     (found,) = listed(files, "by-hand")
     assert found["media_type"] == "image/png"

@@ -96,7 +96,7 @@ def test_a_denial_is_an_answer_and_a_cancel_fails_the_task(people: AgentHost, mo
 def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: PracticeModel):
     """What a caller of ``agent_turn`` leaves out is filled in, and the turn has its routes."""
     model.plan({"text": "Hi."}, times=3)
-    output = people.orchestrate("agent_turn", {"agent": "Talker", "message": "hello"})["output"]
+    output = people.orchestrate("ask_by_hand", {"agent": "Talker", "message": "hello"})["output"]
     assert (output["status"], output["text"]) == ("completed", "Hi.")
     (found,) = [
         session
@@ -111,10 +111,8 @@ def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: P
     assert output["text"] == "Hi."
     (entry, _) = people.state("Talker", session)["data"]["conversationHistory"]
     assert entry["createdAt"].startswith("20")
-    answer = requests.post(f"{people.management}/orchestrators/agent_turn/mine-{session}", json=asked, timeout=60)
-    assert answer.ok
-    status = ended(f"{people.management}/instances/mine-{session}")
-    assert (status["output"]["turn_id"], status["output"]["message_count"]) == (f"mine-{session}", 4)
+    output = people.orchestrate("run_turn", {"turn_id": f"mine-{session}", "input": asked})["output"]
+    assert (output["turn_id"], output["message_count"]) == (f"mine-{session}", 4)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +132,7 @@ def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: P
 def test_what_is_no_turn_is_told(people: AgentHost, model: PracticeModel, given, sentence: str):
     """A garbage input fails the orchestration with a sentence, and is no turn for the routes."""
     instance = f"bad-{uuid4().hex}"
-    url = f"{people.management}/orchestrators/agent_turn/{instance}"
-    assert requests.post(url, json=given, timeout=60).ok
+    people.orchestrate("run_turn", {"turn_id": instance, "input": given})
     status = ended(f"{people.management}/instances/{instance}")
     assert status["runtimeStatus"] == "Failed"
     assert sentence in status["output"]
@@ -145,5 +142,5 @@ def test_what_is_no_turn_is_told(people: AgentHost, model: PracticeModel, given,
 
 def test_an_agent_that_is_not_hosted_fails_its_turn(people: AgentHost):
     """A turn for an agent that the app does not have ends as failed, and says so."""
-    output = people.orchestrate("agent_turn", {"agent": "Nobody", "message": "hi"})
+    output = people.orchestrate("ask_by_hand", {"agent": "Nobody", "message": "hi"})
     assert "dafx-nobody" in output["output"]["error"]["message"]

@@ -26,7 +26,7 @@ from azure.durable_functions.models.Task import CompoundTask, TaskState
 from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.codec.message import decode_response
-from durable_agent_host.durable.hub import PLAIN_HUB, Hub
+from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
@@ -129,7 +129,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         agent: DurableAIAgent[Any],
         caller: Caller,
         keeper: Keeper,
-        hub: Hub = PLAIN_HUB,
+        hub: Hub,
     ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
         super().__init__(_TurnExecutor(context, upstream, caller, keeper, hub), agent.name)

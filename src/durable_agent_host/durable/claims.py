@@ -7,8 +7,8 @@ from typing import Final
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.owner import owner_of_document
+from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.documents import SessionDocuments, held_by
-from durable_agent_host.durable.id_secret import IdSecret
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.ids import is_marked
 from durable_agent_host.model.principal import Owner
@@ -51,7 +51,7 @@ class SessionClaims:
     Args:
         client: the SDK's.
         documents: the stored sessions that exist for the request.
-        id_secret: of the app.
+        secret: of the app.
         known: of the process.
 
     Attributes:
@@ -59,17 +59,17 @@ class SessionClaims:
     """
 
     def __init__(
-        self, client: DurableOrchestrationClient, documents: SessionDocuments, id_secret: IdSecret, known: KnownOwners
+        self, client: DurableOrchestrationClient, documents: SessionDocuments, secret: AppSecret, known: KnownOwners
     ) -> None:
         self._client = client
         self._documents = documents
-        self._id_secret = id_secret
+        self._secret = secret
         self._known = known
         self.known_mark = ""
 
     async def id_secret(self) -> str:
-        """Return the secret that makes ids derived from a client's key unguessable; see `IdSecret`."""
-        return await self._id_secret.read(self._client)
+        """Return the secret that makes ids derived from a client's key unguessable; see `AppSecret.for_ids`."""
+        return await self._secret.for_ids()
 
     async def mark(self) -> str:
         """Return the prefix of the names in ids of the caller's sessions whose names are taken; see `name_mark`."""
@@ -97,7 +97,7 @@ class SessionClaims:
             NotFoundError: the session is somebody else's, and the name is not free for the caller.
             RequestError: the caller would begin a session under what looks like a mark and a name, which is to stay
                 free for whose mark it is.
-            LogUnavailableError: the app's secret cannot be read.
+            LogError: the app's secret cannot be read.
         """
         if (access := self._documents.access) is None:
             return Place(name, None)
@@ -167,7 +167,7 @@ class SessionClaims:
         Raises:
             NotFoundError: somebody else's session, which the caller may read, has the name.
             RequestError: see `place_of`.
-            LogUnavailableError: the app's secret cannot be read.
+            LogError: the app's secret cannot be read.
         """
         access = self._documents.access
         if access is None or not access.has_own_names:

@@ -19,11 +19,11 @@ from azure.durable_functions import DurableEntityContext, DurableOrchestrationCl
 from azure.durable_functions.models import TaskBase
 
 from durable_agent_host.codec.envelope import read_envelope
-from durable_agent_host.durable.hub import Hub, Steps, Unreadable, read_entity, state_in
+from durable_agent_host.durable.app_secret import AppSecret, Orchestrate
+from durable_agent_host.durable.hub import Hub, MarkingClient, Steps, Unreadable, read_entity, state_in
 from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, StateError
-from durable_agent_host.model.ids import entity_name
 
 
 class EncryptedHub(Hub):
@@ -32,9 +32,11 @@ class EncryptedHub(Hub):
     Args:
         cipher: of the app.
         keyring: the cipher's keys.
+        secret: of the app.
     """
 
-    def __init__(self, cipher: Cipher, keyring: Keyring) -> None:
+    def __init__(self, cipher: Cipher, keyring: Keyring, secret: AppSecret) -> None:
+        super().__init__(secret)
         self._cipher = cipher
         self._keyring = keyring
 
@@ -44,7 +46,7 @@ class EncryptedHub(Hub):
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that encrypts and decrypts."""
-        return cast("Any", _Client(client, self._cipher, self._keyring))
+        return cast("Any", MarkingClient(_Client(client, self._cipher, self._keyring), self.secret))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return a context that encrypts and decrypts."""
@@ -60,9 +62,7 @@ class EncryptedHub(Hub):
         """Read the output of a sub-orchestration."""
         return self._cipher.decrypt_json(_end(instance_id), output)
 
-    def orchestrate(
-        self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
-    ) -> Steps:
+    def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
         """Run an orchestration with a context that encrypts, and pass it decrypted results."""
         self._keyring.wait()
         encrypting = _Orchestration(context, self._cipher)
@@ -245,9 +245,8 @@ class _Orchestration:
 
 
 def _stored(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
-    """Decrypt an entity's state; the app's secret for ids is never rewritten, so it may be unencrypted."""
-    read = cipher.read_json if entity.lower().startswith(entity_name("")) else cipher.decrypt_json
-    return read(_state(entity, key), state)
+    """Decrypt an entity's state."""
+    return cipher.read_json(_state(entity, key), state)
 
 
 def _call(cipher: Cipher, place: Place, caller: str, value: Any) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ upstream's, for orchestrations and workflows that call the entity directly.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from azure.durable_functions import DurableEntityContext
 
@@ -17,6 +17,7 @@ from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.owner import decode_owner
 from durable_agent_host.codec.state import decode_session, decode_spent, document_digest, encode_session
+from durable_agent_host.durable.app_secret import AppSecret, signal_place
 from durable_agent_host.durable.documents import PUT_OPERATION, refuse_busy
 from durable_agent_host.durable.entity_calls import is_signal
 from durable_agent_host.durable.health import CHECK_OPERATION
@@ -57,6 +58,8 @@ from durable_agent_host.turn.wire import (
     decode_turn_outcome,
     encode_turn_request,
 )
+
+_OF_TURNS: Final = frozenset({"admit", "commit", "leave"})
 
 Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
 
@@ -260,6 +263,23 @@ class DurableAgentEntity:
         now = datetime.now(UTC)
         not_before = now - timedelta(seconds=self.settings.receipt_seconds)
         return ReceiptWindow(self.settings.max_receipts, now.isoformat(), not_before.isoformat())
+
+
+def refuse_foreign_signal(context: DurableEntityContext, secret: AppSecret) -> None:
+    """Refuse a signal from outside for an operation that only this host uses.
+
+    Turns call their operations, and only orchestrations of the app can call. The host's client can only signal, and
+    marks what it sends.
+
+    Raises:
+        RequestError: it is such a signal; nothing was changed.
+    """
+    name = str(context.operation_name)
+    if name in _OF_TURNS and is_signal(context):
+        raise RequestError(f"the operation {name!r} is for turns of this host alone: run a turn, or signal 'run'")
+    place = signal_place(str(context.entity_name), str(context.entity_key), name)
+    if name == PUT_OPERATION and not secret.has_mark(place, _input_of(context)):
+        raise RequestError(f"the operation {name!r} is for this host alone: use its routes")
 
 
 def _next(session: Session, turn_id: str | None) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 All data passes here on its way into or out of the task hub: unchanged, or encrypted (`encrypted_hub`).
 """
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any
 
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 from azure.durable_functions.models.EntityStateResponse import EntityStateResponse
 
+from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_place, start_place
 from durable_agent_host.errors import CorruptStateError
 
 type Steps = Generator[Any, Any, Any]
@@ -30,7 +31,17 @@ class Unreadable:
 
 
 class Hub:
-    """Passes everything unchanged."""
+    """Passes everything unchanged.
+
+    Args:
+        secret: of the app; marks what the app's own client sends.
+
+    Attributes:
+        secret: the same.
+    """
+
+    def __init__(self, secret: AppSecret) -> None:
+        self.secret = secret
 
     async def check(self) -> None:
         """Tell whether what is stored can be read and added to.
@@ -56,9 +67,7 @@ class Hub:
         del instance_id
         return output
 
-    def orchestrate(
-        self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
-    ) -> Steps:
+    def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
         """Run an orchestration of this host.
 
         Guarantee: replay-safe.
@@ -87,7 +96,34 @@ class Hub:
         return await work(given)
 
 
-PLAIN_HUB: Final = Hub()
+class MarkingClient:
+    """The SDK's client; what it starts and signals has the app's mark.
+
+    Args:
+        client: the SDK's, or one that wraps it.
+        secret: of the app.
+    """
+
+    def __init__(self, client: Any, secret: AppSecret) -> None:
+        self._client = client
+        self._secret = secret
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the client has."""
+        return getattr(self._client, name)
+
+    async def start_new(self, name: str, instance_id: str, client_input: Mapping[str, Any]) -> str:
+        """Start an orchestration, as the app."""
+        await self._secret.ready()
+        marked = self._secret.mark(start_place(name, instance_id), client_input)
+        return await self._client.start_new(name, instance_id, marked)
+
+    async def signal_entity(self, entity: Any, operation: str, value: Mapping[str, Any] | None = None) -> None:
+        """Signal an entity, as the app."""
+        if value is not None:
+            await self._secret.ready()
+            value = self._secret.mark(signal_place(entity.name, entity.key, operation), value)
+        await self._client.signal_entity(entity, operation, value)
 
 
 async def read_entity(client: Any, entity: Any) -> Any:

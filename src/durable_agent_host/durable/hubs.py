@@ -1,5 +1,6 @@
 """Selects an app's hub: the only place that does."""
 
+from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.plain_hub import PlainHub
 from durable_agent_host.encryption.keys_home import NoKeys
@@ -8,8 +9,9 @@ from durable_agent_host.encryption.opening import Stores
 
 def hub_of(stores: Stores) -> Hub:
     """Return the hub of an app: encrypting if its stores are encrypted."""
+    secret = AppSecret(stores.open_plain_pieces)
     if stores.encryption is None:
-        return PlainHub(NoKeys(stores.open_pieces))
+        return PlainHub(NoKeys(stores.open_pieces), secret)
     from durable_agent_host.durable.encrypted_hub import EncryptedHub  # noqa: PLC0415 - needs a package of its own
 
-    return EncryptedHub(*stores.encryption)
+    return EncryptedHub(*stores.encryption, secret)

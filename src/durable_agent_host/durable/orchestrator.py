@@ -2,15 +2,18 @@
 
 Events, by name: ``granted`` (the session is free), ``cancel``, and ``approval`` with the payload ``{call_id, approved,
 reason?, arguments?}`` or a list of such objects, which any orchestration or client of the task hub may raise while the
-turn's custom status shows the call as pending.
+turn's custom status shows the call as pending. Only this host's own events say who has answered, and answer a call that
+must be answered by somebody in particular.
 """
 
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
+from durable_agent_host.durable.app_secret import AppSecret, answer_place
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.turn.plan import (
@@ -34,7 +37,7 @@ from durable_agent_host.turn.plan import (
 )
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn.timeline import TellEnd, TimelineWriter
-from durable_agent_host.turn.waiting import encode_waiting
+from durable_agent_host.turn.waiting import encode_waiting, without_foreign_names
 
 TURN_ORCHESTRATION: Final = "agent_turn"
 RUN_ACTIVITY: Final = "run_agent_turn"
@@ -47,7 +50,7 @@ _WHAT: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROVAL_EVENT: 
 
 
 def run_turn_orchestration(
-    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes, tell_end: TellEnd
+    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes, tell_end: TellEnd, secret: AppSecret
 ) -> Generator[Any, Any, dict[str, Any]]:
     """Run one turn, as an orchestration whose instance id is the turn's id.
 
@@ -58,6 +61,7 @@ def run_turn_orchestration(
         wakeups: notified just before the outcome, or a wait for a person, is committed.
         times: time limits of the turn's waits.
         tell_end: notified of the turn's end, unless it had ended before.
+        secret: of the app; tells which answers are the host's.
 
     Returns:
         The outcome as JSON: the orchestration's output.
@@ -69,7 +73,7 @@ def run_turn_orchestration(
         wire: Any = context.get_input()
     except (TypeError, ValueError):  # the SDK parses texts and lists a second time
         wire = None
-    turn = _TurnSteps(context, wire)
+    turn = _TurnSteps(context, wire, secret)
     plan = plan_turn(turn.request, times)
     timeline = TimelineWriter(turn.request, _now(context))
     step = next(plan)
@@ -105,11 +109,12 @@ class _TurnSteps:
     the event to the task that nobody waits for. The timer of a round of approvals runs throughout the round.
     """
 
-    def __init__(self, context: DurableOrchestrationContext, wire: Any) -> None:
+    def __init__(self, context: DurableOrchestrationContext, wire: Any, secret: AppSecret) -> None:
         self.request = read_turn_request(
             wire, instance_id=context.instance_id, created_at=context.current_utc_datetime.isoformat()
         )
         self._context: Any = context
+        self._is_own = partial(secret.has_mark, answer_place(self.request.turn_id))
         self._entity = EntityId(entity_name(self.request.agent), self.request.session_id)
         self._events: dict[str, Any] = {}
         self._round: tuple[WaitForAnswer, Any] | None = None
@@ -170,7 +175,9 @@ class _TurnSteps:
                 del self._events[name]
                 # An event that arrived when nobody waited stays in the SDK, and would answer every later wait again.
                 self._context.deferred_tasks.pop(name, None)
-                return Happened(cast("Any", _WHAT[name]), event.result)
+                is_answer = name == APPROVAL_EVENT
+                value = without_foreign_names(event.result, self._is_own) if is_answer else event.result
+                return Happened(cast("Any", _WHAT[name]), value)
         return Happened("timeout")
 
     def _end_round(self) -> None:

@@ -12,7 +12,8 @@ from typing import Any, cast
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 
 from durable_agent_host.codec.envelope import read_envelope
-from durable_agent_host.durable.hub import Hub, Steps, read_entity, state_in
+from durable_agent_host.durable.app_secret import AppSecret, Orchestrate
+from durable_agent_host.durable.hub import Hub, MarkingClient, Steps, read_entity, state_in
 from durable_agent_host.encryption.keys_home import NoKeys
 from durable_agent_host.errors import CorruptStateError
 
@@ -22,9 +23,11 @@ class PlainHub(Hub):
 
     Args:
         no_keys: checks the store.
+        secret: of the app.
     """
 
-    def __init__(self, no_keys: NoKeys) -> None:
+    def __init__(self, no_keys: NoKeys, secret: AppSecret) -> None:
+        super().__init__(secret)
         self._no_keys = no_keys
 
     async def check(self) -> None:
@@ -33,7 +36,7 @@ class PlainHub(Hub):
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that checks first."""
-        return cast("Any", _Client(client, self._no_keys))
+        return cast("Any", MarkingClient(_Client(client, self._no_keys), self.secret))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return the context; a state that is encrypted, or would be, is left to a process that has the keys."""
@@ -43,9 +46,7 @@ class PlainHub(Hub):
             return cast("Any", _Damaged(context))
         return context
 
-    def orchestrate(
-        self, context: DurableOrchestrationContext, run: Callable[[DurableOrchestrationContext], Steps]
-    ) -> Steps:
+    def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
         """Run an orchestration; leave an encrypted one to a process that has the keys."""
         given: Any = None
         with suppress(TypeError, ValueError):  # the orchestration reports input that is not JSON

@@ -9,8 +9,8 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.durable import activity, erasure, id_secret, orchestrator, session_turns
-from durable_agent_host.durable.entity import DurableAgentEntity
+from durable_agent_host.durable import activity, erasure, orchestrator, session_turns
+from durable_agent_host.durable.entity import DurableAgentEntity, refuse_foreign_signal
 from durable_agent_host.durable.entity_calls import entity_handle
 from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.forgetting import (
@@ -67,8 +67,9 @@ def register_turn_functions(
     @bind.function_name(orchestrator.TURN_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def agent_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        run = partial(orchestrator.run_turn_orchestration, wakeups=wakeups, times=times, tell_end=tell_end)
-        return (yield from hub.orchestrate(context, run))
+        own: dict[str, Any] = {"wakeups": wakeups, "times": times, "tell_end": tell_end, "secret": hub.secret}
+        run = partial(orchestrator.run_turn_orchestration, **own)
+        return (yield from hub.orchestrate(context, hub.secret.guard(orchestrator.TURN_ORCHESTRATION, run)))
 
     @bind.function_name(orchestrator.RUN_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
@@ -92,7 +93,7 @@ def register_turn_functions(
 def register_upkeep(
     app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float], hub: Hub
 ) -> None:
-    """Register the erasure of sessions, the timer function that deletes expired data, and the app's secret for ids.
+    """Register the erasure of sessions, and the timer function that deletes expired data.
 
     Args:
         app: the Functions app.
@@ -103,7 +104,6 @@ def register_upkeep(
         hub: plain or encrypting access to the task hub.
     """
     _register_erasure(app, eraser, hub)
-    _register_id_secret(app, hub)
     if settings.maintenance_schedule != NO_MAINTENANCE:
         _register_maintenance(app, Maintenance(ttls, keeper, settings), settings.maintenance_schedule, hub)
 
@@ -114,7 +114,8 @@ def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
     @bind.function_name(erasure.ERASE_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def erase_session(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        return (yield from hub.orchestrate(context, erasure.run_erasure))
+        guarded = hub.secret.guard(erasure.ERASE_ORCHESTRATION, erasure.run_erasure)
+        return (yield from hub.orchestrate(context, guarded))
 
     @bind.function_name(erasure.ERASE_ACTIVITY)
     @bind.activity_trigger(input_name="session")
@@ -140,7 +141,7 @@ def register_forgetting(app: df.DFApp, open_log: Callable[[], TurnLog], keeper: 
     @bind.function_name(FORGET_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def forget_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, bool]:
-        return (yield from hub.orchestrate(context, run_forgetting))
+        return (yield from hub.orchestrate(context, hub.secret.guard(FORGET_ORCHESTRATION, run_forgetting)))
 
     @bind.function_name(FORGET_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
@@ -178,23 +179,14 @@ def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, 
     entity.has_owners = has_owners
 
     def handle(context: df.DurableEntityContext) -> None:
-        entity.handle(hub.entity(context))
+        context = hub.entity(context)
+        refuse_foreign_signal(context, hub.secret)
+        entity.handle(context)
 
     handle.__name__ = entity_name(name)
     bind: Any = app
     bound = bind.entity_trigger(context_name="context", entity_name=entity_name(name))(handle)
     bound._function._func = entity_handle(handle)  # noqa: SLF001 - as the SDK's own decorators replace it
-
-
-def _register_id_secret(app: df.DFApp, hub: Hub) -> None:
-    """Register the entity that keeps the app's secret for ids."""
-    bind: Any = app
-
-    def handle(context: df.DurableEntityContext) -> None:
-        id_secret.handle_secret(hub.entity(context))
-
-    handle.__name__ = id_secret.IDS_ENTITY
-    bind.entity_trigger(context_name="context", entity_name=id_secret.IDS_ENTITY)(handle)
 
 
 def turns_of_binding(turns_of: TurnsOf) -> Callable[[str], TurnClient]:

@@ -12,14 +12,14 @@ from typing import Any, Final
 from aiohttp import ClientConnectionError
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.durable.app_secret import answer_place
 from durable_agent_host.durable.claims import KnownOwners, SessionClaims
 from durable_agent_host.durable.copies import SessionCopies
 from durable_agent_host.durable.documents import SessionDocuments
 from durable_agent_host.durable.erasure import Erasures
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.health import StoreProbes
-from durable_agent_host.durable.hub import PLAIN_HUB, Hub
-from durable_agent_host.durable.id_secret import IdSecret
+from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.durable.session_contexts import SessionContexts
 from durable_agent_host.durable.session_turns import TurnStopper
@@ -55,7 +55,6 @@ class TurnClient:
         probes: check the stores, before a turn starts and for health.
         keeper: stores long requests, reads long answers and what sessions have outside their entities.
         elsewhere: data kept by the app's history providers.
-        id_secret: of the app.
         known: owners, of the process.
         hub: plain or encrypting access to the task hub.
 
@@ -74,12 +73,11 @@ class TurnClient:
         *,
         keeper: Keeper = NO_KEEPER,
         elsewhere: ExternalSessions | None = None,
-        id_secret: IdSecret | None = None,
         known: KnownOwners | None = None,
-        hub: Hub = PLAIN_HUB,
+        hub: Hub,
     ) -> None:
         self.check_keys = hub.check
-        client = hub.client(client)
+        client, self._secret = hub.client(client), hub.secret
         self._probes = probes
         self.keeper = keeper
         self._client = client
@@ -89,7 +87,7 @@ class TurnClient:
         self.copies = SessionCopies(self.documents)
         self.contexts = SessionContexts(self.documents, keeper)
         self.erasures = Erasures(client)
-        self.claims = SessionClaims(client, self.documents, id_secret or IdSecret(), known or KnownOwners())
+        self.claims = SessionClaims(client, self.documents, self._secret, known or KnownOwners())
         self._reader = TurnReader(client, self.documents)
 
     def files(
@@ -257,8 +255,10 @@ class TurnClient:
             The turn afterwards; of several answers to a call, the first one counts.
         """
         travels = await self.keeper.keep_answers(turn.request, answers)
-        payload = [{"call_id": call_id} | dict(answer) for call_id, answer in travels.items()]
         turn_id = turn.request.turn_id
+        await self._secret.ready()
+        place = answer_place(turn_id)
+        payload = [self._secret.mark(place, {"call_id": call_id, **answer}) for call_id, answer in travels.items()]
         with suppress(Exception):  # the SDK has no type for an orchestration that has ended
             await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)
         noted = await self._look(

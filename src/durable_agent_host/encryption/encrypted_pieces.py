@@ -14,7 +14,7 @@ from typing import Final
 
 from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
-from durable_agent_host.encryption.keys_home import KEYS_HOME
+from durable_agent_host.encryption.keys_home import KEYS_HOME, SECRET_HOME
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import HASH_CHARACTERS, SegmentStore, StoredPiece
 
@@ -90,9 +90,9 @@ class EncryptedSegmentStore:
                 yield replace(piece, name=name, size=piece.size - OVERHEAD_BYTES)
 
     async def homes(self) -> AsyncGenerator[str]:
-        """List the homes, except that of the keys; see the protocol."""
+        """List the homes, except those of the keys and the secret; see the protocol."""
         async for home in self._store.homes():
-            if home != KEYS_HOME:
+            if home not in {KEYS_HOME, SECRET_HOME}:
                 yield home
 
     async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:

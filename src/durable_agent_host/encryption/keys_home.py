@@ -1,4 +1,4 @@
-"""Where the wrapped data keys of an app are kept; keys there show that its conversations are encrypted."""
+"""Where the wrapped data keys and the secret of an app are kept; keys show that its conversations are encrypted."""
 
 import asyncio
 import logging
@@ -13,6 +13,9 @@ from durable_agent_host.segments.protocol import SegmentStore
 
 KEYS_HOME: Final = derived_id("data-keys")
 """The home of the wrapped keys."""
+
+SECRET_HOME: Final = derived_id("app-secret")
+"""The home of the app's secret, which is not encrypted."""
 
 _AGAIN_SECONDS: Final = 2.0
 _LOGGER = logging.getLogger(__name__)

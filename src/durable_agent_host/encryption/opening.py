@@ -27,11 +27,13 @@ class Stores:
     Attributes:
         open_log: returns the turn log; the first call opens it.
         open_pieces: returns the piece store; the first call opens it.
+        open_plain_pieces: the same without encryption.
         encryption: for data kept elsewhere, with its keys; None without encryption.
     """
 
     open_log: Callable[[], TurnLog]
     open_pieces: Callable[[], SegmentStore]
+    open_plain_pieces: Callable[[], SegmentStore]
     encryption: "tuple[Cipher, Keyring] | None" = None
 
 
@@ -50,7 +52,7 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
     open_log = once(partial(open_turn_log, settings, environment))
     open_pieces = once(partial(open_segment_store, settings, environment))
     if not settings.encryption_keys:
-        return Stores(open_log, open_pieces)
+        return Stores(open_log, open_pieces, open_pieces)
     if find_spec("cryptography") is None:
         raise SettingError("DURABLE_AGENT_HOST_ENCRYPTION_KEYS needs: pip install 'durable-agent-host[encryption]'")
     from durable_agent_host.encryption.cipher import Cipher  # noqa: PLC0415 - needs a package of its own
@@ -64,5 +66,6 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
     return Stores(
         once(lambda: EncryptedTurnLog(open_log(), cipher, keyring)),
         once(lambda: EncryptedSegmentStore(open_pieces(), cipher, keyring)),
+        open_pieces,
         (cipher, keyring),
     )

@@ -66,7 +66,7 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
     if principal is None:
         raise ForbiddenError(
             f"call {pending['call_id']} needs the answer of {demanded!r}, and the app does not identify its callers: "
-            "it needs identify, or an orchestration that answers"
+            "it needs identify"
         )
     request = turn.request
     asker = Owner(request.principal, request.tenant or "") if request.principal else None

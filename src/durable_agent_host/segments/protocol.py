@@ -53,7 +53,7 @@ class SegmentStore(Protocol):
     """
 
     async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
-        """Store pieces. Idempotent: a piece that exists is written again or gets a new age, whichever is cheaper.
+        """Store pieces. Idempotent: a piece that exists keeps its bytes and gets a new age.
 
         Args:
             home: 32 hexadecimal digits.

@@ -308,12 +308,12 @@ def _ask_people(
         if happened.what == "cancel":
             yield ShowWaiting((), dict(answers))
             return True
-        called = [call["call_id"] for call in waiting]
+        called = {call["call_id"]: call for call in waiting}
         if happened.what == "timeout":
             reason = f"no answer within {wait.seconds:g} s"
             answers |= {call_id: {"approved": False, "reason": reason, "arguments": None} for call_id in called}
         for call_id, answer in read_answers(happened.value):
-            if call_id in called:
+            if call_id in called and (answer.get("by") or not called[call_id].get("approved_by")):
                 answers.setdefault(call_id, answer)
     yield ShowWaiting((), dict(answers))
     return False

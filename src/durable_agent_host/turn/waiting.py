@@ -5,7 +5,7 @@ the turn's events have them.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.nesting import is_nested_too_deeply
@@ -13,6 +13,7 @@ from durable_agent_host.codec.nesting import is_nested_too_deeply
 _MAX_CHARACTERS: Final = 5800
 _SHOWN: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
+_OF_HOST: Final = frozenset({"by", "at", "stored"})
 
 
 def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -75,6 +76,22 @@ def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str
     return tuple(fields.get("pending") or ()), dict(fields.get("answers") or {})
 
 
+def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bool]) -> list[Any]:
+    """Leave out of the answers of an event what only this host may say: who gave them, when, and where the rest is.
+
+    Guarantee: pure.
+
+    Args:
+        payload: see `read_answers`.
+        is_own: whether this host has raised an answer.
+    """
+    answers: list[Any] = []
+    for one in _answers_in(payload):
+        fields = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+        answers.append(fields if is_own(fields) else {name: fields[name] for name in fields.keys() - _OF_HOST})
+    return answers
+
+
 def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     """Parse the payload of the event that answers calls; malformed answers are left out.
 
@@ -87,13 +104,8 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     Returns:
         Call ids and their answers, in the order of the payload.
     """
-    if isinstance(payload, str):
-        try:
-            payload = json.loads(payload)
-        except (ValueError, RecursionError):
-            return []
     found: list[tuple[str, dict[str, Any]]] = []
-    for one in cast("list[Any]", payload) if isinstance(payload, list) else [payload]:
+    for one in _answers_in(payload):
         if not isinstance(one, dict):
             continue
         fields = cast("dict[str, Any]", one)
@@ -113,6 +125,15 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
             answer["stored"] = stored
         found.append((call_id, answer))
     return found
+
+
+def _answers_in(payload: Any) -> list[Any]:
+    if isinstance(payload, str):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return []
+    return cast("list[Any]", payload) if isinstance(payload, list) else [payload]
 
 
 def _size(value: Any) -> int:

@@ -5,7 +5,9 @@ import json
 import azure.functions as func
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.health import StoreProbes
+from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http.agents import health
 from durable_agent_host.http.calls import Call, Host
@@ -23,7 +25,8 @@ async def test_a_store_that_does_not_answer_is_told(caplog, tmp_path):
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
     pieces = SqliteSegmentStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
-    turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, lambda: pieces, {"Helper": None}))
+    hub = Hub(AppSecret(lambda: pieces))
+    turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, lambda: pieces, {"Helper": None}), hub=hub)
     agents = [{"name": "Helper"}]
     host = Host(
         agents={"Helper": None}, settings=Settings(), open_log=NoTurnLog, service_files_of=None, hosted=lambda: agents

@@ -93,6 +93,12 @@ app = DurableAgentApp(
 
 
 @app.orchestration_trigger(context_name="context")
+def ask_by_hand(context):
+    """Run a turn with what the input has."""
+    return (yield context.call_sub_orchestrator("agent_turn", context.get_input()))
+
+
+@app.orchestration_trigger(context_name="context")
 def look(context):
     """Show a picture to an agent, and wait for the answer or not."""
     agent = app.get_agent(context, "Reader")

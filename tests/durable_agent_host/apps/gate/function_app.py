@@ -16,6 +16,7 @@ from agent_framework import (
     Message,
     WorkflowBuilder,
     WorkflowContext,
+    WorkflowExecutor,
     handler,
     response_handler,
 )
@@ -55,6 +56,15 @@ class Asks(Executor):
     async def shout(self, text: str, said: str, ctx: WorkflowContext[Never, str]) -> None:
         """Give the text out in capitals."""
         await ctx.yield_output(f"{text} {said}".upper())
+
+
+class Repeats(Executor):
+    """A step that gives out what it is given."""
+
+    @handler
+    async def repeat(self, value: dict[str, Any], ctx: WorkflowContext[Never, dict[str, Any]]) -> None:
+        """Give it out."""
+        await ctx.yield_output(value)
 
 
 async def identify(request: IncomingRequest) -> Principal | None:
@@ -104,9 +114,13 @@ if "OPENAI_API_KEY" in os.environ:
     client = chat_client_from_environment()
     agents.append(Agent(client, "Pay.", name="Payer", tools=tools, default_options={"store": False}))
 shouting = WorkflowBuilder(name="shouting", start_executor=Asks(id="asks")).build()
+repeating = WorkflowBuilder(name="repeating", start_executor=Repeats(id="repeats")).build()
+nesting = WorkflowBuilder(
+    name="nesting", start_executor=WorkflowExecutor(repeating, id="inner", allow_direct_output=True)
+).build()
 app = DurableAgentApp(
     agents=agents,
-    workflows=[shouting],
+    workflows=[shouting, nesting],
     http_auth_level=func.AuthLevel.ANONYMOUS,
     enable_mcp_tool_trigger=True,
     **({} if os.environ.get("NOBODY_IS_KNOWN") else {"identify": identify, "authorize": authorize}),
@@ -132,6 +146,21 @@ def call_session(context):
     asked = context.get_input()
     answer = yield context.call_entity(EntityId("dafx-Echo", asked["session"]), "run", asked["request"])
     return answer
+
+
+@app.orchestration_trigger(context_name="context")
+def pass_input_on(context):
+    """Call the orchestration that the input names, with what else it has."""
+    asked = context.get_input()
+    return (yield context.call_sub_orchestrator(asked["name"], asked["input"]))
+
+
+@app.route("orchestrators/{functionName}", methods=["POST"])
+@app.durable_client_input(client_name="durable")
+async def start_any(req: func.HttpRequest, durable) -> func.HttpResponse:
+    """Start any orchestration, as the quickstart of Durable Functions does."""
+    instance_id = await durable.start_new(req.route_params["functionName"], client_input=req.get_json())
+    return durable.create_check_status_response(req, instance_id)
 
 
 @app.route("own", methods=["GET"])

@@ -98,6 +98,12 @@ app = DurableAgentApp(
 
 
 @app.orchestration_trigger(context_name="context")
+def erase(context):
+    """Erase the session that the input names."""
+    return (yield context.call_sub_orchestrator("erase_session", context.get_input()))
+
+
+@app.orchestration_trigger(context_name="context")
 def ask(context):
     """Run an agent twice in one session, as an orchestration written against upstream does."""
     asked = context.get_input()

@@ -127,4 +127,4 @@ def ask_by_hand(context):
 def run_turn(context):
     """Run a turn as a sub-orchestration, whose instance id is the turn's."""
     turn = context.get_input()
-    return (yield context.call_sub_orchestrator("agent_turn", turn, turn["turn_id"]))
+    return (yield context.call_sub_orchestrator("agent_turn", turn.get("input", turn), turn["turn_id"]))

@@ -1,0 +1,134 @@
+"""The secret of an app, and what is made with it: ids that nobody can compute, and marks of what the app itself began.
+
+Theory of operation. Anybody who reaches a function that starts orchestrations, or has the key of the Durable Task
+routes, can start every orchestration of the app with any input. An orchestration of this host acts for whomever its
+input names, so it runs only when another orchestration called it, which only the app's own code can do, or when its
+input carries a mark: a keyed hash over its name, its instance id and the input.
+
+The secret is a piece in a home of its own: all processes of the app share the piece store, and the Durable Task routes,
+which show the states of entities and the inputs of orchestrations, cannot read it. The first process that needs the
+secret draws one; when several do at once, the store keeps the first.
+"""
+
+import asyncio
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, cast
+
+from azure.durable_functions import DurableOrchestrationContext
+
+from durable_agent_host.encryption.keys_home import SECRET_HOME, wait_for
+from durable_agent_host.errors import RequestError
+from durable_agent_host.segments.protocol import SegmentStore
+
+type Place = tuple[str, ...]
+"""What a mark is for, and where: the same value is not marked in another place."""
+type Orchestrate = Callable[[DurableOrchestrationContext], Generator[Any, Any, Any]]
+
+NOT_STARTED_BY_APP: Final = "was not started by the app"
+"""Part of the reason for which an orchestration failed that was started from outside."""
+
+_NAME: Final = "secret"
+_HOLDER: Final = "app-secret"
+"""Holds the home for ever: a sweep leaves alone what it cannot read."""
+_MARK: Final = "app_mark"
+
+
+class AppSecret:
+    """The app's secret, read once per process.
+
+    Args:
+        open_store: returns the piece store, unencrypted.
+    """
+
+    def __init__(self, open_store: Callable[[], SegmentStore]) -> None:
+        self._open_store = open_store
+        self._secret = b""
+
+    async def ready(self) -> None:
+        """Read the secret if it has not been read.
+
+        Raises:
+            LogError: the piece store does not answer.
+        """
+        if self._secret:
+            return
+        store = await asyncio.to_thread(self._open_store)
+        if not [piece async for piece in store.pieces(SECRET_HOME)]:
+            await store.hold(SECRET_HOME, _HOLDER)
+            await store.put(SECRET_HOME, {_NAME: secrets.token_bytes(32)})
+        self._secret = (await store.get(SECRET_HOME, [_NAME]))[_NAME]
+
+    def wait(self) -> None:
+        """Block until the secret is read: for orchestrations and entities, where a failed step is recorded for good."""
+
+        def look() -> None:
+            with ThreadPoolExecutor(1) as beside:  # the caller's thread may have a running loop
+                beside.submit(lambda: asyncio.run(self.ready())).result()
+
+        if not self._secret:
+            wait_for(look)
+
+    async def for_ids(self) -> str:
+        """Return what makes ids derived from a client's key unguessable; raises what `ready` raises."""
+        await self.ready()
+        return self._hash(("ids",), None)
+
+    def mark(self, place: Place, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of a value with the app's mark, which must be `ready`. Guarantee: pure."""
+        return {**value, _MARK: self._hash(place, value)}
+
+    def has_mark(self, place: Place, value: Any) -> bool:
+        """Return whether a value has the app's mark for a place. Guarantee: pure, once it returned."""
+        rest = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
+        if not isinstance(found := rest.pop(_MARK, None), str):
+            return False
+        self.wait()
+        return hmac.compare_digest(found.encode("utf-8", "replace"), self._hash(place, rest).encode())
+
+    def guard(self, name: str, run: Orchestrate) -> Orchestrate:
+        """Return an orchestration that runs for the app alone.
+
+        Args:
+            name: the orchestration's.
+            run: runs it, with the context that it is given.
+        """
+
+        def run_for_app(context: DurableOrchestrationContext) -> Generator[Any, Any, Any]:
+            if not context.parent_instance_id and not self._has_own_input(name, context):
+                raise RequestError(
+                    f"{name!r} {NOT_STARTED_BY_APP}, so nothing was done: call it in an orchestration of the app, with "
+                    "context.call_sub_orchestrator, or use the host's routes"
+                )
+            return (yield from run(context))
+
+        return run_for_app
+
+    def _has_own_input(self, name: str, context: DurableOrchestrationContext) -> bool:
+        try:
+            value: Any = context.get_input()
+        except (TypeError, ValueError):  # the SDK parses texts and lists a second time
+            return False
+        return self.has_mark(start_place(name, context.instance_id), value)
+
+    def _hash(self, place: Place, value: Any) -> str:
+        text = json.dumps([place, value], sort_keys=True)
+        return hmac.digest(self._secret, text.encode(), "sha256").hex()
+
+
+def start_place(name: str, instance_id: str) -> Place:
+    """Return the place of the input of an orchestration."""
+    return ("start", name.lower(), instance_id)
+
+
+def signal_place(entity: str, key: str, operation: str) -> Place:
+    """Return the place of the input of a signal."""
+    return ("signal", entity.lower(), key, operation)
+
+
+def answer_place(turn_id: str) -> Place:
+    """Return the place of a person's answer to a call of a turn."""
+    return ("answer", turn_id)
