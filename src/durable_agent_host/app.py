@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import azure.functions as func
 from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow
 from agent_framework_azurefunctions import AgentFunctionApp
+from agent_framework_azurefunctions._workflow import run_workflow_orchestrator
 from agent_framework_durabletask import (
     DEFAULT_MAX_POLL_RETRIES,
     DEFAULT_POLL_INTERVAL_SECONDS,
@@ -31,7 +32,6 @@ from durable_agent_host.durable.agent_sessions import OrchestrationAgent
 from durable_agent_host.durable.claims import KnownOwners
 from durable_agent_host.durable.entity import DurableAgentEntity
 from durable_agent_host.durable.erasure import Eraser
-from durable_agent_host.durable.executor_activities import register_executor_activity
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.durable.health import StoreProbes
@@ -51,6 +51,11 @@ from durable_agent_host.durable.register import (
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.durable.workflow_answers import open_request
+from durable_agent_host.durable.workflow_functions import (
+    refuse_pickled_reason,
+    register_executor_activity,
+    register_workflow_orchestration,
+)
 from durable_agent_host.encryption.opening import stores_of
 from durable_agent_host.http.agents import hosted_agents
 from durable_agent_host.http.calls import Host
@@ -378,6 +383,13 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_executor_activity(self, workflow: Workflow, executor_id: str) -> None:
         register_executor_activity(cast("DFApp", self), workflow, executor_id, provider_for, self.settings.model_bounds)
+
+    def _setup_workflow_orchestration(self, workflow: Workflow) -> None:
+        register_workflow_orchestration(cast("DFApp", self), workflow, run_workflow_orchestrator)
+
+    def _is_owned_orchestration(self, status: Any, workflow_name: str) -> bool:
+        refuse_pickled_reason(status)
+        return super()._is_owned_orchestration(status, workflow_name)
 
     async def _resolve_hitl_target(self, client: Any, instance_id: str, request_id: str) -> tuple[str, str]:
         return await open_request(client, await super()._resolve_hitl_target(client, instance_id, request_id))

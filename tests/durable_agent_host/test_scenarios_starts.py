@@ -1,7 +1,10 @@
 """What the app begins itself, nobody else can begin: starts, signals and answers of the host carry the app's mark."""
 
+import base64
 import json
+import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -44,6 +47,39 @@ def end_of(place: Place, instance_id: str) -> dict[str, Any]:
     """Wait for the end of an instance; gives its status."""
     url = f"{place.host.management}/instances/{instance_id}"
     return wait_until(lambda: (now := requests.get(url, timeout=60).json())["runtimeStatus"] in ENDED and now, 60)
+
+
+class Touch:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.file,)
+
+
+def pickled(file: Path) -> dict[str, str]:
+    """Write what the framework unpickles, and what creates a file then."""
+    return {"__pickled__": base64.b64encode(pickle.dumps(Touch(file))).decode(), "__type__": "builtins:NoneType"}
+
+
+def test_a_workflow_unpickles_nothing_from_outside(place: Place, tmp_path: Path):
+    """What looks like the input of a workflow inside another is data, on every way in; workflows still nest."""
+    file = tmp_path / "code-ran"
+    bodies = [{"__subworkflow_input__": pickled(file), "__subworkflow_address__": {}}, {"a": [pickled(file)]}]
+    started: list[str] = []
+    for body in bodies:
+        for name in ("dafx-repeating", "dafx-nesting"):
+            started += start_on_each_way(place, name, body)
+        started += start_on_each_way(place, "pass_input_on", {"name": "dafx-repeating", "input": body})
+    for instance_id in started:
+        end_of(place, instance_id)
+    run = "/workflow/nesting/run?waitForResponse=true&timeoutSeconds=60"
+    for body in bodies:
+        assert place.ask("POST", run, "ada", json=body).ok
+    assert not file.exists()
+    assert place.ask("POST", run, "ada", json={"b": [1]}).json()["output"] == [{"b": [1]}]
 
 
 @pytest.mark.parametrize("name", ["agent_turn", "erase_session", "forget_turn"])
@@ -123,3 +159,14 @@ def test_an_event_does_not_answer_in_the_name_of_somebody(place: Place, model: P
     assert answered.status_code == 200, answered.text
     turn = wait_until(lambda: (now := place.ask("GET", url, "ada@contoso").json())["status"] == "completed" and now)
     assert [(one["approved"], one["by"]) for one in turn["approvals"]] == [(False, {"principal": "sue"})]
+
+
+def test_the_reason_of_a_terminated_run_is_not_unpickled(place: Place, tmp_path: Path):
+    """Whoever terminates a run chooses it, and the platform parses JSON: the status shows the rest of it."""
+    run = place.ask("POST", "/workflow/shouting/run", "ada", json="hi").json()["instanceId"]
+    reason = json.dumps({"why": "late", "code": pickled(tmp_path / "code-ran")})
+    terminate = f"{place.host.management}/instances/{run}/terminate"
+    assert requests.post(terminate, params={"reason": reason}, timeout=60).status_code == 202
+    status = place.ask("GET", f"/workflow/shouting/status/{run}", "ada").json()
+    assert (status["runtimeStatus"], status["output"]) == ("Terminated", {"why": "late", "code": None})
+    assert not (tmp_path / "code-ran").exists()

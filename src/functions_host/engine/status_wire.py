@@ -25,9 +25,16 @@ def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str
     return (
         f'{head[:-1]},"input":{_inserted(record.input_json if show_input else None)},'
         f'"customStatus":{_inserted(record.custom_status_json)},'
-        f'"output":{_inserted(record.output_json)},"createdTime":"{format_second(record.created_at)}",'
+        f'"output":{_output(record)},"createdTime":"{format_second(record.created_at)}",'
         f'"lastUpdatedTime":"{format_second(record.updated_at)}"{history}}}'
     )
+
+
+def _output(record: InstanceRecord) -> str:
+    """Return the output; the reason of a terminated instance as JSON, if it is."""
+    if record.status != "Terminated":
+        return _inserted(record.output_json)
+    return _inserted(json.loads(record.output_json or "null")) if record.output_json != '""' else '""'
 
 
 def _inserted(stored: str | None) -> str:

@@ -1,0 +1,101 @@
+"""Orchestrations of hosted workflows, and activities of their executors that are not agents.
+
+What a workflow calls is given objects of Python, which upstream pickles into the input of the workflow inside. Anybody
+who can start the orchestration can write such an input, so it counts only where a workflow has called it; elsewhere it
+is data, and no part of it is unpickled.
+
+An executor that holds agents, such as the leader of a group chat, calls them within its activity. Their traffic is
+counted per execution of the activity, and exceeding a limit fails it.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import azure.durable_functions as df
+from agent_framework import Workflow
+from agent_framework_durabletask import execute_workflow_activity
+from agent_framework_durabletask._workflows.naming import workflow_executor_activity_name, workflow_orchestrator_name
+from agent_framework_durabletask._workflows.serialization import strip_pickle_markers, strip_subworkflow_markers
+
+from durable_agent_host.agent.bounds import RECEIVED, Received
+from durable_agent_host.agent.ending import Failed, RunStoppedError
+from durable_agent_host.agent.inner_agents import InnerAgents
+from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.errors import TurnError
+from durable_agent_host.model.turn_bounds import ModelBounds
+
+type RunWorkflow = Callable[[df.DurableOrchestrationContext, Workflow, Any, dict[str, Any]], Generator[Any, Any, Any]]
+
+
+def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunWorkflow) -> None:
+    """Register the orchestration of a workflow, under upstream's name.
+
+    Args:
+        app: the Functions app.
+        workflow: of the app, or inside another.
+        run: upstream's; takes the context, the workflow, its input and its shared state.
+    """
+    bind: Any = app
+
+    @bind.function_name(workflow_orchestrator_name(workflow.name))
+    @bind.orchestration_trigger(context_name="context")
+    def workflow_orchestrator(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
+        value: Any = context.get_input()
+        if not _is_called_by_workflow(context):
+            value = strip_pickle_markers(strip_subworkflow_markers(value))
+        return (yield from run(context, workflow, value, {}))
+
+    _ = workflow_orchestrator
+
+
+def _is_called_by_workflow(context: df.DurableOrchestrationContext) -> bool:
+    """Return whether a workflow called the orchestration: upstream names the child after its parent."""
+    parent_id = context.parent_instance_id
+    return bool(parent_id) and context.instance_id.startswith(f"{parent_id}::")
+
+
+def refuse_pickled_reason(status: Any) -> None:
+    """Remove from the status of a run that has not completed what upstream's route would unpickle.
+
+    Whoever terminates a run chooses its output, the reason, and the platform parses one that is JSON.
+
+    Args:
+        status: as the SDK returns it; changed in place.
+    """
+    if status and status.runtime_status is not df.OrchestrationRuntimeStatus.Completed:
+        status._output = strip_pickle_markers(status.output)  # noqa: SLF001 - the SDK has no other way
+
+
+def register_executor_activity(
+    app: df.DFApp, workflow: Workflow, executor_id: str, provider_for: ProviderFor, bounds: ModelBounds
+) -> None:
+    """Register the activity of an executor, under upstream's name.
+
+    Args:
+        app: the Functions app.
+        workflow: the executor's; the executor gets bounded copies of its agents.
+        executor_id: in the workflow.
+        provider_for: returns the provider of a chat client.
+        bounds: limits on what models send in one execution.
+    """
+    bind: Any = app
+    executor = workflow.executors[executor_id]
+    InnerAgents(provider_for).bound_executor(executor)
+
+    @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))
+    @bind.activity_trigger(input_name="inputData")
+    def executor_activity(inputData: str) -> str:  # noqa: N803 - upstream's name
+        received = Received(bounds)
+        before = RECEIVED.set(received)
+        try:
+            return execute_workflow_activity(executor, inputData, workflow)
+        except RunStoppedError as stopped:
+            match stopped.stop:
+                case Failed(error):
+                    raise error from stopped
+                case _:
+                    raise TurnError(f"the executor {executor_id!r} was stopped") from stopped
+        finally:
+            RECEIVED.reset(before)
+
+    _ = executor_activity
