@@ -84,7 +84,8 @@ def durable_tool(
         in_doubt: ``retry`` runs the call again, ``fail`` reports to the model that the outcome is unknown, ``ask``
             leaves it to a person, like an approval. Default: ``fail``.
         approved_by: the tool's calls need approval: ``another`` from a principal other than the one who asked for the
-            turn, ``role:NAME`` from one with the role. By default the tool's own ``approval_mode`` decides whether
+            turn, ``role:NAME`` from one with the role; arguments that an approver changes need the approval of somebody
+            else than who changed them. By default the tool's own ``approval_mode`` decides whether
             approval is needed, and everyone whom the app lets in may answer.
 
     Returns:

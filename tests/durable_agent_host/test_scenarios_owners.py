@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.client import HTTPConnection
@@ -20,7 +20,7 @@ from durable_agent_host.http.upstream_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, whole
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, Lives, PracticeModel, hosted
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "gate"
@@ -548,6 +548,88 @@ def test_another_than_the_asker_has_to_approve(place: Place, model: PracticeMode
     assert purged.ok
     kept = place.ask("GET", url, "ada@contoso").json()
     assert {one["call_id"]: one["by"] for one in kept["approvals"]} == known
+
+
+def test_changed_arguments_need_somebody_else_than_who_changed_them(place: Place, model: PracticeModel):
+    """Whoever changes a call cannot decide it alone: the turn asks again, and two people stand behind what runs."""
+    calls = [{"name": "pay", "arguments": {"amount": 6}}, {"name": "lend", "arguments": {"amount": 7}}]
+    model.plan({"calls": calls}, {"text": "Done."})
+    waiting = place.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay and lend more"}).json()
+    url = waiting["turn_url"].partition("/api")[2]
+    pay, lend = (call["call_id"] for call in waiting["pending_approvals"])
+
+    def answer(who: str, call_id: str, **more: Any) -> int:
+        body = {"call_id": call_id, "approved": True} | more
+        return place.ask("POST", f"{url}/approvals", who, json=body).status_code
+
+    def asked_again(*known: str) -> dict[str, Any] | None:
+        pending = place.ask("GET", url, "ada@contoso").json().get("pending_approvals") or []
+        return (
+            {call["name"]: call for call in pending}
+            if pending and not {c["call_id"] for c in pending} & {*known}
+            else None
+        )
+
+    assert answer("sue:support", pay, arguments={"amount": 1e9}) == 200
+    assert answer("fin:finance", lend, arguments={"amount": 8}) == 200
+    again = wait_until(lambda: asked_again(pay, lend))
+    shown = {name: (call["arguments"], call["approved_by"], call["changed_by"]) for name, call in again.items()}
+    assert shown == {
+        "pay": ({"amount": 1e9}, "another", {"principal": "sue"}),
+        "lend": ({"amount": 8}, "role:finance", {"principal": "fin"}),
+    }
+    pay_again, lend_again = again["pay"]["call_id"], again["lend"]["call_id"]
+    assert answer("sue:support", pay_again) == 403
+    assert answer("sue:support", pay_again, arguments={"amount": 2}) == 403
+    assert [answer(who, lend_again) for who in ("fin:finance", "ada@contoso", "sue:support")] == [403, 403, 403]
+    assert answer("ada@contoso", pay_again, arguments={"amount": 5}) == 200
+    assert answer("flo:finance", lend_again, arguments={"amount": 8.0}) == 200
+    (last,) = wait_until(lambda: asked_again(pay_again, lend_again)).values()
+    assert (last["arguments"], last["changed_by"]) == ({"amount": 5}, {"principal": "ada", "tenant": "contoso"})
+    assert [answer(who, last["call_id"]) for who in ("ada@contoso", "sue:support")] == [403, 200]
+    wait_until(lambda: place.ask("GET", url, "ada@contoso").json()["status"] == "completed")
+    results = [
+        item["output"] for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"
+    ]
+    assert [result.partition("(")[0].strip() for result in map(str, results)] == ["paid 5.0", "lent 8.0"]
+    events = place.ask("GET", f"{url}/events", "ada@contoso", headers={"accept": "text/event-stream"}).text
+    assert events.count("event: approval.requested") == 5
+    assert '"amount": 1000000000.0' in events or '"amount":1000000000.0' in events
+
+
+def test_changed_arguments_are_asked_about_over_kills(lives: Callable[..., Lives], model: PracticeModel):
+    """What an event of an orchestration has changed waits for a person, too; in doubt, what has run is shown."""
+    life = lives(APP)
+    model.plan({"calls": [{"name": "transfer", "arguments": {"amount": 6}}]}, {"text": "Done."})
+
+    def ask(method: str, path: str, who: str = "ada@contoso", **more: Any) -> requests.Response:
+        return requests.request(method, f"{life.host.url}/api{path}", headers={"x-who": who}, timeout=60, **more)
+
+    def pending(call_id: str) -> dict[str, Any] | None:
+        return next(
+            (one for one in ask("GET", url).json().get("pending_approvals", ()) if one["call_id"] == call_id), None
+        )
+
+    def answer(who: str, call_id: str) -> int:
+        return ask("POST", f"{url}/approvals", who, json={"call_id": call_id, "approved": True}).status_code
+
+    waiting = ask("POST", "/agents/Payer/run", json={"message": "transfer"}).json()
+    (call,), url = waiting["pending_approvals"], waiting["turn_url"].partition("/api")[2]
+    event = {"call_id": call["call_id"], "approved": True, "arguments": {"amount": 7}}
+    raised = f"{life.host.management}/instances/{waiting['turn_id']}/raiseEvent/approval"
+    assert requests.post(raised, json=event, timeout=30).status_code == 202
+    changed = wait_until(lambda: pending(f"{call['call_id']}:0.1"))
+    life.crash()
+    assert wait_until(lambda: pending(changed["call_id"])) == changed
+    assert (changed["arguments"], changed["approved_by"], "changed_by" in changed) == ({"amount": 7}, "another", False)
+    assert [answer(who, changed["call_id"]) for who in ("ada@contoso", "sue:support")] == [403, 200]
+    wait_until(lambda: (life.data.parent / "ledger.txt").read_text().count("transfer 7.0"))
+    life.crash()
+    doubt = wait_until(lambda: pending(f"{call['call_id']}:1"))
+    assert (doubt["arguments"], "run it again" in doubt["reason"]) == ({"amount": 7}, True)
+    assert answer("sue:support", doubt["call_id"]) == 200
+    wait_until(lambda: ask("GET", url).json()["status"] == "completed")
+    assert "transferred 7.0" in json.dumps(model.requests()[-1]["body"]["input"])
 
 
 def test_an_approver_of_a_turn_reads_that_turn_alone(place: Place, model: PracticeModel):

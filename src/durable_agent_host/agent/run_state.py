@@ -223,14 +223,15 @@ class AgentRun:
             _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
         return seconds
 
-    def question_id(self, key: ToolKey, number: int = 0) -> str:
+    def question_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
         """Return the id of a question to a person about a call; see `durable_agent_host.turn.question_ids`.
 
         Args:
             key: of the call, from the journal.
             number: of the question about this call, from 0.
+            changes: how often people have changed the arguments in their answers to it.
         """
-        return question_id(key, number, is_repeated=self.journal.is_repeated(key))
+        return question_id(key, number, changes, is_repeated=self.journal.is_repeated(key))
 
     async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
         """Ask a person whether a turn may spend more; the run stops before its next model call."""
@@ -245,11 +246,12 @@ class AgentRun:
         reason: str,
         *,
         approved_by: str | None = None,
+        changed_by: Mapping[str, Any] | None = None,
     ) -> None:
         """Leave a tool call to a person: the run finishes the other calls of the batch, then stops."""
         asked: dict[str, Any] = {"call_id": question, "name": name, "arguments": dict(arguments), "reason": reason}
-        if approved_by is not None:
-            asked["approved_by"] = approved_by
+        asked |= {"approved_by": approved_by} if approved_by is not None else {}
+        asked |= {"changed_by": changed_by} if changed_by else {}
         self.progress.pending.append(asked)
         await self.audience.tell(ApprovalAwaited(asked, replayed=question in self.journal.recorded.asked))
         _LOGGER.info("turn %s: call %s of %s waits for a person", self.turn_id, key.call_id, name)

@@ -87,6 +87,7 @@ _SAID_OF_POLICY: Final[Mapping[str, str]] = {
     "fail": "the model is told that its outcome is not known",
     "ask": "a person decides whether it is run again",
 }
+_CHANGED: Final = "an approver has changed the arguments, and somebody else must approve them"
 _RUN: Final = _Decision("run")
 _WAIT: Final = _Decision("wait")
 
@@ -199,7 +200,8 @@ class ToolCalls(FunctionMiddleware):
         if policy == "ask":
             why = "the process ended while the tool was running, so it may or may not have taken effect: run it again?"
             number = questions + known.starts - 1
-            asked = await self._ask(tool, key, number, arguments, why, _Decision("unknown", UNKNOWN))
+            proposed = arguments if decision.arguments is None else decision.arguments
+            asked = await self._ask(tool, key, number, proposed, why, _Decision("unknown", UNKNOWN))
             return asked if asked.arguments is not None or asked.outcome != "run" else decision
         return decision
 
@@ -212,16 +214,27 @@ class ToolCalls(FunctionMiddleware):
         reason: str,
         denied: _Decision,
     ) -> _Decision:
-        question = self._run.question_id(key, number)
-        answer = self._run.answers.get(question)
-        if answer is None:
-            approved_by = (tool.additional_properties or {}).get(APPROVED_BY)
-            await self._run.ask(question, key, tool.name, arguments, reason, approved_by=approved_by)
-            return _WAIT
-        if answer.get("approved") is True:
-            return _Decision("run", arguments=answer.get("arguments"))
-        why = f" Reason: {answer['reason']}" if answer.get("reason") else ""
-        return _Decision(denied.outcome, denied.result + why)
+        """Look up the answer to a question, or ask it.
+
+        Where the tool says who must approve, arguments that an approver has changed are asked about again.
+        """
+        approved_by, changes, changed_by = (tool.additional_properties or {}).get(APPROVED_BY), 0, None
+        while True:
+            question = self._run.question_id(key, number, changes)
+            answer = self._run.answers.get(question)
+            if answer is None:
+                whom = {"approved_by": approved_by, "changed_by": changed_by}
+                await self._run.ask(question, key, tool.name, arguments, _CHANGED if changes else reason, **whom)
+                return _WAIT
+            if answer.get("approved") is not True:
+                why = f" Reason: {answer['reason']}" if answer.get("reason") else ""
+                return _Decision(denied.outcome, denied.result + why)
+            changed = answer.get("arguments")
+            if changed is None or _is_same_value(changed, arguments):
+                return _Decision("run", arguments=arguments if changes else None)
+            if approved_by is None:
+                return _Decision("run", arguments=changed)
+            arguments, changes, changed_by = changed, changes + 1, answer.get("by")
 
     async def _run_tool(
         self,
@@ -377,6 +390,17 @@ def _with_note(result: Any, arguments: Mapping[str, Any]) -> list[Content]:
     """Add a note for the model that the call ran with changed arguments."""
     note = f"(Approved with changed arguments: {json.dumps(dict(arguments), ensure_ascii=False)})"
     return [*(Content.from_function_result("", result=result).items or ()), Content.from_text(note)]
+
+
+def _is_same_value(left: Any, right: Any) -> bool:
+    """Compare JSON by value: ``1`` and ``1.0`` are the same number, ``true`` is none."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        mine, other = cast("dict[str, Any]", left), cast("dict[str, Any]", right)
+        return mine.keys() == other.keys() and all(_is_same_value(value, other[name]) for name, value in mine.items())
+    if isinstance(left, list) and isinstance(right, list):
+        items, others = cast("list[Any]", left), cast("list[Any]", right)
+        return len(items) == len(others) and all(map(_is_same_value, items, others))
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
 def _plain(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:

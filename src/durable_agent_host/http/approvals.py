@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import azure.functions as func
 
-from durable_agent_host.codec.owner import encode_owner
+from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError
 from durable_agent_host.http.answers import approval_view, json_answer, turn_headers, turn_urls
@@ -68,10 +68,14 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
             f"call {pending['call_id']} needs the answer of {demanded!r}, and the app does not identify its callers: "
             "it needs identify"
         )
-    request = turn.request
-    asker = Owner(request.principal, request.tenant or "") if request.principal else None
+    request, changer = turn.request, decode_owner(pending.get("changed_by"))
+    if changer is not None and principal.owner == changer:
+        raise ForbiddenError(
+            f"call {pending['call_id']} must be answered by a principal other than the one who changed its arguments"
+        )
     if demanded == ANOTHER:
-        if asker is None or principal.owner == asker:
+        asker = Owner(request.principal, request.tenant or "") if request.principal else None
+        if changer is None and (asker is None or principal.owner == asker):
             raise ForbiddenError(
                 f"call {pending['call_id']} must be answered by a principal other than the one who requested the turn"
             )

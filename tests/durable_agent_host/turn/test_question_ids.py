@@ -19,6 +19,7 @@ CALLS = st.lists(st.tuples(st.integers(0, 2), IDS.map("".join)), max_size=8)
         ("call_1@1.0", "call_1@1.0@2.0"),
         ("call_1@1.0:3", "call_1@1.0:3@2.0"),
         ("functions.pay:0", "functions.pay:0@2.0"),
+        ("call_1:0.1", "call_1:0.1@2.0"),
         ("budget-turn-cost", "budget-turn-cost@2.0"),
         ("a@b", "a@b"),
     ],
@@ -38,5 +39,5 @@ def test_two_questions_never_have_one_id(calls):
         is_repeated = any(one == call_id for _, one in seen)
         seen[position, call_id] = occurrence + 1
         key = ToolKey(position, call_id, occurrence)
-        names += [question_id(key, number, is_repeated=is_repeated) for number in range(3)]
+        names += [question_id(key, n, changes, is_repeated=is_repeated) for n in range(3) for changes in range(2)]
     assert len(set(names)) == len(names), names

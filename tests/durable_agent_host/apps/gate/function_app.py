@@ -22,7 +22,7 @@ from agent_framework import (
 )
 from azure.durable_functions import EntityId
 
-from durable_agent_host import ANONYMOUS, DurableAgentApp, Principal, durable_tool
+from durable_agent_host import ANONYMOUS, DurableAgentApp, Principal, current_tool_call, durable_tool
 from durable_agent_host.errors import ForbiddenError
 from durable_agent_host.http.gate import Action, AskedSession, IncomingRequest
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -108,9 +108,19 @@ def lend(amount: float) -> str:
     return f"lent {amount}"
 
 
+@durable_tool(approved_by="another", in_doubt="ask")
+def transfer(amount: float) -> str:
+    """Transfer an amount; the first attempt takes a minute."""
+    call = current_tool_call()
+    with Path(os.environ["LEDGER"]).open("a") as ledger:
+        ledger.write(json.dumps(f"transfer {amount}") + "\n")
+    call.cancelled.wait(60 if call.attempt == 1 else 0)
+    return f"transferred {amount}"
+
+
 agents: list[Any] = [Echo()]
 if "OPENAI_API_KEY" in os.environ:
-    tools = [pay, lend]
+    tools = [pay, lend, transfer]
     client = chat_client_from_environment()
     agents.append(Agent(client, "Pay.", name="Payer", tools=tools, default_options={"store": False}))
 shouting = WorkflowBuilder(name="shouting", start_executor=Asks(id="asks")).build()
