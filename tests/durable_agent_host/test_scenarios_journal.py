@@ -424,3 +424,24 @@ def test_what_served_an_answer_is_told_of_a_turn_whose_answer_comes_from_the_jou
     ours = answer["extensionData"]["durableAgentHost"]
     assert ours["served"] == {"model": "practice", "service_tier": "auto"}
     assert "service_tier" not in json.dumps(ours.get("additionalProperties"))
+
+
+@pytest.mark.parametrize("agent", ["Booker", "Team"])
+def test_calls_of_inner_agents_have_keys_of_their_own(doomed: Doomed, model: PracticeModel, agent: str):
+    """Each call has its own key, name and id, and its key again in the next attempt, whatever its place is there."""
+    if agent == "Booker":
+        asks = [{"calls": [call("booker", task=words)]} for words in ("book the rooms", "please book them")]
+        model.plan(*asks, {"text": "Passed."}, agent="Pass on.")
+    first = [call("book", room=room) for room in ("blue", "blue", "red")]
+    again = [call("book", room=room) for room in ("last", "red", "blue", "blue")]
+    steps = ({"calls": first}, {"calls": [call("book", room="last")]}, {"calls": again}, {"text": "Booked."})
+    outer = [{"calls": [call("passing", task="book")]}] if agent == "Booker" else []
+    model.plan(*outer, *steps, {"text": "Done."}, agent="Book.")
+    turn = doomed.run(agent, "")
+    assert turn["status"] == "completed", turn
+    lines = [line.split() for line in doomed.traces]
+    keys = {attempt: sorted((room, key) for number, room, _, key, *_ in lines if number == attempt) for attempt in "12"}
+    assert (len(lines), keys["1"]) == (8, keys["2"])
+    assert len({key for _, key in keys["1"]}) == 4
+    assert {(name, turn_id) for _, _, name, _, _, turn_id in lines} == {("book", turn["turn_id"])}
+    assert len({(number, call_id) for number, *_, call_id, _ in lines}) == 8

@@ -1,11 +1,13 @@
 """Tools as the framework sees them: views of the app's tools that never ask for the framework's approval."""
 
+import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
 from agent_framework import FunctionTool
+from pydantic import BaseModel
 
 from durable_agent_host.agent.overriding import overridden_class
 from durable_agent_host.errors import TurnError
@@ -112,3 +114,16 @@ def _hint(annotations: Any, name: str) -> bool:
     head, *tail = name.split("_")
     camel = head + "".join(part.capitalize() for part in tail)
     return getattr(annotations, f"{name}_hint", None) is True or getattr(annotations, f"{camel}Hint", None) is True
+
+
+def plain_arguments(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
+    """Convert arguments to JSON; the framework has converted them to the function's own types. Guarantee: pure."""
+    fields = arguments.model_dump(mode="json") if isinstance(arguments, BaseModel) else dict(arguments)
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_shown)))
+    except (TypeError, ValueError, RecursionError):
+        return {name: str(value) for name, value in fields.items()}
+
+
+def _shown(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)

@@ -42,12 +42,14 @@ from durable_agent_host.agent.bounds import (
 from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.condensing import EVERY
 from durable_agent_host.agent.ending import Failed, RunStoppedError
+from durable_agent_host.agent.hosted_tools import plain_arguments
 from durable_agent_host.agent.inner_calls import InnerCall
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.stream.fold import ItemReader
+from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
 _WRAPPED: Final = "self"
@@ -70,7 +72,7 @@ class InnerAgents:
     def __init__(self, provider_for: ProviderFor) -> None:
         self._provider_for = provider_for
 
-    def client(self, client: Any, *, is_tool: bool = False) -> Any:
+    def client(self, client: Any, *, is_tool: bool = False, agent_name: str = "") -> Any:
         """Copy a chat client so that what it receives is bounded.
 
         Guarantee: the client given is not changed, and shares its connections with the copy.
@@ -79,6 +81,7 @@ class InnerAgents:
             client: of an agent whose calls are not journaled.
             is_tool: whether only the agent itself sees what it streams: then the SDK's events of texts already passed
                 on are dropped, as they take more memory than the texts.
+            agent_name: of the agent.
         """
         if isinstance(client, _Bounded) or not hasattr(client, "__dict__"):
             return client
@@ -88,7 +91,7 @@ class InnerAgents:
         bounded.inner_agents, bounded.lets_go, bounded.items_inside = self, is_tool, provider
         bounded.__dict__.update(provider.sdk_clients(client, retries=True))
         if FunctionInvocationLayer in type(client).__mro__:
-            bounded.function_middleware = [_BoundedResults(), *bounded.function_middleware]
+            bounded.function_middleware = [_InnerToolCalls(agent_name), *bounded.function_middleware]
         return bounded
 
     def agent(self, agent: Any, *, is_tool: bool = False) -> Any:
@@ -101,7 +104,7 @@ class InnerAgents:
         match cast("object", agent):
             case RawAgent() if not isinstance(agent.client, _Bounded):
                 bounded: Any = copy.copy(agent)
-                bounded.client = self.client(agent.client, is_tool=is_tool)
+                bounded.client = self.client(agent.client, is_tool=is_tool, agent_name=agent.name or "")
                 self._bound_compaction(bounded)
                 return bounded
             case WorkflowAgent() as team:
@@ -315,11 +318,22 @@ def _ends_turn() -> Generator[None]:
         raise RunStoppedError(Failed(crossed)) from error
 
 
-class _BoundedResults(FunctionMiddleware):
-    """Reports to the model when the result of a tool is too large."""
+class _InnerToolCalls(FunctionMiddleware):
+    """Gives each tool call of an inner agent its own key, and reports to the model when a result is too large."""
+
+    def __init__(self, agent_name: str) -> None:
+        self._agent_name = agent_name
 
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        await call_next()
+        call, keys = None, INNER_KEYS.get()
+        if keys is not None:  # within a turn
+            arguments, call_id = plain_arguments(context.arguments), str(context.metadata["call_id"])
+            call = keys.next_call(self._agent_name, context.function.name, arguments, call_id)
+        token = RUNNING_CALL.set(call)
+        try:
+            await call_next()
+        finally:
+            RUNNING_CALL.reset(token)
         most = received().bounds.tool_result_bytes
         try:
             is_too_large = is_larger(encode_tool_result(context.result), most)

@@ -50,6 +50,7 @@ from durable_agent_host.segments.record import Record
 from durable_agent_host.session.context import context_messages
 from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.tool_calls import INNER_KEYS, InnerKeys, ToolCall
 from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
@@ -233,7 +234,7 @@ class AgentRuns:
         self.histories = self._new_histories()
         agent = self.histories.put_into(self.hosted.for_run(run, with_tools=self.request.enable_tool_calls))
         if not self.hosted.has_journal:
-            await self._note_whole_agent(run.journal)
+            await self._note_whole_agent(run)
         while True:
             start, stretch = len(self.produced), Stretch()
             async with aclosing(updates_of(agent, messages, self.agent_session, options_of(self.request))) as updates:
@@ -271,8 +272,9 @@ class AgentRuns:
         self.produced.take(update, source.position if isinstance(source, Live) else None)
         await self.attempt.audience.tell(UpdateCame(update, is_replayed))
 
-    async def _note_whole_agent(self, journal: Journal) -> None:
+    async def _note_whole_agent(self, run: AgentRun) -> None:
         """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
+        journal = run.journal
         known = journal.recorded.tools.get(_WHOLE_AGENT)
         if self.was_cancelled:
             raise RunStoppedError(Cancelled())
@@ -282,6 +284,15 @@ class AgentRuns:
                 f"look before you ask again. The agent has no journal to go on from: {self.hosted.why_no_journal}"
             )
         await journal.tool_started(_WHOLE_AGENT, self.request.agent, {})
+        whole_agent = ToolCall(
+            call_id=_WHOLE_AGENT.call_id,
+            name=self.request.agent,
+            turn_id=self.request.turn_id,
+            idempotency_key=journal.idempotency_key(_WHOLE_AGENT),
+            attempt=known.starts + 1 if known is not None else 1,
+            cancelled=run.gave_up,
+        )
+        INNER_KEYS.set(InnerKeys(whole_agent))  # in the context of the attempt's task, like `RECEIVED`
 
     def _repeats(self, run: AgentRun, error: Exception) -> RunRepeats | None:
         """Return whether and when the agent is run again after an error.

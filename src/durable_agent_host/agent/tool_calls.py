@@ -23,11 +23,10 @@ from agent_framework import (
     MiddlewareTermination,
 )
 from agent_framework.exceptions import UserInputRequiredException
-from pydantic import BaseModel
 
 from durable_agent_host.agent.bounds import is_larger
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Waiting, stop_of
-from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, without_approvals
+from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, plain_arguments, without_approvals
 from durable_agent_host.agent.inner_agents import InnerAgents
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
 from durable_agent_host.agent.run_state import AgentRun
@@ -37,7 +36,7 @@ from durable_agent_host.errors import CorruptStateError, LogError, TurnError
 from durable_agent_host.loops.own_task import in_own_task
 from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
 from durable_agent_host.redaction import without_secrets
-from durable_agent_host.tool_calls import APPROVED_BY, RUNNING_CALL, ToolCall
+from durable_agent_host.tool_calls import APPROVED_BY, INNER_KEYS, RUNNING_CALL, InnerKeys, ToolCall
 from durable_agent_host.turn_log.journal import RecordedTool
 
 _LOGGER = logging.getLogger(__name__)
@@ -141,7 +140,7 @@ class ToolCalls(FunctionMiddleware):
             context.result = told
             await self._finish(key, context.function.name, "invalid_arguments", encode_tool_result(told))
             return
-        arguments = _plain(context.arguments)
+        arguments = plain_arguments(context.arguments)
         decision = await self._decide(context.function, key, known, arguments)
         if decision.outcome == "wait":
             context.result = "waits for a person"
@@ -167,7 +166,7 @@ class ToolCalls(FunctionMiddleware):
             attempt=attempt,
             cancelled=self._run.gave_up,
         )
-        token = RUNNING_CALL.set(call)
+        token, inner_token = RUNNING_CALL.set(call), INNER_KEYS.set(InnerKeys(call))
         try:
             await self._run_tool(context, call_next, key, changed=decision.arguments)
         except RunStoppedError as stopped:
@@ -177,6 +176,7 @@ class ToolCalls(FunctionMiddleware):
             await self._finish(key, name, "stopped", encode_tool_result(_STOPPED))
         finally:
             RUNNING_CALL.reset(token)
+            INNER_KEYS.reset(inner_token)
 
     async def _decide(
         self, tool: FunctionTool, key: ToolKey, known: RecordedTool, arguments: Mapping[str, Any]
@@ -323,7 +323,9 @@ class ToolCalls(FunctionMiddleware):
             return
         name, tell = context.function.name, self._run.audience.tell
         if known.starts:
-            await tell(ToolCallBegan(key.call_id, name, _plain(context.arguments), known.starts, replayed=True))
+            await tell(
+                ToolCallBegan(key.call_id, name, plain_arguments(context.arguments), known.starts, replayed=True)
+            )
         told = tool_result_text(known.finished.result)
         await tell(ToolCallFinished(key.call_id, name, known.finished.outcome, replayed=True, result=told))
 
@@ -401,16 +403,3 @@ def _is_same_value(left: Any, right: Any) -> bool:
         items, others = cast("list[Any]", left), cast("list[Any]", right)
         return len(items) == len(others) and all(map(_is_same_value, items, others))
     return left == right and isinstance(left, bool) == isinstance(right, bool)
-
-
-def _plain(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-    """Convert arguments to JSON; the framework has converted them to the function's own types."""
-    fields = arguments.model_dump(mode="json") if isinstance(arguments, BaseModel) else dict(arguments)
-    try:
-        return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_shown)))
-    except (TypeError, ValueError, RecursionError):
-        return {name: str(value) for name, value in fields.items()}
-
-
-def _shown(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, AgentResponse, Content, FunctionTool, Message, tool
 from agent_framework_openai import OpenAIChatClient
+from agent_framework_orchestrations import SequentialBuilder
 
 from durable_agent_host import DurableAgentApp, current_tool_call, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -63,6 +65,15 @@ def identify() -> str:
     call = current_tool_call()
     trace(f"{call.idempotency_key} {call.attempt}")
     return call.idempotency_key
+
+
+def book(room: str) -> str:
+    """Book a room; the process is killed in the first attempt at the last one."""
+    call = current_tool_call()
+    trace(f"{call.attempt} {room} {call.name} {call.idempotency_key} {call.call_id} {call.turn_id}")
+    if room == "last" and call.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"booked {room}"
 
 
 def fail(text: str) -> str:
@@ -182,6 +193,17 @@ TOOLS: list[Any] = [
 client = chat_client_from_environment()
 thinking = OpenAIChatClient(model="practice-reasoning", api_key="practice", base_url=os.environ.get("OPENAI_BASE_URL"))
 inner = Agent(client, "Help.", name="inner", description="Helps.", tools=[note], default_options={"store": False})
+booker = Agent(client, "Book.", name="booker", tools=[book], default_options={"store": False})
+passing = Agent(client, "Pass on.", name="passing", tools=[booker.as_tool()], default_options={"store": False})
+
+
+def team():
+    """Make a workflow whose agents book, that may run again."""
+    made = SequentialBuilder(participants=[booker]).build().as_agent("Team")
+    made.may_run_again = True
+    return made
+
+
 app = DurableAgentApp(
     agents=[
         Agent(client, "Work.", name="Worker", tools=TOOLS, default_options={"store": False}),
@@ -189,6 +211,8 @@ app = DurableAgentApp(
         Agent(thinking, "Think.", name="Thinker", tools=TOOLS, default_options={"store": False}),
         Agent(thinking, "Think.", name="KeptThinker", tools=TOOLS),
         Agent(client, "Ask others.", name="Outer", tools=[inner.as_tool()], default_options={"store": False}),
+        Agent(client, "Book.", name="Booker", tools=[durable_tool(passing.as_tool(), idempotent=True)]),
+        team,
         Plain(),
         PlainAgain(),
     ]
