@@ -116,7 +116,8 @@ def durable_tool(
 ) -> Any:
     """Declare what happens to a tool's call that was running when its process died, and who must approve its calls.
 
-    Guarantee: pure; a given `FunctionTool` is not changed.
+    Guarantee: pure; a given `FunctionTool` is not changed. An app refuses a declaration where it would have no effect:
+    in agents within an agent, and in agents whose calls are not journaled.
 
     Args:
         function: a function, or a tool made from one; omitted when used as a decorator with arguments.

@@ -21,8 +21,18 @@ MEMBERS = {
 
 
 @pytest.fixture(scope="module")
-def _teams(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("teams"), practice_model, app=TEAMS) as running:
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tools write."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.txt"
+    path.touch()
+    return path
+
+
+@pytest.fixture(scope="module")
+def _teams(
+    practice_model: PracticeModel, ledger: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    with hosted(tmp_path_factory.mktemp("teams"), practice_model, app=TEAMS, LEDGER=str(ledger)) as running:
         yield running
 
 
@@ -175,3 +185,43 @@ def test_what_sessions_would_share_is_refused_at_start(model: PracticeModel, tmp
     """A workflow that all sessions would share keeps the app from starting, with the way to do it."""
     with pytest.raises(StartError, match=re.escape(sentence)):
         start_host(tmp_path, model, app=TEAMS, TEAM=team).kill()
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_tool_of_a_team_that_needs_approval_runs_only_when_it_is_approved(
+    teams: AgentHost, model: PracticeModel, ledger: Path, approved: bool
+):
+    """The framework's own approval asks in the conversation; the next message of the session answers."""
+    amount = float(approved) + 2
+    model.plan({"calls": [{"name": "pay", "arguments": {"amount": amount}}]}, agent="You are cashier.")
+    session = f"approved-{approved}"
+    said(teams, "Cashiers", session, "pay")
+    assert f"paid {amount}" not in ledger.read_text()
+    refused = teams.run("Cashiers", {"message": "just do it", "session_id": session})
+    assert (refused.status_code, '{\\"approved\\": true}' in refused.text) == (400, True), refused.text
+    said(teams, "Cashiers", session, json.dumps({"approved": approved}))
+    assert (f"paid {amount}" in ledger.read_text()) is approved
+
+
+def test_a_tool_of_a_sub_agent_that_needs_approval_does_not_run(teams: AgentHost, model: PracticeModel, ledger: Path):
+    """Nobody can be asked within a tool: the outer agent's model learns that its call failed."""
+    ask = {"calls": [{"name": "ask", "arguments": {"task": "pay"}}]}
+    model.plan(ask, {"text": "Could not."}, agent="You are Cashier.")
+    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 9}}]}, agent="You are innerCashier.")
+    assert said(teams, "Cashier", "inner", "pay") == "Could not."
+    assert [item["output"] for item in model.requests()[-1]["body"]["input"]] == ["Error: Function failed."]
+    assert "paid 9.0" not in ledger.read_text()
+
+
+@pytest.mark.parametrize(("agent", "inner"), [("Adders", "You are adder."), ("Adder", "You are innerAdder.")])
+def test_a_tool_that_comes_later_with_a_declaration_is_refused(
+    teams: AgentHost, model: PracticeModel, ledger: Path, agent: str, inner: str
+):
+    """A context provider adds it while the agent runs: the turn fails with the sentence, and the tool does not run."""
+    model.plan({"calls": [{"name": "ask", "arguments": {"task": "go"}}]}, agent=f"You are {agent}.")
+    model.plan({"calls": [{"name": "transfer", "arguments": {"amount": 9}}]}, agent=inner)
+    answer = teams.run(agent, {"message": "go", "session_id": "later"})
+    detail = answer.json()["detail"]
+    assert answer.status_code >= 400, answer.text
+    assert "tool 'transfer' of an inner agent declares durable_tool(approved_by='another')" in detail
+    assert "transferred" not in ledger.read_text()

@@ -41,6 +41,7 @@ from durable_agent_host.agent.bounds import (
 )
 from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.condensing import EVERY
+from durable_agent_host.agent.declarations import refuse_declared_tools
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.hosted_tools import plain_arguments
 from durable_agent_host.agent.inner_calls import InnerCall
@@ -207,6 +208,7 @@ class _Bounded:
     def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
         if options and options.get("tools"):
             tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
+            refuse_declared_tools(tools)
             options = {**options, "tools": tools}
         client: Any = super()
         return client.get_response(messages, options=options, **arguments)

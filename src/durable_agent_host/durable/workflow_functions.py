@@ -18,6 +18,7 @@ from agent_framework_durabletask._workflows.naming import workflow_executor_acti
 from agent_framework_durabletask._workflows.serialization import strip_pickle_markers, strip_subworkflow_markers
 
 from durable_agent_host.agent.bounds import RECEIVED, Received
+from durable_agent_host.agent.declarations import refuse_lost_declarations
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.inner_agents import InnerAgents
 from durable_agent_host.agent.provider import ProviderFor
@@ -77,9 +78,14 @@ def register_executor_activity(
         executor_id: in the workflow.
         provider_for: returns the provider of a chat client.
         bounds: limits on what models send in one execution.
+
+    Raises:
+        RegistrationError: a tool of its agents has a declaration that would have no effect.
     """
     bind: Any = app
     executor = workflow.executors[executor_id]
+    whose = f"executor {executor_id!r} of workflow {workflow.name!r}"
+    refuse_lost_declarations(whose, executor, "it calls the agents that it holds by itself")
     InnerAgents(provider_for).bound_executor(executor)
 
     @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))

@@ -9,16 +9,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 from agent_framework import (
     Agent,
     AgentExecutor,
+    ContextProvider,
     Executor,
     Message,
     WorkflowBuilder,
     WorkflowContext,
     handler,
     response_handler,
+    tool,
 )
 from agent_framework_orchestrations import ConcurrentBuilder, GroupChatBuilder, HandoffBuilder, SequentialBuilder
 
-from durable_agent_host import DurableAgentApp
+from durable_agent_host import DurableAgentApp, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 client = chat_client_from_environment()
@@ -99,11 +101,75 @@ def counting():
     return WorkflowBuilder(name="counting", start_executor=Counter()).build().as_agent("Counting")
 
 
+def write(line: str) -> None:
+    """Write a line to the ledger."""
+    with Path(os.environ["LEDGER"]).open("a") as ledger:
+        ledger.write(f"{line}\n")
+
+
+@tool(approval_mode="always_require")
+def pay(amount: float) -> str:
+    """Pay an amount."""
+    write(f"paid {amount}")
+    return f"paid {amount}"
+
+
+@durable_tool(approved_by="another")
+def transfer(amount: float) -> str:
+    """Transfer an amount."""
+    write(f"transferred {amount}")
+    return f"transferred {amount}"
+
+
+class AddsTransfer(ContextProvider):
+    """Gives an agent a tool while it runs."""
+
+    async def before_run(self, *, context, **_) -> None:
+        """Add the tool."""
+        context.extend_tools(self.source_id, [transfer])
+
+
+def cashiers():
+    """Make a workflow of one agent whose tool needs approval."""
+    return SequentialBuilder(participants=[member("cashier", tools=[pay])]).build().as_agent("Cashiers")
+
+
+def adder(name: str) -> Agent:
+    """Make an agent that gets a tool while it runs, whose declaration would be lost."""
+    return member(name, context_providers=[AddsTransfer("adds")])
+
+
+def adders():
+    """Make a workflow of one such agent."""
+    return SequentialBuilder(participants=[adder("adder")]).build().as_agent("Adders")
+
+
+def paying(name: str) -> Agent:
+    """Make an agent whose tool needs approval."""
+    return member(name, tools=[pay])
+
+
+def over(name: str, make) -> Agent:
+    """Make an agent whose tool is another."""
+    return member(name, tools=[make(f"inner{name}").as_tool(name="ask")])
+
+
 one = Counter()
 shared_executor = AgentExecutor(member("shared"))
 built = line()
 TEAMS = {
-    "": [line, crowd, chat, desk, counting, member("Alone")],
+    "": [
+        line,
+        crowd,
+        chat,
+        desk,
+        counting,
+        member("Alone"),
+        cashiers,
+        adders,
+        over("Adder", adder),
+        over("Cashier", paying),
+    ],
     "instance": [built],
     "tool": [member("Outer", tools=[built.as_tool()])],
     "same": [lambda: built],

@@ -1,0 +1,141 @@
+"""What `durable_tool` declares and the host could not keep: such an agent is refused.
+
+The host keeps the declarations of tools whose calls it journals. An agent within an agent, wherever it is (a tool, an
+executor, a step, a function), calls its tools itself: nobody would be asked, and nothing would run again.
+"""
+
+import dis
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import pairwise
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final, cast
+
+from agent_framework import FunctionTool, RawAgent
+
+from durable_agent_host.agent.ending import Failed, RunStoppedError
+from durable_agent_host.errors import RegistrationError, TurnError
+from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT
+
+_SUB_AGENT: Final = "the calls of agents within an agent are not journaled"
+_NAMES: Final = frozenset({"name", "id", "description"})
+"""What a function may read of an agent that it does not run."""
+
+
+def refuse_lost_declarations(whose: str, holder: object, why_no_journal: str) -> None:
+    """Refuse what holds agents with tools whose declarations would have no effect.
+
+    Args:
+        whose: the agent or executor, for the sentence.
+        holder: the agent or executor.
+        why_no_journal: why the holder's own calls are not journaled; empty when they are.
+
+    Raises:
+        RegistrationError: a declaration would have no effect.
+    """
+    for agent, tool in _lost(holder, {}, is_journaled=not why_no_journal):
+        owner = "" if agent is holder else f" of its inner agent {agent.name!r}"
+        raise RegistrationError(
+            f"{whose} cannot keep what tool {tool.name!r}{owner} declares, {_declared(tool)}: "
+            f"{why_no_journal or _SUB_AGENT}. {_ADVICE}"
+        )
+
+
+def refuse_declared_tools(tools: Iterable[Any]) -> None:
+    """Refuse the tools of an inner agent's model call; some are added while the agent runs.
+
+    Raises:
+        RunStoppedError: a declaration would have no effect.
+    """
+    for tool in filter(_is_declared, tools):
+        sentence = f"tool {tool.name!r} of an inner agent declares {_declared(tool)}, and cannot: {_SUB_AGENT}"
+        raise RunStoppedError(Failed(TurnError(f"{sentence}. {_ADVICE}")))
+
+
+_ADVICE: Final = (
+    "Remove the declaration, or host the agent that has the tool by itself (agents=[...]), and run it in an "
+    "orchestration (app.get_agent)"
+)
+
+
+def _is_declared(tool: object) -> bool:
+    return isinstance(tool, FunctionTool) and IN_DOUBT in (tool.additional_properties or {})
+
+
+def _declared(tool: FunctionTool) -> str:
+    properties = tool.additional_properties or {}
+    policy, approved_by = properties[IN_DOUBT], properties.get(APPROVED_BY)
+    parts = [f"approved_by={approved_by!r}"] if approved_by is not None else []
+    if policy != "fail" or not parts:
+        parts.append("idempotent=True (in_doubt='retry')" if policy == "retry" else f"in_doubt={policy!r}")
+    return f"durable_tool({', '.join(parts)})"
+
+
+def _lost(holder: object, seen: dict[int, object], *, is_journaled: bool = False) -> Iterator[tuple[Any, FunctionTool]]:
+    """List the declared tools of agents whose calls are not journaled, with their agents."""
+    if id(holder) in seen:
+        return
+    seen[id(holder)] = holder
+    if isinstance(holder, RawAgent):
+        agent: Any = cast("Any", holder)
+        tools = [
+            *(agent.default_options.get("tools") or ()),
+            *(one for mcp in agent.mcp_tools for one in mcp.functions),
+        ]
+        if not is_journaled:
+            yield from ((agent, tool) for tool in tools if _is_declared(tool))
+        held: Iterable[object] = tools
+    else:
+        held = _held(holder)
+    for one in held:
+        yield from _lost(one, seen)
+
+
+def _held(holder: object) -> Iterable[object]:
+    """List what an object may call agents by; of functions that others call, those of the same module."""
+    kind = type(holder)
+    match holder:
+        case Mapping():
+            return cast("Mapping[Any, object]", holder).values()
+        case list() | tuple() | set() | frozenset():
+            return cast("Iterable[object]", holder)
+        case FunctionType():
+            return _used(holder, holder.__code__)
+        case MethodType():
+            return (holder.__func__, holder.__self__)
+        case partial():
+            return (holder.func, *holder.args, *holder.keywords.values())
+        case type() | ModuleType():
+            return ()
+        case _:
+            pass
+    ours = [base for base in kind.__mro__ if base is not object and not base.__module__.startswith("agent_framework")]
+    calls_agents = hasattr(kind, "run") or hasattr(kind, "on_checkpoint_save") or kind not in ours
+    if not calls_agents:
+        return ()
+    held: dict[str, object] = getattr(holder, "__dict__", {})
+    return (*held.values(), *(function for base in ours for function in vars(base).values()))
+
+
+def _used(function: FunctionType, code: CodeType) -> Iterator[object]:
+    """List the objects outside of a function that it uses, other than for their names."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    for instruction, following in pairwise(dis.get_instructions(code)):
+        if following.opname == "LOAD_ATTR" and following.argval in _NAMES:
+            continue
+        if instruction.opname == "LOAD_GLOBAL":
+            used = function.__globals__.get(instruction.argval)
+            if not isinstance(used, FunctionType) or used.__globals__ is function.__globals__:
+                yield used
+        elif instruction.opname == "LOAD_DEREF" and instruction.argval in cells:
+            yield _content(cells[instruction.argval])
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _used(function, constant)
+
+
+def _content(cell: Any) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # an empty cell
+        return None
