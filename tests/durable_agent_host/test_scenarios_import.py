@@ -169,7 +169,7 @@ def test_what_json_has_no_number_for_is_not_imported(lab: AgentHost, body):
 
 
 def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
-    """Messages in the app's name and a conversation of the model's service are named, by the route and the command."""
+    """Messages in the app's name, results, items and a conversation of the model's service are named."""
     document, file = golden("session-v1"), tmp_path / "session.json"
     document["data"]["conversationHistory"][0]["messages"][0]["role"] = "system"
     file.write_text(json.dumps(document))
@@ -177,9 +177,12 @@ def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
     assert status == 0
     assert "taken on trust: entry 1 has a message of role 'system'" in out
     assert "taken on trust: the session continues 'resp_1'" in out
+    assert "taken on trust: entry 2 has results of tools" in out
+    assert "taken on trust: entry 2 has reasoning or other items of the model's service" in out
     plain = golden("session-upstream-1.1")
     answer = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", json.dumps(plain).encode())
-    assert answer.json()["taken_on_trust"] == []
+    (sentence,) = answer.json()["taken_on_trust"]
+    assert sentence == "entry 2 has results of tools, which the model takes for what the tools returned"
 
 
 @pytest.mark.parametrize("figure", [-1, -1e9, 10**400])

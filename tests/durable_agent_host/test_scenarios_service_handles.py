@@ -102,6 +102,8 @@ def test_an_import_does_not_continue_a_conversation_of_the_service(place: AgentH
         sent = model.requests()[-1]["body"]
         assert (sent.get("previous_response_id"), sent.get("conversation")) == (None, None)
         assert "a secret of ada" in json.dumps(sent["input"])
+        own = exported(place, "Kept", f"of-{name}", "bob")["data"]["extensionData"]["durableAgentHost"]
+        assert own["agentSession"]["session_id"] == f"of-{name}"
     assert run(place, "ada", "Kept", "kept", "and on").ok
     assert model.requests()[-1]["body"]["previous_response_id"].startswith("resp_")
 

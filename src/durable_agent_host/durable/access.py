@@ -31,3 +31,12 @@ class Access(Protocol):
             to_read: whether it can be read, whatever the request does.
         """
         ...
+
+    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
+        """Return whether the app lets the caller import a document that speaks for the app, its tools or the service.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: of the new session.
+        """
+        ...

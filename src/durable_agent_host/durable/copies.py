@@ -12,7 +12,7 @@ from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, whole_record
-from durable_agent_host.errors import StateError, TurnRejectedError
+from durable_agent_host.errors import ForbiddenError, StateError, TurnRejectedError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.exports import begun, export_document, one_part
 from durable_agent_host.segments.forks import make_fork
@@ -80,11 +80,11 @@ class SessionCopies:
             body: JSON, in pieces of any size.
             max_bytes: of the body.
             owner: of the new session; the owner in the document is ignored.
-            free_id: returns the id that the caller's new session has by now, after somebody else has begun one under
-                `session_id`; None when names are shared.
+            free_id: returns a new id after somebody else has begun `session_id`; None when names are shared.
 
         Raises:
             RequestError: the document is not a valid session.
+            ForbiddenError: the document speaks for the app, its tools or the service, which the app does not allow.
             RequestTooLargeError: the body exceeds the limit.
             TurnRejectedError: another session with this id exists.
             LogError: the piece store does not answer.
@@ -93,6 +93,7 @@ class SessionCopies:
         taken = TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
         if self._elsewhere.has_owner(agent):
             imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
+            await self._refuse_untrusted(agent, session_id, imported)
             return await self._put_elsewhere(SessionName(agent, session_id), imported, taken, free_id)
         is_new = now in (None, {})
         writer = RecordWriter(
@@ -104,6 +105,7 @@ class SessionCopies:
         )
         async with writer.holding():
             imported = await read_document(body, writer, max_bytes=max_bytes, owner=owner)
+            await self._refuse_untrusted(agent, session_id, imported)
             if not is_new and now != imported.document:
                 raise taken
             reach("import.before_head")
@@ -118,6 +120,15 @@ class SessionCopies:
                 elif not await self._is_same(now, imported.document):
                     raise taken from None
         return imported
+
+    async def _refuse_untrusted(self, agent: str, session_id: str, imported: Imported) -> None:
+        """Refuse what an ordinary caller would say in the name of the app, its tools or the service."""
+        access = self._documents.access
+        if imported.on_trust and access is not None and not await access.may_import_on_trust(agent, session_id):
+            raise ForbiddenError(
+                f"{imported.on_trust[0]}: remove such parts from the document, or let the app's authorize allow "
+                "'session.import' for the caller"
+            )
 
     async def _put_as(self, agent: str, session_id: str, document: Any, *, instead_of_name: str) -> None:
         """Store a document whose pieces were written for a session of another name."""

@@ -140,6 +140,16 @@ class Access:
         action = "session.read" if to_read else self._action
         return await self._gate.authorized(self._principal, action, AskedSession(agent, session_id, owner))
 
+    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
+        """Return whether the app allows ``session.import`` of what speaks for it; see the protocol.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: of the new session, which does not exist yet.
+        """
+        session = AskedSession(agent, session_id, None)
+        return await self._gate.authorized(self._principal, "session.import", session)
+
 
 class Gate:
     """Decides who may do what.

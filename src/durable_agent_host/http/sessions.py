@@ -123,9 +123,12 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
         "agent": agent,
         "session_id": session_id,
         "message_count": imported.message_count,
-        "taken_on_trust": imported.on_trust,
+        "taken_on_trust": imported.on_trust + ([_SPENDING] if imported.has_spent else []),
     }
     return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(session_id)})
+
+
+_SPENDING: Final = "the session itself says what it has spent, from which its budget continues"
 
 
 async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:

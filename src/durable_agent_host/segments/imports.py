@@ -39,12 +39,15 @@ class Imported:
     Attributes:
         document: the head to store.
         message_count: how many entries the conversation has.
-        on_trust: unverifiable effects on agent and model, in sentences.
+        on_trust: unverifiable effects on agent and model, in sentences: what the document says in the name of the app,
+            a tool, a person or the service.
+        has_spent: the document says what the session has spent.
     """
 
     document: Mapping[str, Any]
     message_count: int
     on_trust: list[str]
+    has_spent: bool
 
 
 class Writer(Protocol):
@@ -116,7 +119,7 @@ async def read_document(
         RequestTooLargeError: the body exceeds the limit.
         LogError: the piece store does not answer.
     """
-    reader, taking = DocumentReader(), _Taking(writer)
+    reader, taking = DocumentReader(), _Taking(writer, is_owned=owner is not None)
     async with aclosing(_gathered(body, max_bytes)) as pieces:
         async for data in pieces:
             await taking.take(await asyncio.to_thread(_fed, reader, data))
@@ -125,13 +128,13 @@ async def read_document(
     session = await asyncio.to_thread(session_to_import, rest, owner)
     written = await writer.finish(session.agent_session, session.overlay)
     on_trust = taking.told() + session_on_trust(session)
-    count = len(written.entries) + written.sealed.entries
+    count, has_spent = len(written.entries) + written.sealed.entries, session.spent is not None
     if owner is not None:
         session = replace(session, imported=count)
     if not writer.has_written:
         session = replace(session, overlay=written.overlay)
         document = document_of(rest, session, written.entries, written.receipts)
-        return Imported(document, count, on_trust)
+        return Imported(document, count, on_trust, has_spent)
     head = replace(
         session,
         entries=written.entries,
@@ -140,7 +143,7 @@ async def read_document(
         agent_session=written.agent_session,
         overlay=written.overlay,
     )
-    return Imported(encode_session(head), count, on_trust)
+    return Imported(encode_session(head), count, on_trust, has_spent)
 
 
 def _fed(reader: DocumentReader, data: bytes) -> list[Read]:
@@ -152,13 +155,17 @@ def _fed(reader: DocumentReader, data: bytes) -> list[Read]:
     return read
 
 
-def _checked(read: list[ReadEntry]) -> list[Mapping[str, Any]]:
-    """Check entries in a thread, with pauses for others."""
+def _checked(read: list[ReadEntry], *, is_owned: bool) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Check entries in a thread, with pauses for others; return them, and sentences about what is taken on trust."""
     entries: list[Mapping[str, Any]] = []
+    on_trust: list[str] = []
     for some in batched(read, _CHECKED_AT_ONCE, strict=False):
         give_way()
-        entries += entries_to_import(some)
-    return entries
+        checked = entries_to_import(some)
+        entries += checked
+        for one, entry in zip(some, checked, strict=True):
+            on_trust += messages_on_trust(one.number + 1, entry, is_owned=is_owned)
+    return entries, on_trust
 
 
 async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
@@ -180,8 +187,9 @@ async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerato
 class _Taking:
     """Passes a reader's output to a writer, some entries at a time."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, *, is_owned: bool) -> None:
         self._writer = writer
+        self._is_owned = is_owned
         self._entries: list[ReadEntry] = []
         self._receipts: list[ReadReceipt] = []
         self._told: list[str] = []
@@ -202,8 +210,8 @@ class _Taking:
             await self._store()
 
     def told(self) -> list[str]:
-        """Return sentences about the messages that were taken on trust."""
-        return self._told + ([f"and {self._more} more messages of such roles"] if self._more else [])
+        """Return sentences about what entries say and was taken on trust."""
+        return self._told + ([f"and {self._more} more such parts of entries"] if self._more else [])
 
     async def _store(self) -> None:
         read, self._entries = self._entries, []
@@ -211,8 +219,7 @@ class _Taking:
         for receipt in receipts_to_import(ended):
             self._writer.note_receipt(receipt)
         await let_others()
-        entries = await asyncio.to_thread(_checked, read)
-        told = messages_on_trust(zip((one.number + 1 for one in read), entries, strict=True))
+        entries, told = await asyncio.to_thread(_checked, read, is_owned=self._is_owned)
         room = MOST_TOLD - len(self._told)
         self._told += told[:room]
         self._more += len(told[room:])

@@ -1,25 +1,29 @@
 """Imports: the parts taken over from an exported document, and those that cannot be verified. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any, Final, cast
+
+from agent_framework import Content
 
 from durable_agent_host.codec.detached import STORED, listing, stand_in
 from durable_agent_host.codec.document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
 from durable_agent_host.codec.extension import extension_of
+from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.codec.schema import SOURCE, document_faults, move_entry, shape_error
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import decode_receipt, decode_session, encode_session
 from durable_agent_host.codec.wire import EXTENSION
-from durable_agent_host.errors import RequestError, StateError
+from durable_agent_host.errors import CorruptStateError, RequestError, StateError
 from durable_agent_host.model.budget import MOST_SPENT
 from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.provider_item import OWNER, STAMP
 from durable_agent_host.model.sealed import Sealed
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
 
 MOST_TOLD: Final = 100
-"""Maximum messages with the app's roles that an import lists."""
-_ROLES_OF_THE_APP: Final = frozenset({"system", "developer"})
+"""Maximum sentences about entries in the answer to an import."""
+_ROLES_OF_CONVERSATIONS: Final = frozenset({"user", "assistant", "tool"})
 _NO_SESSION: Final = "the body is not a valid session"
 
 
@@ -94,8 +98,9 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
     Returns:
         The session without the turns that ran or waited when it was exported: they belong to that host. What a
         workflow keeps is left out, too: it holds objects of Python, and those are read from our own commits alone.
-        Where the session gets an owner, it continues no conversation of the model's service and has no overlay of the
-        document: the caller may have found those names in somebody else's session.
+        Where the session gets an owner, it continues no conversation of the model's service, has no overlay of the
+        document, and providers do not know it by the document's id: the caller may have found those names in somebody
+        else's session.
 
     Raises:
         RequestError: it is not a session, or has references, which lead to parts of another one.
@@ -115,7 +120,7 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
         raise RequestError(f"{_NO_SESSION}: {place} has a figure below 0, or above all that can be spent")
     kept = without_workflow_state(session.agent_session)
     if owner is not None and kept is not None:
-        kept = {**kept, "service_session_id": None}
+        kept = {**kept, "service_session_id": None} if _states_of_app(kept) else None
     return replace(
         session,
         owner=owner,
@@ -156,26 +161,42 @@ def document_of(
     return {**rest, "data": data}
 
 
-def messages_on_trust(entries: Iterable[tuple[int, Mapping[str, Any]]]) -> list[str]:
-    """List messages that the model treats as instructions of the app.
+def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) -> list[str]:
+    """List what an entry says to the model in the name of the app, a tool, a person or the service.
 
     Guarantee: pure.
 
     Args:
-        entries: with their positions, from 1.
+        number: of the entry, from 1.
+        entry: as it is stored.
+        is_owned: the session has an owner, so that the model gets no item of the service; see `as_imported`.
 
     Returns:
         Sentences.
     """
-    told: list[str] = []
-    for number, entry in entries:
-        messages: Any = entry.get("messages")
-        told += [
-            f"entry {number} has a message of role {one['role']!r}, which the model takes for instructions of the app"
-            for one in cast("list[Any]", messages if isinstance(messages, list) else [])
-            if isinstance(one, dict) and cast("dict[str, Any]", one).get("role") in _ROLES_OF_THE_APP
-        ]
-    return told
+    try:
+        messages = decode_messages([stand_in(entry)])
+    except CorruptStateError:
+        return [f"entry {number} cannot be read by this program, which cannot say what the model would get of it"]
+    contents = [content for message in messages for content in message.contents]
+    types = {content.type for content in contents}
+    roles = dict.fromkeys(message.role for message in messages)
+    found = [
+        f"a message of role {role!r}, which the model takes for instructions of the app"
+        for role in roles
+        if role not in _ROLES_OF_CONVERSATIONS
+    ]
+    if "tool" in roles or any(content_type.endswith("_result") for content_type in types):
+        found.append("results of tools, which the model takes for what the tools returned")
+    if "function_approval_response" in types:
+        found.append("answers to approvals, which the agent takes for those of a person")
+    if not is_owned and any(_is_of_the_service(content) for content in contents):
+        found.append("reasoning or other items of the model's service, which are sent back to it unchanged")
+    return [f"entry {number} has {one}" for one in found]
+
+
+def _is_of_the_service(content: Content) -> bool:
+    return content.type == "text_reasoning" or not content.additional_properties.keys().isdisjoint((STAMP, OWNER))
 
 
 def session_on_trust(session: Session) -> list[str]:
@@ -187,7 +208,7 @@ def session_on_trust(session: Session) -> list[str]:
         session: with its agent session.
 
     Returns:
-        Sentences: a conversation that the model's service would continue, spending, and data of the app.
+        Sentences: a conversation that the model's service would continue, a context, and data of the app.
     """
     told: list[str] = []
     service = (session.agent_session or {}).get("service_session_id")
@@ -197,14 +218,17 @@ def session_on_trust(session: Session) -> list[str]:
         )
     if session.overlay is not None:
         told.append("the session itself says what the model gets of its conversation, and what stands for the rest")
-    if session.spent is not None:
-        told.append("the session itself says what it has spent, from which its budget continues")
     if session.app_state:
         told.append("the session has data of the app, which the app's own operations trust")
-    state = _object((session.agent_session or {}).get("state"))
-    if of_app := sorted(name for name in state if not name.startswith(SOURCE)):
+    if of_app := _states_of_app(session.agent_session or {}):
         told.append(f"the session has state of {', '.join(map(repr, of_app))}, which the agent's providers trust")
     return told
+
+
+def _states_of_app(agent_session: Mapping[str, Any]) -> list[str]:
+    """Return the names under which the agent's providers have state; the framework leaves empty states, too."""
+    state = _object(agent_session.get("state"))
+    return sorted(name for name, value in state.items() if value and not name.startswith(SOURCE))
 
 
 def _references(place: str) -> str:

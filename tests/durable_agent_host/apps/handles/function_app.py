@@ -10,7 +10,7 @@ from agent_framework import Agent
 from agent_framework_anthropic import AnthropicClient
 
 from durable_agent_host import DurableAgentApp, Principal
-from durable_agent_host.http.gate import IncomingRequest
+from durable_agent_host.http.gate import Action, AskedSession, IncomingRequest
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 
@@ -18,6 +18,12 @@ def identify(request: IncomingRequest) -> Principal | None:
     """Believe the caller."""
     who = request.headers.get("x-who")
     return Principal(who) if who else None
+
+
+def authorize(principal: Principal, action: Action, session: AskedSession) -> bool:
+    """Let everybody import results of tools."""
+    del principal, session
+    return action == "session.import"
 
 
 client, claude = chat_client_from_environment(), AnthropicClient()
@@ -30,4 +36,5 @@ app = DurableAgentApp(
     ],
     http_auth_level=func.AuthLevel.ANONYMOUS,
     identify=identify,
+    authorize=authorize,
 )
