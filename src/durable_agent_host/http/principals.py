@@ -18,6 +18,7 @@ AUTH_ENABLED: Final = "WEBSITE_AUTH_ENABLED"
 Source: "Environment variables and app settings in Azure App Service", and "Work with user identities".
 """
 
+_ENTRA: Final = "aad"
 _HEADER: Final = "x-ms-client-principal"
 _CLAIMS: Final = "http://schemas.microsoft.com/identity/claims/"
 _NAME_ID: Final = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/nameidentifier"
@@ -37,7 +38,7 @@ async def app_service_principal(request: IncomingRequest) -> Principal | None:
 
     Returns:
         The principal: the user's object id, or another provider's id of the user; the tenant is that of Entra ID, or
-        the provider's name. None for a caller who has not signed in.
+        the provider's name, followed by the tenant that it names. None for a caller who has not signed in.
 
     Raises:
         ForbiddenError: the platform does not report that its authentication is on, or its header cannot be read.
@@ -60,9 +61,11 @@ def _principal_of(header: str) -> Principal:
     user = next((known[name] for name in _IDS if known.get(name)), None)
     if user is None:
         raise ForbiddenError(f"the header {_HEADER} has no claim that names the caller")
-    tenant = next((known[name] for name in _TENANTS if known.get(name)), provider)
+    tenant = next((known[name] for name in _TENANTS if known.get(name)), "")
+    if provider != _ENTRA:  # another provider may write any tenant, and ids of users that Entra ID has, too
+        tenant = f"{provider}/{tenant}" if tenant else provider
     roles = frozenset(value for name, value in claims if name == role_type or name in _ROLES)
-    return Principal(user, tenant, roles)
+    return Principal(user, tenant or provider, roles)
 
 
 def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
@@ -82,8 +85,11 @@ def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
     known = {_hash(key): name for key, name in (names or {}).items()}
 
     async def identify(request: IncomingRequest) -> Principal | None:
-        key = request.headers.get("x-functions-key") or request.query.get("code")
-        if not key or "," in key:  # repeated headers are joined
+        keys = [value for name, value in request.query.items() if name.lower() == "code"]
+        if "x-functions-key" in request.headers:  # the host then ignores the query
+            keys = [request.headers["x-functions-key"]]
+        key = keys[0] if len(keys) == 1 else ""
+        if not key or "," in key:  # repeated headers and parameters are joined
             return None
         return Principal(known.get(_hash(key)) or f"key-{_hash(key)[:32]}")
 

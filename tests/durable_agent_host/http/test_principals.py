@@ -46,6 +46,19 @@ def test_app_services_header_names_user_tenant_and_roles(monkeypatch: pytest.Mon
     assert asyncio.run(app_service_principal(asked())) is None
 
 
+def test_two_providers_never_name_the_same_principal(monkeypatch: pytest.MonkeyPatch):
+    """Whatever ids and tenant another provider writes, its users are not those of Entra ID or of a third one."""
+    monkeypatch.setenv(AUTH_ENABLED, "true")
+    same = [{"typ": "oid", "val": "ada-id"}, {"typ": "sub", "val": "ada-id"}, {"typ": "tid", "val": "contoso-id"}]
+    found = [
+        asyncio.run(app_service_principal(asked(encoded({"auth_typ": provider, "claims": claims}))))
+        for claims in (same, same[:2], [*same[:2], {"typ": "tid", "val": "fabrikam-id"}])
+        for provider in ("aad", "google", "our-openid")
+    ]
+    assert Principal("ada-id", "contoso-id") in found
+    assert len({(one.id, one.tenant) for one in found if one}) == len(found)
+
+
 @pytest.mark.parametrize(
     "header", ["", "%%%", encoded([]), encoded({"claims": []}), encoded({"auth_typ": "a", "claims": []})]
 )
@@ -80,6 +93,25 @@ def test_a_function_key_is_a_principal():
     for given in ({}, {"x_functions_key": "old-key,other"}, {"x_functions_key": "other,old-key"}):
         with pytest.raises(ForbiddenError):
             who(**given)
+
+
+@pytest.mark.parametrize(
+    ("header", "query", "key"),
+    [
+        (None, {"CODE": "a"}, "a"),
+        (None, {"Code": "a", "other": "b"}, "a"),
+        (None, {"CODE": "a", "code": "b"}, None),
+        (None, {"code": "a,b"}, None),
+        ("a", {"code": "b"}, "a"),
+        ("", {"code": "b"}, None),
+    ],
+)
+def test_the_key_that_the_host_checks_is_the_principal(header: str | None, query: dict[str, str], key: str | None):
+    """The header before the query, in any case; of several parameters the host checks one, so they name nobody."""
+    headers = {} if header is None else {"x-functions-key": header}
+    identify = function_key_principals({"a": "desk", "b": "somebody else"})
+    found: Any = identify(IncomingRequest(headers, query))
+    assert asyncio.run(found) == (Principal("desk") if key else None)
 
 
 def test_who_may_adopt_is_a_setting():
