@@ -137,6 +137,38 @@ def test_keys_open_what_their_level_allows(guarded: Host):
             assert guarded.send("GET", f"/api/{path}", x_functions_key=key).status == status, (path, key)
 
 
+def test_the_first_key_of_a_query_is_checked(guarded: Host):
+    """In any case of the parameter's name, and only without the header: as the platform does it."""
+    right = json.loads((guarded.data / "keys.json").read_text())["function"]
+    queries = {f"CODE={right}": 200, f"Code={right}&code=wrong": 200, f"CODE=wrong&code={right}": 401}
+    for query, status in queries.items():
+        assert guarded.send("GET", f"/api/guarded?{query}").status == status, query
+    for header, query, status in ((right, "wrong", 200), ("wrong", right, 401), ("", right, 401)):
+        answer = guarded.send("GET", f"/api/guarded?code={query}", x_functions_key=header)
+        assert answer.status == status, (header, query)
+
+
+def test_a_refusal_says_what_to_do(guarded: Host):
+    """Without a key, and for a route or method that there is not, the answer is a problem with a sentence."""
+    key = json.loads((guarded.data / "keys.json").read_text())["master"]
+    paths = ("/api/guarded", "/admin/functions", f"{MANAGEMENT}/instances", "/runtime/webhooks/mcp")
+    refused = [(guarded.send("GET", path), 401, "x-functions-key") for path in paths]
+    missing = {
+        "/api/nothing": "No function takes GET /api/nothing; GET /admin/functions lists",
+        "/favicon.ico": "No function takes GET /favicon.ico",
+        "/api/orders/tea": "this route takes POST",
+        "/admin/nothing": "/admin has no route GET /nothing",
+        f"{MANAGEMENT}/nothing": "has no route GET /nothing",
+    }
+    refused += [(guarded.send("GET", path, x_functions_key=key), 404, text) for path, text in missing.items()]
+    for answer, status, sentence in refused:
+        assert (answer.status, answer.json["status"]) == (status, status)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert sentence in answer.json["detail"]
+    posted = guarded.send("GET", "/runtime/webhooks/mcp", x_functions_key=key)
+    assert (posted.status, "takes POST" in posted.text) == (405, True)
+
+
 def test_admin_needs_the_master_key(guarded: Host):
     """No other key opens it."""
     keys = json.loads((guarded.data / "keys.json").read_text())

@@ -177,4 +177,5 @@ def test_an_orchestrator_that_wanders_is_failed(host: Host):
 def test_call_http_returns_status_and_content(host: Host):
     """The built-in HTTP activity fetches from an orchestrator; an error status is a result."""
     assert host.result("fetch", f"{host.url}/api/page/x") == [200, "x"]
-    assert host.result("fetch", f"{host.url}/api/none") == [404, ""]
+    status, content = host.result("fetch", f"{host.url}/api/none")
+    assert (status, "No function takes GET /api/none" in content) == (404, True)

@@ -51,7 +51,7 @@ class McpEndpoint:
     async def answer(self, request: Request) -> Response:
         """Answer one HTTP request."""
         if request.method != "POST":
-            return Response(status_code=405, headers={"allow": "POST"})
+            return Response("MCP takes POST here; point an MCP client at this address.", 405, {"allow": "POST"})
         accepted = request.headers.get("accept", "")
         if "application/json" not in accepted or "text/event-stream" not in accepted:
             return Response("Accept has to list application/json and text/event-stream.", 406)

@@ -5,6 +5,7 @@ Source: "Manually run a non HTTP-triggered function" of the Azure Functions docu
 """
 
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from functions_host.app.function import AppFunction
 from functions_host.engine.database import StoreError
 from functions_host.triggers.timers import Timers
+from functions_host.web.problems import problem
 
 ADMIN_PATH = "/admin"
 
@@ -45,7 +47,7 @@ class AdminApi:
             case "POST", ["functions", name] if name in self._functions:
                 return self._run(self._functions[name])
             case _:
-                return Response(status_code=404)
+                return problem(HTTPStatus.NOT_FOUND, f"{ADMIN_PATH} has no route {request.method} /{path}.")
 
     def _status(self) -> Response:
         try:

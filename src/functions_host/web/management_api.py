@@ -8,6 +8,7 @@ Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
@@ -30,6 +31,7 @@ from functions_host.engine.task_hub import (
     TaskHubError,
 )
 from functions_host.triggers.http import path_and_query
+from functions_host.web.problems import problem
 from functions_host.web.route_templates import RouteTable
 
 _STATUS_OF_ERROR: dict[type[TaskHubError], int] = {
@@ -96,7 +98,7 @@ class ManagementApi:
         path = raw_path.partition("?")[0][len(WEBHOOK_PATH) :]
         found = self._routes.find(request.method, path)
         if found is None:
-            return Response(status_code=404)
+            return problem(HTTPStatus.NOT_FOUND, f"The management API has no route {request.method} {path}.")
         handler, values = found
         try:
             self._store.check_files()

@@ -189,11 +189,21 @@ class RouteTable[Target]:
 
     def find(self, method: str, path: str) -> tuple[Target, dict[str, str]] | None:
         """Find the target of a request; the path is percent-encoded."""
-        # An encoded slash stays encoded, so that it cannot end a segment.
-        decoded = unquote(re.sub("%2f", "%252F", path, flags=re.IGNORECASE)).strip("/")
+        decoded = _decode(path)
         for template, methods, target in self._routes:
             if not methods or method in methods:
                 values = template.match(decoded)
                 if values is not None:
                     return target, values
         return None
+
+    def methods_of(self, path: str) -> set[str]:
+        """Return the methods by which a path has a target; the path is percent-encoded."""
+        decoded = _decode(path)
+        matching = (methods for template, methods, _ in self._routes if template.match(decoded) is not None)
+        return {method for methods in matching for method in methods}
+
+
+def _decode(path: str) -> str:
+    """Decode a path; an encoded slash stays encoded, so that it cannot end a segment."""
+    return unquote(re.sub("%2f", "%252F", path, flags=re.IGNORECASE)).strip("/")

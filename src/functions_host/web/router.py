@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
@@ -17,6 +18,7 @@ from functions_host.triggers.http import ResponseError, read_request, write_fail
 from functions_host.web.admin_api import ADMIN_PATH
 from functions_host.web.foreign_pages import FOREIGN_PAGE_HEADER, PageRules, is_link, refuse_page
 from functions_host.web.keys import Keys
+from functions_host.web.problems import problem
 from functions_host.web.route_templates import RouteError, RouteTable, compile_template
 from functions_host.web.streaming import LoopBridge, StreamingCall
 
@@ -91,7 +93,7 @@ class Router:
         if found is None:
             if page is not None and not is_link(request):
                 return refuse_page(page)
-            return PlainTextResponse(_FRONT_PAGE) if raw_path == "/" else Response(status_code=404)
+            return PlainTextResponse(_FRONT_PAGE) if raw_path == "/" else self._find_nothing(request.method, raw_path)
         function, values = found
         assert function.http is not None
         if page is not None and function.http.auth_level == "ANONYMOUS":  # called as on the real local host
@@ -99,11 +101,17 @@ class Router:
         elif page is not None and not (is_link(request) and _only_reads(function)):
             return refuse_page(page)
         if self._keys is not None and not self._keys.open_function(request, function.http.auth_level):
-            return Response(status_code=401)
+            return await _refuse(request)
         clients = client_inputs(function, self._addresses.seen_by(request))
         if self._streaming is not None:
             return StreamingCall(function, values, clients)
         return await self._invoke(function, request, values, clients)
+
+    def _find_nothing(self, method: str, path: str) -> Response:
+        """Answer a request that no function takes."""
+        methods = ", ".join(sorted(self._routes.methods_of(path)))
+        fix = f"this route takes {methods}" if methods else "GET /admin/functions lists the functions with their routes"
+        return problem(HTTPStatus.NOT_FOUND, f"No function takes {method} {path}; {fix}.")
 
     def _find_endpoint(self, request: Request) -> Callable[[Request], Awaitable[Response]] | None:
         """Return the host's own endpoint for a request; the app's own calls have their key in the path."""
@@ -150,7 +158,11 @@ def _only_reads(function: AppFunction) -> bool:
 
 
 async def _refuse(_: Request) -> Response:
-    return Response(status_code=401)
+    return problem(
+        HTTPStatus.UNAUTHORIZED,
+        "This needs a key that allows it; send it as header x-functions-key or as query parameter code. The host "
+        "prints its keys with --show-keys.",
+    )
 
 
 def _make_routes(functions: Iterable[AppFunction], prefix: str) -> RouteTable[AppFunction]:
