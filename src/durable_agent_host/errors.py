@@ -279,7 +279,7 @@ def log_reason(error: BaseException) -> str:
     """
     name, message = type(error).__name__, " ".join(str(error).split())
     if isinstance(error, ProviderError | InvalidAnswerError):
-        return f"{name}: {message.partition(':')[0]}"
+        return f"{name}: {message.partition(': ')[0]}"  # a colon without a space is part of an address
     if isinstance(error, DurableAgentHostError):
         return f"{name}: {message[:300]}"
     frames = traceback.extract_tb(error.__traceback__)

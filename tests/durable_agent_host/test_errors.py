@@ -1,8 +1,12 @@
-"""What callers are told of errors."""
+"""What callers and logs are told of errors."""
 
 import pytest
+from agent_framework.exceptions import ChatClientException
+from agent_framework_openai import OpenAIChatClient
+from openai import AsyncOpenAI
 
-from durable_agent_host.errors import failure_reason
+from durable_agent_host.errors import ProviderError, failure_reason, log_reason
+from durable_agent_host.providers.openai.errors import explain_error
 
 REASON = "Orchestrator function 'a' failed: Activity function 'b' failed: ValueError: no api_key=[redacted] here"
 
@@ -29,3 +33,15 @@ def test_the_reason_of_a_failed_orchestration_has_no_stack(own: str, details: st
 def test_the_reason_of_a_failed_orchestration_is_short():
     """At most 600 characters, whatever the message has."""
     assert len(failure_reason("x\n" * 100_000)) == 600
+
+
+async def test_the_log_names_the_whole_address_of_an_endpoint():
+    """What a service said is left out, and an address with a port is not cut at its colon."""
+    async with AsyncOpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", max_retries=0) as sdk:
+        with pytest.raises(ChatClientException) as caught:
+            await OpenAIChatClient(model="m", async_client=sdk).get_response("Hi")
+    error = explain_error(caught.value)
+    assert error is not None
+    assert log_reason(error) == "ProviderError: the model's endpoint http://127.0.0.1:9/v1/responses cannot be reached"
+    refused = ProviderError("the model's service refused the call with 400: a secret: of mine", retryable=False)
+    assert log_reason(refused) == "ProviderError: the model's service refused the call with 400"
