@@ -21,6 +21,7 @@ from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.budgets import BudgetsOfAgents
 from durable_agent_host.agent.callbacks import CallbackObserver
 from durable_agent_host.agent.compaction import Compactions
+from durable_agent_host.agent.context_stores import refuse_other_stores
 from durable_agent_host.agent.declarations import refuse_lost_declarations
 from durable_agent_host.agent.external_history import ExternalHistory, why_not_redacted
 from durable_agent_host.agent.hosting import taken_name, usable_name, why_no_journal
@@ -252,6 +253,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._budgets.add(name, budgets, why_no_journal(agent))
         self._redactors.add(name, redact, why_not_redacted(agent))
         refuse_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent))
+        refuse_other_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
     def get_agent(

@@ -5,7 +5,16 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from agent_framework import Agent, Executor, SlidingWindowStrategy, WorkflowBuilder, WorkflowContext, handler
+from agent_framework import (
+    Agent,
+    Executor,
+    FileMemoryProvider,
+    InMemoryAgentFileStore,
+    SlidingWindowStrategy,
+    WorkflowBuilder,
+    WorkflowContext,
+    handler,
+)
 from agent_framework.openai import OpenAIChatClient
 from agent_framework_azurefunctions import AgentFunctionApp
 
@@ -37,6 +46,20 @@ def test_the_two_names_are_in_the_sentence():
     """The sentence has both names and the way out."""
     with pytest.raises(RegistrationError, match=r"'Echo' and 'ECHO'.*rename one"):
         DurableAgentApp(agents=[Silent("Echo"), Silent("ECHO")])
+
+
+@pytest.mark.filterwarnings("ignore:.HARNESS.")
+def test_files_of_sessions_in_a_store_of_the_app_are_refused():
+    """An agent whose files of sessions would outlive them keeps the app from starting; a scope makes them the app's."""
+    own = type("OwnStore", (InMemoryAgentFileStore,), {})
+    client = OpenAIChatClient(model="none", api_key="none")
+    shared, kept = (
+        Agent(client, name="Notes", context_providers=[FileMemoryProvider(own(), scope=scope)])
+        for scope in ("everybody", None)
+    )
+    DurableAgentApp(agents=[shared])
+    with pytest.raises(RegistrationError, match=r"'Notes'.*OwnStore.*use InMemoryAgentFileStore"):
+        DurableAgentApp(agents=[kept])
 
 
 @pytest.mark.parametrize("name", [None, "", " ", "my agent", "a/b", "größe", "x" * 121, 5])

@@ -28,6 +28,7 @@ from durable_agent_host.agent.compaction import (
     compaction_of,
     without_compaction,
 )
+from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.external_history import home_of, is_replaced
 from durable_agent_host.agent.held_history import hold_back
 from durable_agent_host.agent.history import TranscriptProvider
@@ -129,10 +130,11 @@ class HostedAgent:
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:
     """Add the stored conversation as the agent's history, unless it has its own."""
-    providers = [one for one in agent.context_providers if not is_replaced(agent, one)]
+    providers = [keep_in_session(one) for one in agent.context_providers if not is_replaced(agent, one)]
     hosted = copy.copy(agent)
     if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
         providers.insert(0, TranscriptProvider())
+        hosted.require_per_service_call_history_persistence = False  # there would be nothing to load again
     hosted.context_providers = providers
     if not isinstance(agent, WorkflowAgent):
         hosted.client = provider.adapt(hosted.client)

@@ -41,6 +41,7 @@ from durable_agent_host.agent.bounds import (
 )
 from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.condensing import EVERY
+from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import refuse_declared_tools
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.hosted_tools import plain_arguments
@@ -144,7 +145,7 @@ class InnerAgents:
         for holder in (agent, agent.client):
             if (strategy := getattr(holder, "compaction_strategy", None)) is not None:
                 holder.compaction_strategy = with_clients(strategy, self.client)
-        agent.context_providers = [self._context_provider(one) for one in agent.context_providers]
+        agent.context_providers = [self._context_provider(keep_in_session(one)) for one in agent.context_providers]
 
     def _context_provider(self, provider: Any) -> Any:
         if type(provider) is not CompactionProvider:
