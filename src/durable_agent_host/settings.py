@@ -25,6 +25,7 @@ _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _BOUNDS = (
     *("max_answer_bytes", "max_line_bytes", "max_turn_bytes", "max_model_calls", "max_calls_at_once"),
     *("max_argument_bytes", "max_tool_result_bytes", "max_stream_readers", "max_arriving_bytes"),
+    "max_reads_at_once",
 )
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
@@ -99,6 +100,9 @@ class Settings:
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
         max_arriving_bytes: how much of the large bodies of one principal may be arriving at once in one process; 429
             above. Bytes, default 256 MiB: eight of the largest uploads.
+        max_reads_at_once: how many requests of one kind work at once for one principal in one process, of those that
+            list or read sessions, turns and files; others wait in order. Default 4: a caller who asks for much delays
+            itself more than others.
         requests_per_second: limit per principal in one process; 429 above. Default 0: no limit, because without
             authentication all callers are one principal. Bursts of up to ten seconds' worth are allowed.
     """
@@ -141,6 +145,7 @@ class Settings:
     max_tool_result_bytes: int = ModelBounds.tool_result_bytes
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
+    max_reads_at_once: int = 4
     requests_per_second: float = 0.0
 
     def __post_init__(self) -> None:

@@ -79,6 +79,17 @@ async def test_the_first_of_a_name_stays(pieces):
     assert [await store.get(HOME, [NAME]) for store in stores] == [first] * 4
 
 
+async def test_parts_of_a_piece_are_read(pieces):
+    """Any part comes back, shorter at the end and empty behind it; who asks for a missing piece gets its name."""
+    store, (body,) = pieces.store(), (random.Random(3).randbytes(500_000),)
+    (name,), (gone,) = named(body), named(b"gone")
+    await store.put(HOME, named(body))
+    for start, size in ((0, 10), (0, 500_000), (199_999, 100_001), (499_990, 100), (500_000, 10)):
+        assert await store.read(HOME, name, start, size) == body[start : start + size]
+    with pytest.raises(CorruptStateError, match=gone):
+        await store.read(HOME, gone, 0, 10)
+
+
 async def test_a_missing_piece_is_named(pieces):
     """Who asks for a piece that is not there gets an error with its name and what to do; others are still got."""
     store = pieces.store()

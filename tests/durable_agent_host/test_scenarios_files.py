@@ -4,8 +4,11 @@ import base64
 import hashlib
 import json
 import os
+import re
+import select
+import socket
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -409,3 +412,50 @@ def test_what_a_document_names_as_another_path_is_not_there(files: AgentHost, mo
     read = connection.getresponse()
     assert (file["id"], read.status) == ("..", 404), read.read()
     connection.close()
+
+
+def memory_of(host: AgentHost) -> int:
+    """Bytes of memory that the host's process has now."""
+    status = Path(f"/proc/{host.process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
+
+@pytest.mark.parametrize("what", ["file", "session"])
+def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, what: str):
+    """Forty clients of 7 MB each hold a fraction of it; health answers meanwhile, and all bytes arrive in the end."""
+    session = f"unread-{what}"
+    body = os.urandom(7 << 20)
+    if what == "file":
+        path = f"/sessions/{session}/files/{upload(files, session, body).json()['files'][0]['id']}"
+    else:
+        text = base64.b64encode(body).decode()
+        entry = {"$type": "request", "correlationId": "t", "createdAt": "2026-01-01T00:00:00+00:00"}
+        entry["messages"] = [{"role": "user", "contents": [{"$type": "text", "text": text}]}]
+        document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [entry]}}
+        url = f"{files.url}/api/agents/Reader/sessions/{session}/import"
+        assert requests.post(url, json=document, timeout=60).status_code == 201
+        path = f"/sessions/{session}"
+    whole = files.get(f"/agents/Reader{path}")
+    assert whole.headers["content-length"] == str(len(whole.content))
+    before = memory_of(files)
+    clients = [unread(files, f"/api/agents/Reader{path}") for _ in range(40)]
+    for client in clients:
+        select.select([client], [], [], 60)  # the answer has begun
+    assert files.get("/health").status_code == 200
+    assert memory_of(files) - before < 150 << 20
+    for client in clients:
+        answer = HTTPResponse(client)
+        answer.begin()
+        assert hashlib.sha256(answer.read()).digest() == hashlib.sha256(whole.content).digest()
+        client.close()
+
+
+def unread(host: AgentHost, path: str) -> socket.socket:
+    """Ask for a path, and do not read the answer."""
+    address = urlsplit(host.url)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect((address.hostname, address.port))
+    client.settimeout(60)
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+    return client

@@ -102,7 +102,7 @@ ROOMS = {
 
 DOORS: dict[tuple[str, str], set[str]] = {
     ("http", "durable"): {"turn_client"},
-    ("http", "segments"): {"pages"},
+    ("http", "segments"): {"cache", "pages"},
     ("protocols", "durable"): {"turn_client"},
     ("protocols", "http"): {"gate"},
     ("providers", "agent"): {"bounds", "exchanges", "provider", "model_errors", "overriding"},

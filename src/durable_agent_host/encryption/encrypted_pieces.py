@@ -16,6 +16,7 @@ from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.encryption.keys_home import KEYS_HOME, SECRET_HOME
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.segments.cache import MAX_BYTES, PieceCache
 from durable_agent_host.segments.protocol import HASH_CHARACTERS, SegmentStore, StoredPiece
 
 _LARGE_BYTES: Final = 256 * 1024
@@ -36,6 +37,7 @@ class EncryptedSegmentStore:
         self._store = store
         self._cipher = cipher
         self._keyring = keyring
+        self._decrypted_pieces = PieceCache(largest_bytes=MAX_BYTES)
 
     async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces; see the protocol."""
@@ -56,6 +58,14 @@ class EncryptedSegmentStore:
         except CorruptStateError:  # some are missing under the current key's names, or damaged
             return {name: await self._one(home, name) for name in dict.fromkeys(names)}
         return {wanted[stored]: await self._decrypted(home, wanted[stored], data) for stored, data in found.items()}
+
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """Read a part of a piece; see the protocol. Only whole pieces can be decrypted, so some stay in memory."""
+        data = self._decrypted_pieces.get((home, name))
+        if data is None:
+            data = (await self.get(home, [name]))[name]
+            self._decrypted_pieces.put((home, name), data, len(data))
+        return data[start : start + size]
 
     async def _one(self, home: str, name: str) -> bytes:
         """Read a piece under any of its names; the last is the name of an unencrypted piece."""

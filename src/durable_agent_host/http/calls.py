@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from http import HTTPStatus
@@ -22,6 +23,7 @@ from durable_agent_host.http.marks import without_mark
 from durable_agent_host.http.parse import RunCall, parse_run, refuse_repeated
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.rates import StreamReaders
+from durable_agent_host.http.stream import DocumentStream, PartStream, each_in_turn, in_slices
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.histories import Histories
@@ -110,7 +112,10 @@ class Call:
         caller: on whose behalf, as identified by the gate.
         place: the session on the path, once the caller is known.
         body: set by `read_body`.
+        again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
     """
+
+    again: "Callable[[], Awaitable[Answer]] | None" = None
 
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
         self._request = request
@@ -237,13 +242,28 @@ async def serve(
         if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
             call.place = await client.claims.place_of(*named_session(host, call), begins=may_begin)
 
-    answer = await _served(admit, handler, host, call, client, limit=limit)
-    return without_mark(answer, client.claims.known_mark)
+    async def work() -> Answer:
+        async with working():
+            return await handler(host, call, client)
+
+    async def again() -> Answer:
+        answer = await (call.again() if call.again else handler(host, call, client))
+        return without_mark(answer, client.claims.known_mark)
+
+    def working() -> AbstractAsyncContextManager[None]:
+        return host.gate.working(call.caller, action)
+
+    answer = without_mark(await _served(admit, work, host, call, client, limit=limit), client.claims.known_mark)
+    if call.method == "GET" or call.again:
+        answer = await in_slices(answer, again)
+    if isinstance(answer, DocumentStream | PartStream):
+        answer.map(lambda parts: each_in_turn(parts, working))
+    return answer
 
 
 async def _served(
     admit: Callable[[], Awaitable[None]],
-    handler: Handler,
+    work: Callable[[], Awaitable[Answer]],
     host: Host,
     call: Call,
     client: TurnClient,
@@ -256,7 +276,7 @@ async def _served(
         try:
             await admit()
             await call.read_body(limit, host.gate)
-            return await handler(host, call, client)
+            return await work()
         except NotFoundError:
             if client.documents.access is not None:
                 await wait_for_even_time(began)

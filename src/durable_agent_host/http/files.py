@@ -15,6 +15,7 @@ from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.http.answers import header_value, json_answer
 from durable_agent_host.http.bodies import FORM, SentFile, media_type_of, read_files
 from durable_agent_host.http.calls import Answer, Call, Host, named_session
+from durable_agent_host.http.stream import PartStream
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
@@ -74,6 +75,8 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     if call.method == "HEAD" and file.size is not None:
         return Response(headers=headers | {"content-length": str(file.size)})
+    if file.service is None and file.piece is not None and not file.is_text and call.method == "GET":
+        return PartStream(await files.slices(file), headers | {"content-length": str(file.size)})
     if file.service is None:
         data = await files.read(file)
     else:

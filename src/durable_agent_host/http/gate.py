@@ -8,15 +8,15 @@ a session that never existed take the same path to the same answer. An app that 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, Literal, NamedTuple
 
 from durable_agent_host.errors import ForbiddenError, RegistrationError
 from durable_agent_host.hooks import check_hook
-from durable_agent_host.http.rates import ArrivingBodies, CallerLimits, RequestRates
+from durable_agent_host.http.rates import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
@@ -48,6 +48,23 @@ Action = Literal[
     "workflow.respond",
 ]
 """What a request does; `durable_agent_host.http.routes` maps routes to actions."""
+
+COSTLY: Final = frozenset[Action](
+    {
+        "sessions.list",
+        "session.read",
+        "session.export",
+        "session.verify",
+        "session.repair",
+        "session.fork",
+        "files.read",
+        "files.add",
+        "turn.read",
+        "turn.follow",
+        "calls.read",
+    }
+)
+"""Actions that take work in proportion to what is stored or sent; few of one kind work at once for one principal."""
 
 EVEN_SECONDS: Final = 0.05
 """Not-found answers are sent at multiples of this time, whether or not the thing exists for others."""
@@ -190,6 +207,7 @@ class Gate:
         limits = limits or CallerLimits()
         self._rates = RequestRates(limits.requests_per_second)
         self._arriving = ArrivingBodies(limits.arriving_bytes)
+        self._working = ConcurrentWork(limits.reads_at_once)
         self.has_own_names = names == OWN
 
     @property
@@ -211,6 +229,15 @@ class Gate:
     def arriving(self, caller: Caller) -> AbstractContextManager[Callable[[int], None]]:
         """Count a body of a caller while it arrives; see `ArrivingBodies.of`."""
         return self._arriving.of((caller.principal or ANONYMOUS).owner)
+
+    @asynccontextmanager
+    async def working(self, caller: Caller, action: Action) -> AsyncGenerator[None]:
+        """Hold a place among the caller's costly requests while the block works; see `ConcurrentWork.of`."""
+        if action not in COSTLY:
+            yield
+            return
+        async with self._working.of((caller.principal or ANONYMOUS).owner, action):
+            yield
 
     async def _principal_of(self, request: IncomingRequest) -> Principal | None:
         if self._identify is None:

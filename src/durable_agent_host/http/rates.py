@@ -1,8 +1,9 @@
-"""Limits on one caller in one process: requests per second, bodies that arrive, and clients that follow one turn."""
+"""Limits on one caller in one process: requests per second and at once, bodies that arrive, followers of one turn."""
 
+from asyncio import Semaphore
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable
+from contextlib import asynccontextmanager, contextmanager
 from itertools import takewhile
 from threading import Lock
 from time import monotonic
@@ -17,6 +18,9 @@ BURST_SECONDS: Final = 10
 MOST_PRINCIPALS: Final = 10_000
 READERS_RETRY_SECONDS: Final = 5
 ARRIVING_RETRY_SECONDS: Final = 5
+MOST_WAITING: Final = 500
+"""Requests of one kind of one principal that wait for a place."""
+WAITING_RETRY_SECONDS: Final = 5
 UNCOUNTED_BYTES: Final = 64 * 1024
 """The beginning of each body that `ArrivingBodies` does not count, so that short requests are always let in."""
 
@@ -27,15 +31,17 @@ class CallerLimits(NamedTuple):
     Attributes:
         requests_per_second: 0 for no limit.
         arriving_bytes: of large bodies that have not arrived completely, together.
+        reads_at_once: requests of one costly kind that work at once.
     """
 
     requests_per_second: float = 0.0
     arriving_bytes: int = Settings.max_arriving_bytes
+    reads_at_once: int = Settings.max_reads_at_once
 
     @classmethod
     def of(cls, settings: Settings) -> "CallerLimits":
         """Return the limits that an app has set. Guarantee: pure."""
-        return cls(settings.requests_per_second, settings.max_arriving_bytes)
+        return cls(settings.requests_per_second, settings.max_arriving_bytes, settings.max_reads_at_once)
 
 
 class RequestRates:
@@ -130,6 +136,45 @@ class ArrivingBodies:
                 self._bytes[principal] -= counted
                 if not self._bytes[principal]:
                     del self._bytes[principal]
+
+
+class ConcurrentWork:
+    """Limits how many requests of one kind work at once for one principal, in this process; others wait in order.
+
+    Args:
+        most: that work at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._working: dict[Hashable, Semaphore] = {}
+        self._present: Counter[Hashable] = Counter()
+
+    @asynccontextmanager
+    async def of(self, principal: Hashable, kind: str) -> AsyncGenerator[None]:
+        """Wait for a place, and hold it while the block works.
+
+        Args:
+            principal: for whom.
+            kind: of the request.
+
+        Raises:
+            TooManyRequestsError: too many wait already.
+        """
+        key = principal, kind
+        if self._present[key] >= self._most + MOST_WAITING:
+            raise TooManyRequestsError(
+                f"{MOST_WAITING} requests of this kind of one caller wait already: send fewer at once",
+                retry_after_seconds=WAITING_RETRY_SECONDS,
+            )
+        self._present[key] += 1
+        try:
+            async with self._working.setdefault(key, Semaphore(self._most)):
+                yield
+        finally:
+            self._present[key] -= 1
+            if not self._present[key]:
+                del self._present[key], self._working[key]
 
 
 class StreamReaders:

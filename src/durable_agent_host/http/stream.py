@@ -9,20 +9,24 @@ after the last entry. The next page is read when the client has taken the previo
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
-from typing import Any, ClassVar, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
+from http import HTTPStatus
+from typing import Any, ClassVar, Final, cast
 
-from azurefunctions.extensions.http.fastapi import StreamingResponse
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
 from durable_agent_host.http.answers import terminal_event
+from durable_agent_host.http.large_answers import SLICE_BYTES, slices_of
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.cache import MAX_BYTES
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
@@ -95,6 +99,20 @@ class EventStream(_Stream):
             self._ended()
 
 
+class PartStream(_Stream):
+    """A body that is sent as its client reads it; if it cannot be completed, the response breaks off.
+
+    Args:
+        parts: of the body.
+        headers: all headers.
+        status: of the answer.
+    """
+
+    def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str], status: int = HTTPStatus.OK) -> None:
+        super().__init__(parts, headers)
+        self.status_code = int(status)
+
+
 class DocumentStream(_Stream):
     """A JSON document of any size; if it cannot be completed, the response breaks off and the client sees that.
 
@@ -105,6 +123,49 @@ class DocumentStream(_Stream):
 
     def __init__(self, document: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(document, {"content-type": "application/json", **headers})
+
+
+async def each_in_turn(
+    parts: AsyncGenerator[bytes], working: Callable[[], AbstractAsyncContextManager[None]]
+) -> AsyncGenerator[bytes]:
+    """Make each part while holding a place; while the client reads it, others work."""
+    async with aclosing(parts):
+        while True:
+            async with working():
+                part = await anext(parts, None)
+            if part is None:
+                return
+            yield part
+
+
+async def in_slices(
+    answer: func.HttpResponse | Response, again: Callable[[], Awaitable[func.HttpResponse | Response]]
+) -> func.HttpResponse | Response:
+    """Send the body of an answer slice by slice if it is large.
+
+    Args:
+        answer: complete.
+        again: makes it again.
+
+    Returns:
+        The same answer if it is small, or larger than what the host keeps of bodies.
+    """
+    body = _body_of(answer)
+    if not SLICE_BYTES < len(body) <= MAX_BYTES:
+        return answer
+    headers = dict(cast("Any", answer.headers)) | {"content-length": str(len(body))}
+    if isinstance(answer, func.HttpResponse) and "content-type" not in answer.headers:
+        charset = f"; charset={answer.charset}" if answer.mimetype.startswith("text/") else ""
+        headers["content-type"] = answer.mimetype + charset
+
+    async def body_again() -> bytes:
+        return _body_of(await again())
+
+    return PartStream(await slices_of(body, body_again), headers, answer.status_code)
+
+
+def _body_of(answer: func.HttpResponse | Response) -> bytes:
+    return answer.get_body() if isinstance(answer, func.HttpResponse) else bytes(getattr(answer, "body", b""))
 
 
 async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
@@ -148,6 +209,7 @@ async def follow_turn(
     *,
     heartbeat_seconds: float,
     has_ended: bool = False,
+    working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> AsyncGenerator[bytes]:
     """Stream a turn's past and future events, and how it ends.
 
@@ -158,6 +220,7 @@ async def follow_turn(
         first_offset: where in the log to start, from 0.
         heartbeat_seconds: maximum silence.
         has_ended: whether the turn is known to have ended.
+        working: held while the terminal event is made.
 
     Yields:
         Bytes of the stream; the terminal event comes last and once. When the log is closed because the process ends,
@@ -189,9 +252,9 @@ async def follow_turn(
             offset = page.next_offset
             if told := _encode_page(page):
                 yield told
-        if offset == first_offset > 0 and not (await _read_rest(log, log_id, offset - 1, turn)).records:
-            offset -= 1  # the client has the terminal event, or claims more than there is
-        yield encode_event(*await _terminal_event(client, request, turn), offset)
+        end_id = await _end_id(log, log_id, offset, turn, first_offset)
+        async for part in _terminal_parts(client, request, turn, end_id, working):
+            yield part
     except Exception as error:  # noqa: BLE001 - raised again unless it is known
         _cut_off(request, error)
     finally:
@@ -252,6 +315,13 @@ async def _read_rest(log: TurnLog, log_id: str, offset: int, turn: Turn | None) 
         raise LogError("the turn log does not respond: reconnect for the rest") from error
 
 
+async def _end_id(log: TurnLog, log_id: str, offset: int, turn: Turn | None, first_offset: int) -> int:
+    """Return the id of the terminal event."""
+    if offset == first_offset > 0 and not (await _read_rest(log, log_id, offset - 1, turn)).records:
+        return offset - 1  # the client has the terminal event, or claims more than there is
+    return offset
+
+
 async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
     """Wait until the turn has ended or no longer exists; return it if its answer is short.
 
@@ -268,6 +338,25 @@ async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -
             return turn if turn.outcome and len(turn.outcome.text) <= _KEPT_CHARACTERS else None
         has_ended = await client.find(request.agent, request.session_id, request.turn_id) is None
     return None
+
+
+async def _terminal_parts(
+    client: TurnClient,
+    request: TurnRequest,
+    turn: Turn | None,
+    offset: int,
+    working: Callable[[], AbstractAsyncContextManager[None]],
+) -> AsyncGenerator[bytes]:
+    async def terminal() -> bytes:
+        event = encode_event(*await _terminal_event(client, request, turn), offset)
+        mark = client.claims.known_mark.encode()  # removed here, because a slice may end within it
+        return event.replace(mark, b"") if mark else event
+
+    async with working():
+        parts = await slices_of(await terminal(), terminal)
+    async with aclosing(each_in_turn(parts, working)) as parts_in_turn:
+        async for part in parts_in_turn:
+            yield part
 
 
 async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn | None) -> tuple[str, dict[str, Any]]:

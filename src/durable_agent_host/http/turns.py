@@ -81,7 +81,7 @@ async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> A
             return problem_of_outcome(known.error, headers=headers, **turn_identity(request), **urls)
         return json_answer(HTTPStatus.ACCEPTED, accepted_view(shown) | urls, headers | {"Location": urls["turn_url"]})
     if asked.wants_events:
-        return await _streamed_run(host, client, shown, asked, ended)
+        return await _streamed_run(host, call, client, shown, ended)
     try:
         turn = ended or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
     except TurnTimedOutError as error:
@@ -95,10 +95,29 @@ async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> A
         said = {"response": outcome.text} if outcome.status == "cancelled" else {}
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | said
         return problem_of_outcome(outcome.error, headers=headers, **names)
-    if not asked.wants_json:
-        said = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
-        return func.HttpResponse(said, status_code=200, mimetype="text/plain", headers=headers)
-    return json_answer(HTTPStatus.OK, answer_view(shown, outcome), headers)
+    return _answer(call, client, request, shown, outcome)
+
+
+def _answer(
+    call: Call, client: TurnClient, request: TurnRequest, shown: TurnRequest, outcome: TurnOutcome
+) -> func.HttpResponse:
+    """Answer with a turn's outcome, and note how the answer is made again."""
+    headers = turn_headers(request)
+
+    def answer(outcome: TurnOutcome) -> func.HttpResponse:
+        if call.run.wants_json:
+            return json_answer(HTTPStatus.OK, answer_view(shown, outcome), headers)
+        text = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
+        return func.HttpResponse(text, status_code=200, mimetype="text/plain", headers=headers)
+
+    async def again() -> Answer:
+        turn = await client.find(request.agent, request.session_id, request.turn_id)
+        if turn is None or turn.outcome is None:
+            raise NotFoundError(f"turn {request.turn_id!r} was deleted while its answer was read")
+        return answer(turn.outcome)
+
+    call.again = again
+    return answer(outcome)
 
 
 async def read_turn(host: Host, call: Call, client: TurnClient) -> Answer:
@@ -113,7 +132,7 @@ async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
     turn = await named_turn(host, call, client)
     await client.check_log()
     await check_readable(host.open_log(), turn.request, _first_offset(last))
-    return _stream(host, client, turn.request, last, has_ended=turn.outcome is not None)
+    return _stream(host, call, client, turn.request, last, has_ended=turn.outcome is not None)
 
 
 async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
@@ -201,9 +220,7 @@ async def _admission(
     return known
 
 
-async def _streamed_run(
-    host: Host, client: TurnClient, request: TurnRequest, asked: RunCall, ended: Turn | None
-) -> Answer:
+async def _streamed_run(host: Host, call: Call, client: TurnClient, request: TurnRequest, ended: Turn | None) -> Answer:
     """Stream a turn; what is refused before it runs gets a status and no stream."""
     if ended is None and client.documents.access is not None:
         await _admission(host, client, request)
@@ -213,16 +230,28 @@ async def _streamed_run(
         outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
-    return _stream(host, client, request, asked.last_event_id, has_ended=ended is not None)
+    return _stream(host, call, client, request, call.run.last_event_id, has_ended=ended is not None)
 
 
 def _stream(
-    host: Host, client: TurnClient, request: TurnRequest, last_event_id: int | None, *, has_ended: bool = False
+    host: Host,
+    call: Call,
+    client: TurnClient,
+    request: TurnRequest,
+    last_event_id: int | None,
+    *,
+    has_ended: bool = False,
 ) -> EventStream:
     heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()
     events = follow_turn(
-        log, client, request, _first_offset(last_event_id), heartbeat_seconds=heartbeat, has_ended=has_ended
+        log,
+        client,
+        request,
+        _first_offset(last_event_id),
+        heartbeat_seconds=heartbeat,
+        has_ended=has_ended,
+        working=lambda: host.gate.working(call.caller, "turn.follow"),
     )
     return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
 

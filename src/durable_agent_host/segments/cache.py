@@ -13,11 +13,13 @@ class PieceCache:
     """Values by key, with the bytes that each represents. Safe from any thread.
 
     Args:
-        max_bytes: of all values; a value larger than a quarter of it is not kept.
+        max_bytes: of all values.
+        largest_bytes: of one value; a larger one is not kept. By default a quarter of all.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, largest_bytes: int | None = None) -> None:
         self._max_bytes = max_bytes
+        self._largest_bytes = max_bytes // 4 if largest_bytes is None else largest_bytes
         self._values: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -39,7 +41,7 @@ class PieceCache:
             value: must not change any more.
             size: bytes that it represents.
         """
-        if size > self._max_bytes // 4:
+        if size > self._largest_bytes:
             return
         with self._lock:
             if key in self._values:

@@ -28,8 +28,8 @@ _TOGETHER: Final = 64 * 1024
 async def export_document(record: Record) -> AsyncGenerator[bytes]:
     """Write the document of a session, with all entries and receipts and their large texts.
 
-    Memory holds one segment and one large text. Receipts precede the conversation, so that a reader can match each with
-    its turn.
+    Memory holds one segment and one slice of a large text. Receipts precede the conversation, so that a reader can
+    match each with its turn.
 
     Args:
         record: of the session.
@@ -152,14 +152,16 @@ async def _entry(record: Record, entry: Mapping[str, Any], home: str, mark: str)
 
 async def _text(record: Record, one: Detached, home: str) -> AsyncGenerator[bytes]:
     """Write the inside of a JSON string."""
-    yield json.dumps(one.prefix)[1:-1].encode()
-    at = one.home or home
-    data = (await record.pieces({(at, one.name)}))[at, one.name]
-    if one.is_base64:
-        for start in range(0, len(data), _PART):
-            yield base64.b64encode(data[start : start + _PART])
-        return
+    yield _inside(one.prefix)
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    for start in range(0, len(data), _PART):
-        is_last = start + _PART >= len(data)
-        yield json.dumps(decoder.decode(data[start : start + _PART], is_last))[1:-1].encode()
+    async with aclosing(record.slices(one.home or home, one.name, one.size)) as slices:
+        async for data in slices:
+            for start in range(0, len(data), _PART):
+                part = data[start : start + _PART]
+                yield base64.b64encode(part) if one.is_base64 else _inside(decoder.decode(part))
+    if not one.is_base64:
+        yield _inside(decoder.decode(b"", final=True))
+
+
+def _inside(text: str) -> bytes:
+    return json.dumps(text)[1:-1].encode()

@@ -76,6 +76,23 @@ class SegmentStore(Protocol):
         """
         ...
 
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """Read a part of a piece, without checking the bytes of the whole.
+
+        Args:
+            home: of the piece.
+            name: of the piece.
+            start: the first byte, from 0.
+            size: of the part.
+
+        Returns:
+            The bytes; fewer than ``size`` at the end of the piece.
+
+        Raises:
+            CorruptStateError: the piece is missing.
+        """
+        ...
+
     def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
         """List the pieces of a home, in any order; pieces put or deleted in between may be in the list or not."""
         ...

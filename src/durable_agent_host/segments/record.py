@@ -1,7 +1,8 @@
 """The record of a session: its head and the pieces that the head refers to, read as one conversation."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, cast
@@ -32,6 +33,8 @@ IsWanted = Callable[[int, int], bool]
 ReadKept = Callable[[], Awaitable[Sequence[Message]]]
 """Reads the messages that a history provider of the app keeps of a session: in order, each once, with their names."""
 
+SLICE_BYTES: Final = 192 * 1024
+"""Of a large piece or answer that is sent as its reader takes it; a multiple of three, for base64."""
 _AT_ONCE: Final = 16
 _MUCH_BYTES: Final = 1024 * 1024
 """From this many contents, restoring them takes longer than crossing threads twice."""
@@ -341,6 +344,30 @@ class Record:
                 self._cache.put((home, name), data, len(data))
                 found[home, name] = data
         return found
+
+    async def slices(self, home: str, name: str, size: int) -> AsyncGenerator[bytes]:
+        """Read a large piece slice by slice; memory holds one slice.
+
+        Args:
+            home: of the piece.
+            name: of the piece.
+            size: its bytes.
+
+        Yields:
+            The slices; the last one only if all of them have the bytes that the name promises.
+
+        Raises:
+            CorruptStateError: the piece is missing, or has other bytes.
+            LogError: the store does not answer.
+        """
+        digest = hashlib.sha256()
+        for start in range(0, max(size, 1), SLICE_BYTES):
+            part = await self._open_store().read(home, name, start, SLICE_BYTES)
+            digest.update(part)
+            is_last = start + SLICE_BYTES >= size
+            if len(part) != min(SLICE_BYTES, size - start) or (is_last and digest.hexdigest() != name):
+                raise CorruptStateError(f"the piece {name} of {home} has other bytes than were stored: restore a copy")
+            yield part
 
     async def _entries_of(self, turn_id: str, chunk: Chunk) -> dict[int, Mapping[str, Any]]:
         own = {

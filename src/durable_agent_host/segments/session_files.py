@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.segments.exports import begun
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
 from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.uploads import Uploads
@@ -113,6 +114,16 @@ class SessionFiles:
         if decoded is None:
             raise CorruptStateError(f"the file {file.file_id} of the session is no data that can be read")
         return decoded
+
+    async def slices(self, file: ConversationFile) -> AsyncGenerator[bytes]:
+        """Read the bytes of a stored file slice by slice, the first one now; see `Record.slices`.
+
+        Args:
+            file: from `all` or `find`, with a piece that is not text.
+        """
+        assert file.piece is not None
+        assert file.size is not None
+        return await begun(self._record.slices(*file.piece, file.size))
 
     async def with_files(self, request: TurnRequest) -> TurnRequest:
         """Put the bytes of files into a request that refers to them.

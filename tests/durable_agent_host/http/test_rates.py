@@ -1,9 +1,18 @@
 """Requests of one principal, by a clock that the test turns."""
 
+import asyncio
+
 import pytest
 
 from durable_agent_host.errors import TooManyRequestsError
-from durable_agent_host.http.rates import BURST_SECONDS, MOST_PRINCIPALS, RequestRates, StreamReaders
+from durable_agent_host.http.rates import (
+    BURST_SECONDS,
+    MOST_PRINCIPALS,
+    MOST_WAITING,
+    ConcurrentWork,
+    RequestRates,
+    StreamReaders,
+)
 
 
 class Clock:
@@ -71,3 +80,26 @@ def test_clients_that_come_at_once_are_counted_before_their_streams_begin():
     readers.enter("turn")
     with pytest.raises(TooManyRequestsError):
         readers.enter("turn")
+
+
+async def test_few_requests_of_a_kind_work_at_once_and_others_wait_in_order():
+    """Another principal and another kind do not wait; with too many waiting, the next one is refused."""
+    work, steps, may_end = ConcurrentWork(2), list[int](), asyncio.Event()
+
+    async def request(number: int) -> None:
+        async with work.of("ann", "sessions.list"):
+            steps.append(number)
+            await may_end.wait()
+
+    requests = [asyncio.create_task(request(number)) for number in range(2 + MOST_WAITING)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert steps == [0, 1]
+    async with work.of("ben", "sessions.list"), work.of("ann", "files.read"):
+        pass
+    with pytest.raises(TooManyRequestsError):
+        await request(-1)
+    may_end.set()
+    await asyncio.gather(*requests)
+    assert steps == [*range(2 + MOST_WAITING)]
+    await request(-2)

@@ -334,6 +334,11 @@ class Stepping:
         await self._step()
         return await self._store.get(home, names)
 
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """See the protocol."""
+        await self._step()
+        return await self._store.read(home, name, start, size)
+
     async def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
         """See the protocol."""
         await self._step()
@@ -393,6 +398,10 @@ class Aging:
         """See the protocol."""
         return await self._store.get(home, names)
 
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """See the protocol."""
+        return await self._store.read(home, name, start, size)
+
     async def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
         """See the protocol."""
         async for piece in self._store.pieces(home):
@@ -443,6 +452,11 @@ class _Noting:
         """See the protocol."""
         self._asked.update((home, name) for name in names)
         return await self._store.get(home, names)
+
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """See the protocol."""
+        self._asked.add((home, name))
+        return await self._store.read(home, name, start, size)
 
 
 async def _at_once(body: bytes) -> AsyncIterator[bytes]:

@@ -25,6 +25,7 @@ from durable_agent_host.storage.blob_container import (
     MAX_BLOCK_BYTES,
     BlobContainer,
     BlobMissingError,
+    BlobRange,
     ListedBlob,
 )
 
@@ -87,6 +88,10 @@ class BlobSegmentStore:
         wanted = list(dict.fromkeys(names))
         bodies = await self._loop.run(_all(self._get(home, name) for name in wanted))
         return dict(zip(wanted, bodies, strict=True))
+
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """Read a part of a piece; see the protocol."""
+        return (await self._loop.run(self._part(home, name, start, size))).data
 
     async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
         """List the pieces of a home; see the protocol."""
@@ -165,17 +170,19 @@ class BlobSegmentStore:
         await _all(self._in_slot(self._container.stage, path, block_id, block) for block_id, block in blocks.items())
         return await self._container.create_staged(path, list(blocks))
 
-    async def _get(self, home: str, name: str) -> bytes:
-        path, size = f"{home}/{name}", self._max_block_bytes
+    async def _part(self, home: str, name: str, start: int, size: int) -> BlobRange:
+        path = f"{home}/{name}"
         try:
-            first = await self._in_slot(self._container.read, path, 0, size)
-            rest = await _all(
-                self._in_slot(self._container.read, path, start, size) for start in range(size, first.size, size)
-            )
+            return await self._in_slot(self._container.read, path, start, size)
         except BlobMissingError:
             raise CorruptStateError(
                 f"the piece {name} of {home} is not in the storage account: restore the blob {path}"
             ) from None
+
+    async def _get(self, home: str, name: str) -> bytes:
+        path, size = f"{home}/{name}", self._max_block_bytes
+        first = await self._part(home, name, 0, size)
+        rest = await _all(self._part(home, name, start, size) for start in range(size, first.size, size))
         body = b"".join([first.data, *(part.data for part in rest)])
         if not has_its_bytes(name, body):
             raise CorruptStateError(

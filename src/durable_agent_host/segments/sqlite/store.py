@@ -101,11 +101,27 @@ class SqliteSegmentStore:
 
         found = await self._worker.read(work)
         if missing := set(names) - found.keys():
-            raise CorruptStateError(
-                f"the piece {min(missing)} of {home} is not in {self._path} ({len(missing)} of {len(set(names))} are "
-                "missing): restore a copy of the file that has it"
-            )
+            raise self._missing(home, min(missing), f" ({len(missing)} of {len(set(names))} are missing)")
         return found
+
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """Read a part of a piece; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> bytes:
+            query = "SELECT body, size FROM pieces WHERE home = ? AND name = ?"
+            row: tuple[int, int] | None = connection.execute(query, (home, name)).fetchone()
+            if row is None:
+                raise self._missing(home, name)
+            with connection.blobopen("bodies", "padded", row[0], readonly=True) as blob:
+                blob.seek(_INLINE_BYTES + start)
+                return blob.read(max(0, min(size, row[1] - start)))
+
+        return await self._worker.read(work)
+
+    def _missing(self, home: str, name: str, others: str = "") -> CorruptStateError:
+        return CorruptStateError(
+            f"the piece {name} of {home} is not in {self._path}{others}: restore a copy of the file that has it"
+        )
 
     async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
         """List the pieces of a home; see the protocol."""
