@@ -2,14 +2,16 @@
 
 import contextlib
 import json
+import socket
 import socketserver
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 Send = Callable[[Callable[[bytes], None]], None]
-"""Writes an answer piece by piece; it may raise when the client has gone."""
+"""Writes an answer piece by piece; it may raise when the client has gone, or `ConnectionResetError` to reset it."""
 
 
 @dataclass
@@ -64,11 +66,17 @@ def hostile_model() -> Iterator[HostileModel]:
                 return
             model.received.append(request)
             script = model.scripts.pop(0) if model.scripts else model.fallback
-            with contextlib.suppress(OSError):
+            try:
                 if callable(script):
                     script(self.wfile.write)
                 else:
                     self.wfile.write(script)
+            except ConnectionResetError:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.rfile.close()
+                self.connection.close()
+            except OSError:
+                pass
 
     class Server(socketserver.ThreadingTCPServer):
         allow_reuse_address = True

@@ -19,9 +19,13 @@ from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.runner import AgentRunner, RunLimits
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
+from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE
+from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
+    Send,
     answer,
     chat_chunk,
     events,
@@ -47,6 +51,9 @@ def model() -> Iterator[HostileModel]:
 
 def client_of(kind: str, url: str) -> tuple[Any, Any]:
     """Make the framework's client of a provider; with what closes its connections."""
+    if kind == "agents":
+        agents = AzureAIAgentsChatClient(agent_id="asst_1", endpoint=url, api_key="k")
+        return agents, agents.sdk.close
     if kind == "anthropic":
         sdk = AsyncAnthropic(api_key="k", base_url=url)
         return AnthropicClient(model="m", anthropic_client=sdk), sdk.close
@@ -58,7 +65,7 @@ def client_of(kind: str, url: str) -> tuple[Any, Any]:
     return client(model="m", async_client=sdk), sdk.close
 
 
-def play(model: HostileModel, kind: str, *scripts: bytes) -> TurnOutcome:
+def play(model: HostileModel, kind: str, *scripts: bytes | Send) -> TurnOutcome:
     """Run a turn of an agent without tools against scripted answers; a failed call is made once more."""
     model.play(*scripts, fallback=NO_MORE)
 
@@ -220,3 +227,33 @@ def test_a_failed_turn_says_when_to_come_back(model: HostileModel):
     outcome = play(model, "gemini", refused(429, busy))
     assert outcome.error is not None
     assert (outcome.error["retry_after_seconds"], len(model.received)) == (41, 1)
+
+
+AT_ONCE = {"trailing bytes", "broken chunk", "broken gzip"}
+"""aiohttp, which Google's and Azure's SDKs use, gives nothing of what arrives in one piece with such an end."""
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_complete_answer_counts_however_its_connection_ends(model: HostileModel, kind: str):
+    """It is not asked for again, and its tokens are counted once, as those of an answer that ends well."""
+    model.by_path = AGENTS_ROUTES if kind == "agents" else {}
+    try:
+        expected = play(model, kind, stream(WHOLE[kind]))
+        for name in BAD_ENDS.keys() - (AT_ONCE if kind in {"gemini", "agents"} else set()):
+            outcome = play(model, kind, BAD_ENDS[name](WHOLE[kind]))
+            assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
+            found = (outcome.usage, outcome.entries[1]["messages"])
+            assert found == (expected.usage, expected.entries[1]["messages"]), name
+    finally:
+        model.by_path = {}
+
+
+@pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
+def test_an_answer_that_is_cut_before_its_end_is_asked_for_again(model: HostileModel, kind: str):
+    """A connection that fails before the last event leaves no answer, even if all of the text has come."""
+    whole = stream(WHOLE[kind])
+    parts = WHOLE[kind].split(b"\n\n")
+    end = -4 if kind == "completions" else -2
+    for name in ("longer length", "no last chunk", "reset", "broken flushed gzip"):
+        outcome = play(model, kind, BAD_ENDS[name](b"\n\n".join([*parts[:end], b""])), whole)
+        assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
 from tests.durable_agent_host.hostile_answers import beginning, calling, for_ever, silence, words
 from tests.durable_agent_host.hostile_model import (
@@ -264,3 +265,31 @@ def test_an_agent_within_an_agent_is_asked_again_by_its_sdk(host: AgentHost, mod
     model.play(ASKS, busy, fallback=spoken)
     assert host.run("OverCompletions", {"message": "Good morning"}).status_code == 200
     assert len(model.received) == 4
+
+
+@pytest.mark.parametrize(
+    ("agent", "before", "whole_answer"),
+    [
+        ("OverResponses", ASKS, WHOLE["openai-responses"]),
+        ("OverClaude", ASKS, WHOLE["anthropic"]),
+        ("OverGemini", ASKS, WHOLE["gemini"]),
+        ("OverAgents", ASKS, WHOLE["agents"]),
+    ],
+)
+def test_a_complete_answer_within_an_agent_counts_however_its_connection_ends(
+    host: AgentHost, model: HostileModel, agent: str, before: bytes, whole_answer: bytes
+):
+    """The answer is the tool's result, and no model is asked twice."""
+    for end in ("longer length", "no last chunk", "reset"):
+        model.play(before, BAD_ENDS[end](whole_answer), fallback=stream(WHOLE["completions"]))
+        reply = host.run(agent, {"message": "Go"})
+        assert (reply.status_code, len(model.received)) == (200, 3), (end, reply.text)
+        assert json.loads(model.received[-1].body)["messages"][-1]["content"] == "Hi"
+
+
+def test_a_whole_answer_counts_however_its_connection_ends(host: AgentHost, model: HostileModel):
+    """An agent that is not asked for a stream is not asked again when its whole answer has come."""
+    asks = whole(("call_outer", '{"task": "Talk."}'))
+    model.play(asks.replace(b"content-length: ", b"content-length: 9"))
+    host.run("Nested", {"message": "Go"})
+    assert json.loads(model.received[1].body)["messages"][-1]["content"] == "Talk."

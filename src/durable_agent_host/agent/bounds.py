@@ -6,7 +6,8 @@ unterminated lines, a few compressed kilobytes that expand to gigabytes. The run
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -18,6 +19,9 @@ from durable_agent_host.model.turn_bounds import ModelBounds
 
 MOST_LINES: Final = 1000
 """Maximum lines of one stream event; the services write three. SDKs copy an event once for each of its lines."""
+
+_LAST_UPDATES: Final = 8
+"""The provider's end mark is in one of these: token counts and closing events may come after it."""
 
 _UPDATE_BYTES: Final = 32
 """Counted for an empty update; the services send more for each."""
@@ -300,6 +304,28 @@ async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGe
                     raise _too_slow(bounds) from error
                 raise
             yield update
+
+
+async def until_its_end[T](
+    updates: AsyncIterable[T], ended_early: Callable[[Iterable[Any]], bool]
+) -> AsyncGenerator[T]:
+    """Yield the updates of a model call; a connection that fails after the end of the answer fails nothing.
+
+    Args:
+        updates: of one model call; closed at the end.
+        ended_early: the provider's.
+    """
+    last = deque[T](maxlen=_LAST_UPDATES)
+    try:
+        async for update in updates:
+            last.append(update)
+            yield update
+    except Exception:
+        if received().crossed is not None or ended_early(last):
+            raise
+    finally:
+        if callable(close := getattr(updates, "aclose", None)):
+            await cast("Awaitable[None]", close())
 
 
 async def whole_in_time[T](answer: Awaitable[T], bounds: ModelBounds) -> T:

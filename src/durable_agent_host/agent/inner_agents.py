@@ -37,6 +37,7 @@ from durable_agent_host.agent.bounds import (
     in_time,
     is_larger,
     received,
+    until_its_end,
     whole_in_time,
 )
 from durable_agent_host.agent.compaction import with_clients
@@ -47,10 +48,9 @@ from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.hosted_tools import plain_arguments
 from durable_agent_host.agent.inner_calls import InnerCall
 from durable_agent_host.agent.overriding import copy_with, overridden_class
-from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.stream.fold import ItemReader
 from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class InnerAgents:
         is_raw = not hasattr(client, "_inner_get_response")
         bounded: Any = copy_with(client, _BoundedWhole if is_raw else _BoundedInside)
         provider = self._provider_for(client)
-        bounded.inner_agents, bounded.lets_go, bounded.items_inside = self, is_tool, provider
+        bounded.inner_agents, bounded.lets_go, bounded.provider_inside = self, is_tool, provider
         bounded.__dict__.update(provider.sdk_clients(client, retries=True))
         if FunctionInvocationLayer in type(client).__mro__:
             bounded.function_middleware = [_InnerToolCalls(agent_name), *bounded.function_middleware]
@@ -204,7 +204,7 @@ class _Bounded:
 
     inner_agents: InnerAgents
     lets_go: bool
-    items_inside: ItemReader
+    provider_inside: ModelProvider
 
     def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
         if options and options.get("tools"):
@@ -221,7 +221,7 @@ class _BoundedInside(_Bounded):
     def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
         client: Any = super()
         inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
-        call = InnerCall(arguments.get("messages") or (), arguments.get("options") or {}, self.items_inside)
+        call = InnerCall(arguments.get("messages") or (), arguments.get("options") or {}, self.provider_inside)
         return _call(lambda: inner(stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 
@@ -230,7 +230,7 @@ class _BoundedWhole(_Bounded):
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         ask = super().get_response
-        call = InnerCall(normalize_messages(messages), arguments.get("options") or {}, self.items_inside)
+        call = InnerCall(normalize_messages(messages), arguments.get("options") or {}, self.provider_inside)
         return _call(lambda: ask(messages, stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 
@@ -246,7 +246,7 @@ def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: boo
                 result = ask()
                 asked.append(result if isinstance(result, ResponseStream) else await result)
                 async with asked[0]:
-                    each = _each(asked[0], lets_go=lets_go)
+                    each = _each(until_its_end(asked[0], call.provider.ended_early), lets_go=lets_go)
                     async with aclosing(in_time(each, received().bounds)) as updates_in_time:
                         async for update in updates_in_time:
                             call.take(update)

@@ -14,13 +14,13 @@ from durable_agent_host.agent.bounds import Received
 from durable_agent_host.agent.ending import RunStoppedError, Waiting, stop_of
 from durable_agent_host.agent.heard import Heard, characters_of_answer
 from durable_agent_host.agent.observer import InnerModelCallFinished
+from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.errors import LogError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
 from durable_agent_host.model.text_names import correct_contents
 from durable_agent_host.model.usage import is_measured, known_counts
-from durable_agent_host.stream.fold import ItemReader
 
 
 class InnerCalls:
@@ -145,16 +145,17 @@ class InnerCall:
     Args:
         messages: of the request.
         options: of the request.
-        items: what the provider of its client knows of items.
+        provider: of its client.
     """
 
-    def __init__(self, messages: Sequence[Message], options: Mapping[str, Any], items: ItemReader) -> None:
+    def __init__(self, messages: Sequence[Message], options: Mapping[str, Any], provider: ModelProvider) -> None:
+        self.provider = provider
         self._calls = INNER_CALLS.get()
         self._messages = messages
         self._options = options
         self._number = 0
         self._told = False
-        self._heard = Heard(items)
+        self._heard = Heard(provider)
         self._said: list[ChatResponseUpdate] = []
 
     async def begin(self) -> None:

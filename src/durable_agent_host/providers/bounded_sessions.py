@@ -6,9 +6,10 @@ import io
 import json
 from typing import Any, Final
 
-from durable_agent_host.agent.bounds import AnswerMeter
+from durable_agent_host.agent.bounds import AnswerMeter, received
 from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.endings import is_whole
 from durable_agent_host.providers.open_answers import note_answer
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -53,6 +54,7 @@ class BoundedSession:
         # aiohttp decompresses it; azure.core would decompress it again
         kept = [(name, value) for name, value in answer.headers.items() if name.lower() != "content-encoding"]
         answer._headers = type(answer.headers)(CIMultiDict(kept))
+        answer._cache.pop("headers", None)
         if exchange is not None:
             exchange.answered(answer.status, is_stream=kind == EVENT_STREAM)
         answer.content = BoundedContent(answer.content, is_stream=kind == EVENT_STREAM, exchange=exchange)
@@ -84,8 +86,12 @@ class BoundedContent:
         if n >= 0:
             return await self.readany()
         parts: list[bytes] = []
-        while piece := await self.readany():
-            parts.append(piece)
+        try:
+            while piece := await self.readany():
+                parts.append(piece)
+        except Exception:
+            if received().crossed is not None or not is_whole(parts):
+                raise
         return b"".join(parts)
 
     async def readany(self) -> bytes:
@@ -93,10 +99,20 @@ class BoundedContent:
         if self._at < len(self._ready):
             ready, self._ready, self._at = self._ready[self._at :], b"", 0
             return ready
-        while raw := await self._content.readany():
+        while raw := await self._arrived():
             if ready := self._meter.take(raw):
                 return self._told(ready)
         return self._told(self._meter.rest())
+
+    async def _arrived(self) -> bytes:
+        """Read what aiohttp has received; it would raise an error before it returns what came before the error."""
+        try:
+            return await self._content.readany()
+        except Exception:
+            arrived: bytes = self._content._read_nowait(-1)
+            if not arrived:
+                raise
+            return arrived
 
     def _told(self, piece: bytes) -> bytes:
         if self._exchange is not None and piece:

@@ -25,6 +25,7 @@ from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
+from durable_agent_host.providers.endings import is_whole
 from durable_agent_host.providers.long_bodies import check_sent, encoded_body, is_long, sends_in_parts
 from durable_agent_host.providers.open_answers import closed_at_the_end, note_answer, noted_answers
 from durable_agent_host.providers.whole_characters import sends_whole_characters
@@ -32,6 +33,9 @@ from durable_agent_host.redaction import learn_secrets
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
 _STEP_BYTES: Final = 256 * 1024
+_TRAILER_BYTES: Final = 8
+"""Of gzip: checksum and length."""
+
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -158,27 +162,44 @@ async def _bound(response: Any) -> None:
     if exchange is not None:
         exchange.answered(response.status_code, is_stream=is_stream)
     bounded = overridden_class(base, _Bounded)
-    response.stream = bounded(response.stream, meter, exchange, is_packed=encoding.endswith("gzip"))
+    packed = encoding.endswith("gzip")
+    response.stream = bounded(response.stream, meter, exchange, is_packed=packed, is_stream=is_stream)
 
 
 class _Bounded:
     """The body of an answer, decompressed step by step."""
 
-    def __init__(self, stream: Any, meter: AnswerMeter, exchange: Exchange | None, *, is_packed: bool) -> None:
+    def __init__(
+        self, stream: Any, meter: AnswerMeter, exchange: Exchange | None, *, is_packed: bool, is_stream: bool
+    ) -> None:
         self._stream = stream
+        self._is_stream = is_stream
         self._meter = meter
         self._exchange = exchange
         self._unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_packed else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for raw in self._stream:
-            rest = raw
-            while rest:
-                piece, rest = self._unpacked(rest)
-                if whole := self._meter.take(piece):
-                    yield self._told(whole)
+        body: list[bytes] = []
+        try:
+            async for raw in self._stream:
+                for part in self._parts(raw):
+                    rest = part
+                    while rest:
+                        piece, rest = self._unpacked(rest)
+                        if whole := self._meter.take(piece):
+                            body += () if self._is_stream else (whole,)
+                            yield self._told(whole)
+        except Exception:
+            if self._is_stream or received().crossed is not None or not is_whole(body):
+                raise
         if last := self._meter.rest():
             yield self._told(last)
+        if self._is_stream and (not last or last.endswith(b"}")):
+            yield b"\n\n"  # SDKs drop an event without the blank line that ends it
+
+    def _parts(self, raw: bytes) -> tuple[bytes, ...]:
+        """Separate what may be the trailer of gzip: when it is wrong, what comes with it is lost."""
+        return (raw,) if self._unpacker is None else (raw[:-_TRAILER_BYTES], raw[-_TRAILER_BYTES:])
 
     def _told(self, piece: bytes) -> bytes:
         if self._exchange is not None:

@@ -5,6 +5,7 @@ like an answer. Each row of the table recognizes the objects of one SDK by their
 them on in ``raw_representation``. An answer that no row recognizes counts as complete unless it is empty.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -33,6 +34,18 @@ def ended_early(said: Iterable[Any]) -> bool:
         is_known = is_known or bool(known)
         is_answer = is_answer or _says_something(one)
     return is_known or not is_answer
+
+
+def is_whole(body: Iterable[bytes]) -> bool:
+    """Return whether an answer that is not streamed has arrived in full, however its connection ended.
+
+    Args:
+        body: its pieces.
+    """
+    try:
+        return isinstance(json.loads(b"".join(body)), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _says_something(said: object) -> bool:

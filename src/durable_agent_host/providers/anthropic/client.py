@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
+from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.loops.giving_way import give_way, resting
 from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers.anthropic.assembly import whole_message
@@ -20,7 +21,15 @@ from durable_agent_host.providers.anthropic.forgotten import WITHOUT_THOUGHTS
 from durable_agent_host.providers.anthropic.paired_calls import acceptable_calls
 from durable_agent_host.providers.anthropic.plain_contents import plain_messages
 from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
-from durable_agent_host.providers.anthropic.stream_events import BLOCKS, Reader, Said, Several, flattened, plain_block
+from durable_agent_host.providers.anthropic.stream_events import (
+    BLOCKS,
+    Reader,
+    Said,
+    Several,
+    ended_early,
+    flattened,
+    plain_block,
+)
 from durable_agent_host.providers.call_names import offered_names
 from durable_agent_host.providers.hosted_client import FoldsStreams, begun_aside, hosted_copy
 
@@ -51,7 +60,7 @@ class _KeepsBlocks(FoldsStreams):
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return client._build_response_stream(flattened(stream), **kwargs)
+        return client._build_response_stream(until_its_end(flattened(stream), ended_early), **kwargs)
 
     def _process_stream_event(self, event: Any, emitted_usage: Any = None, request_state: Any = None) -> Any:
         reader = self._reader_of(request_state)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content, Message
+from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
@@ -15,7 +15,7 @@ from durable_agent_host.providers.anthropic.forgotten import without_forgotten
 from durable_agent_host.providers.anthropic.paired_calls import CALL_ID
 from durable_agent_host.providers.anthropic.request_messages import with_pause
 from durable_agent_host.providers.anthropic.service_files import made_files, read_file
-from durable_agent_host.providers.anthropic.stream_events import Said, read_item
+from durable_agent_host.providers.anthropic.stream_events import ended_early, read_item
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
 from durable_agent_host.providers.hosted_provider import Hooks, HostedProvider
 
@@ -60,15 +60,7 @@ class AnthropicProvider(HostedProvider):
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
         """Check for ``message_stop``; an answer that was not streamed has its stop reason."""
-        for update in updates:
-            raw: Any = update
-            while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
-                raw = raw.raw_representation
-            event: Any = raw.event if type(raw) is Said else raw
-            kind = getattr(event, "type", None)
-            if kind == "message_stop" or (kind == "message" and getattr(event, "stop_reason", None) is not None):
-                return False
-        return True
+        return ended_early(updates)
 
     def goes_on(self, response: ChatResponse[Any], /) -> list[Message] | None:
         """Send the answer back unchanged when the model has paused."""

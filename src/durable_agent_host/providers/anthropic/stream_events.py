@@ -6,10 +6,11 @@ Nearly all events are deltas, so the frequent ones are parsed here and not by th
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
-from agent_framework import ChatResponseUpdate, Content
+from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.text_names import with_text_names
+from durable_agent_host.providers import endings
 from durable_agent_host.providers.anthropic.assembly import Assembly, Block, OpenBlock
 from durable_agent_host.providers.anthropic.block_types import block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item
@@ -188,6 +189,17 @@ def read_item(update: Any) -> ItemPart | None:
     if type(raw) is Said:
         return raw.part
     return raw if type(raw) is ItemPart else None
+
+
+def ended_early(updates: Iterable[Any]) -> bool:
+    """Return whether an answer ended without ``message_stop``; without a stop reason, where the client hides that."""
+    for update in updates:
+        raw: Any = update
+        while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
+            raw = raw.raw_representation
+        if raw.event.type == "message_stop" if type(raw) is Said else not endings.ended_early([raw]):
+            return False
+    return True
 
 
 class _Blocks:

@@ -19,8 +19,9 @@ from agent_framework import (
     ResponseStream,
 )
 
+from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.providers.azure_ai_agents.events import complete_item, event_of
+from durable_agent_host.providers.azure_ai_agents.events import complete_item, ended_early, event_of
 from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
 from durable_agent_host.providers.hosted_client import FoldsStreams
@@ -107,7 +108,7 @@ class RawAzureAIAgentsChatClient(FoldsStreams, BaseChatClient[Any]):
             poll_seconds=self.poll_seconds,
             begun=self._begun,
         )
-        async with aclosing(call.updates()) as updates:
+        async with aclosing(until_its_end(call.updates(), ended_early)) as updates:
             async for update in updates:
                 yield update
 

@@ -5,7 +5,7 @@ produces the same contents for both. It remembers little between events: the cal
 the service finishes them in pieces, the last message until its step ends.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -69,6 +69,20 @@ def event_of(update: Any) -> AgentsEvent | None:
 
 
 _UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
+
+
+def ended_early(updates: Iterable[Any]) -> bool:
+    """Return whether a stream ended before its run had ended, or waited for the app. Guarantee: pure."""
+    for update in updates:
+        event = event_of(update)
+        if event is None:
+            if getattr(update, "messages", None):  # of a call that was not streamed
+                return False
+            continue
+        name = event.name.removeprefix(_RUN)
+        if name != event.name and name in ENDS:
+            return False
+    return True
 
 
 def complete_item(contents: list[Content], item: Json | None) -> list[Content]:

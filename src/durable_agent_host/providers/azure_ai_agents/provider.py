@@ -11,7 +11,7 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_sdk
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, forgotten_by_service
-from durable_agent_host.providers.azure_ai_agents.events import ENDS, complete_item, event_of
+from durable_agent_host.providers.azure_ai_agents.events import complete_item, ended_early, event_of
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
 from durable_agent_host.providers.neutral import NeutralProvider
@@ -52,16 +52,7 @@ class AzureAIAgentsProvider(NeutralProvider):
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
         """Check for a run that has ended, or waits for the app."""
-        for update in updates:
-            event = event_of(update)
-            if event is None:
-                if getattr(update, "messages", None):  # of a call that was not streamed
-                    return False
-                continue
-            name = event.name.removeprefix("thread.run.")
-            if name != event.name and name in ENDS:
-                return False
-        return True
+        return ended_early(updates)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List images and files that the code made or a text cites."""

@@ -1,16 +1,18 @@
 """Reads the stream of a client: an update for each part of the message, and at its end the messages themselves."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content
 
+from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.chat_completions.contents import is_refusal, reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.deltas import MessageAssembly
 from durable_agent_host.providers.chat_completions.messages import call_name, complete_item, finished_item
-from durable_agent_host.providers.open_answers import closed_when_left
+from durable_agent_host.providers.endings import ended_early
 
 _NOT_SAID: Final = frozenset(
     {
@@ -75,8 +77,8 @@ class CompletionReader:
             ProviderError: the service reports a failure, or has finished only some of the choices.
         """
         last: ChatResponseUpdate | None = None
-        async with closed_when_left(updates):
-            async for update in updates:
+        async with aclosing(until_its_end(updates, ended_early)) as answer:
+            async for update in answer:
                 last = update
                 for piece in self._pieces(update):
                     yield piece

@@ -6,16 +6,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
+from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.codec.nesting import is_nested_too_deeply
 from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.usage import TOOL_INPUT
 from durable_agent_host.providers.call_names import UNNAMED
+from durable_agent_host.providers.endings import ended_early
 from durable_agent_host.providers.gemini.forgotten import sent_parts
 from durable_agent_host.providers.gemini.legacy import stored_part
 from durable_agent_host.providers.gemini.reading import ResponseReader
@@ -156,15 +159,13 @@ class _Written(list[Message]):
 async def _read(stream: Any) -> AsyncIterator[Any]:
     """Fill the updates of one stream."""
     reader = ResponseReader(streaming=True)
-    try:
-        async for update in stream:
+    async with aclosing(until_its_end(stream, ended_early)) as answer:
+        async for update in answer:
             words = words_of(update.raw_representation)
             update.contents = [*reader.read(words), *update.contents]
             update.response_id = reader.response_id
             _note(update, words)
             yield update
-    finally:
-        await stream.aclose()
 
 
 def _note(said: Any, words: dict[str, Any]) -> None:

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from agent_framework import Content, Message, ResponseStream
 
+from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.loops.aside import aside, aside_at_once
 from durable_agent_host.loops.giving_way import RestingList, give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.call_names import offered_names
+from durable_agent_host.providers.endings import ended_early
 from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
 from durable_agent_host.providers.openai.direct_events import with_direct_events
 from durable_agent_host.providers.openai.errors import failure_of
@@ -68,7 +70,10 @@ class _KeepsItems(FoldsStreams):
     ) -> Any:
         client: Any = super()
         answer = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
-        if not stream or not options.get("continuation_token"):
+        if not stream:
+            return answer
+        answer._stream_source = until_its_end(answer._stream_source, ended_early)
+        if not options.get("continuation_token"):
             return answer
 
         def look() -> Any:
