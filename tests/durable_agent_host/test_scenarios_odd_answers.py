@@ -8,7 +8,7 @@ import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.hostile_answers import calling
-from tests.durable_agent_host.hostile_model import HostileModel, stream
+from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, events, stream
 from tests.durable_agent_host.service_rules import objection
 from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
 from tests.kit import AgentHost
@@ -286,3 +286,40 @@ def test_an_answer_that_cannot_be_read_is_a_sentence(
     told = problem(host, client, f"unreadable-{len(instead)}")
     assert told.startswith("the model's service sent an answer that cannot be read: "), told
     assert "Client: " in told
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "number", "maximum": 10}}}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("response_format", [SCHEMA, {"type": "json_object"}], ids=["schema", "any"])
+def test_a_structured_answer_with_a_number_that_json_lacks_is_no_json(
+    host: AgentHost, model: HostileModel, number: str, response_format: dict
+):
+    """The turn fails as with any other answer that is not JSON, in JSON on every route, and the session goes on."""
+    model.play(fallback=stream(events(chat_chunk(f'{{"a": {number}}}'), chat_chunk(finish="stop"))))
+    session = f"structured-{len(response_format)}-{number}"
+    asked = {"message": "Count", "session_id": session, "response_format": response_format}
+    reply = host.run("Completions", asked)
+    assert reply.status_code == 502
+    assert "is not JSON, as response_format asks" in reply.json()["detail"]
+    url = f"{host.url}/api/agents/Completions/sessions/{session}"
+    turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
+    for shown in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/export"):
+        json.loads(requests.get(shown, timeout=60).text, parse_constant=no_number)
+    for line in requests.get(f"{turn}/events", timeout=60).text.splitlines():
+        if line.startswith("data: "):
+            json.loads(line.removeprefix("data: "), parse_constant=no_number)
+    model.play(fallback=WHOLE["Completions"])
+    assert said(host, "Completions", session, "And now?") == "Hello."
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_body_with_a_number_that_json_lacks_is_refused(host: AgentHost, model: HostileModel, number: str):
+    """The answer is a 400 with a sentence, for a field that the turn would take and for others; no model is asked."""
+    headers = {"content-type": "application/json"}
+    for field in (f'"options": {{"temperature": {number}}}', f'"more": [{number}]'):
+        body = f'{{"message": "x", {field}}}'
+        refused = requests.post(f"{host.url}/api/agents/Completions/run", data=body, headers=headers, timeout=60)
+        assert (refused.status_code, "number" in refused.json()["detail"]) == (400, True), refused.text
+    assert model.received == []

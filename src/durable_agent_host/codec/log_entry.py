@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.strict_json import with_nulls
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import LogEntry
 
 _KIND: Final = "kind"
 _DATA: Final = "data"
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def encode_log_entry(entry: LogEntry) -> str:
@@ -40,7 +41,7 @@ def encode_log_entry(entry: LogEntry) -> str:
 
 
 def encode_compact(data: Mapping[str, Any]) -> str:
-    """Encode JSON without spaces, in ASCII.
+    """Encode JSON without spaces, in ASCII, with null for numbers that are not finite.
 
     Guarantee: pure.
 
@@ -56,14 +57,21 @@ def encode_compact(data: Mapping[str, Any]) -> str:
     members: list[str] = []
     for name, value in data.items():  # most events are texts, and texts in one object
         if type(name) is not str:
-            return _ENCODER.encode(data)
+            return _encoded(data)
         if type(value) is str:
             members.append(f"{encode_basestring_ascii(name)}:{encode_basestring_ascii(value)}")
         elif type(value) is dict:
             members.append(f"{encode_basestring_ascii(name)}:{encode_compact(cast('dict[str, Any]', value))}")
         else:
-            members.append(f"{encode_basestring_ascii(name)}:{_ENCODER.encode(value)}")
+            members.append(f"{encode_basestring_ascii(name)}:{_encoded(value)}")
     return "{" + ",".join(members) + "}"
+
+
+def _encoded(value: Any) -> str:
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:
+        return _ENCODER.encode(with_nulls(value))
 
 
 def decode_log_entry(line: str | bytes) -> LogEntry:

@@ -1,7 +1,6 @@
 """Copies of sessions: exported and imported documents, and new sessions."""
 
 import hashlib
-import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any, Final
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.documents import SessionDocuments, whole_record
 from durable_agent_host.errors import ForbiddenError, StateError, TurnRejectedError
 from durable_agent_host.model.principal import Owner
@@ -55,7 +55,7 @@ class SessionCopies:
             return None
         state = await self._documents.with_messages(agent, session_id, state)
         if not has_pieces(state):
-            return one_part(json.dumps(state).encode())
+            return one_part(encode_strict(state).encode())
         record = whole_record(self._keeper, state)
         record.read_kept = self._elsewhere.reader(SessionName(agent, session_id), record)
         return await begun(export_document(record))

@@ -1,6 +1,5 @@
 """Turns and sessions as JSON for clients. Pure."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.shape import place_of
 from durable_agent_host.codec.state import encode_spent, encode_stats
+from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.http.problems import problem_body
 from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.session import Session
@@ -32,7 +32,7 @@ def json_answer(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> fu
         headers: further headers.
     """
     return func.HttpResponse(
-        json.dumps(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
+        encode_strict(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, cast
 
+from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.multipart import FormPart, parse_form
 from durable_agent_host.turn.file_names import check_media_type, check_name
@@ -148,13 +149,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 def _json_of(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_strict(text)
     except json.JSONDecodeError as error:
         raise RequestError(f"{where} is not valid JSON: {error}") from None
     except RecursionError:
         raise RequestError(f"{where} is JSON that is nested too deeply") from None
     except ValueError:
-        raise RequestError(f"{where} has a number with more digits than can be read") from None
+        why = "JSON has no NaN and no Infinity, and others have more digits than can be read"
+        raise RequestError(f"{where} has a number that cannot be read: {why}") from None
 
 
 def _refuse_unknown(names: Mapping[str, Any]) -> None:

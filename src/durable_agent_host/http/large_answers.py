@@ -6,7 +6,6 @@ client reads on, it is made again, and must have the same bytes.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from hashlib import sha256
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from typing import Any, Final, cast
 
 import azure.functions as func
 
+from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.errors import StateError
 from durable_agent_host.loops.aside import aside
 from durable_agent_host.loops.giving_way import give_way
@@ -73,14 +73,14 @@ async def _digest(body: bytes) -> str:
 
 
 def _written(value: Any) -> str:
-    """Encode JSON as `json.dumps` does, pausing between the parts of its lists."""
+    """Encode JSON as `encode_strict` does, pausing between the parts of its lists."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return f"{{{', '.join([f'{json.dumps(name)}: {_written(one)}' for name, one in members.items()])}}}"
+        return f"{{{', '.join([f'{encode_strict(name)}: {_written(one)}' for name, one in members.items()])}}}"
     if not isinstance(value, list):
-        return json.dumps(value)
+        return encode_strict(value)
     parts: list[str] = []
     for one in cast("list[Any]", value):
         give_way()
-        parts.append(json.dumps(one))
+        parts.append(encode_strict(one))
     return f"[{', '.join(parts)}]"

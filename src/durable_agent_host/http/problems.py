@@ -1,6 +1,5 @@
 """Errors as answers: the only place that knows the status codes of errors."""
 
-import json
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -9,6 +8,7 @@ from typing import Any, Final
 import azure.functions as func
 
 from durable_agent_host import errors
+from durable_agent_host.codec.strict_json import encode_strict
 
 _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.NotFoundError, HTTPStatus.NOT_FOUND),
@@ -63,7 +63,7 @@ def problem(
         The answer; its ``error`` repeats the detail, for clients written for upstream. Source: RFC 9457.
     """
     return func.HttpResponse(
-        json.dumps(_body(status, detail, **members)),
+        encode_strict(_body(status, detail, **members)),
         status_code=int(status),
         mimetype="application/problem+json",
         headers=dict(headers or {}),

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 
+from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.http.answers import json_answer, turn_headers
@@ -192,7 +193,7 @@ def _text(pieces: list[Piece], redactor: Redactor | None) -> tuple[str, bool]:
     text = whole_text(pieces)
     if text is not None:
         try:
-            value: Any = json.loads(text)
+            value: Any = parse_strict(text)
         except (ValueError, RecursionError):
             return (text if redactor is None else redactor.text(text)), False
         return (text if redactor is None else json.dumps(redactor.value(value), ensure_ascii=False)), True

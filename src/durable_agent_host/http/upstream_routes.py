@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 import azure.functions as func
 
+from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError, failure_reason
 from durable_agent_host.http.bodies import BodyLimit, text_of
@@ -120,7 +121,7 @@ def _without_stacks(answer: func.HttpResponse) -> func.HttpResponse:
     if shown.get("runtimeStatus") != _FAILED:
         return answer
     shown |= {name: failure_reason(str(shown[name])) for name in ("output", "error") if shown.get(name) is not None}
-    return func.HttpResponse(json.dumps(shown), status_code=answer.status_code, mimetype=answer.mimetype)
+    return func.HttpResponse(encode_strict(shown), status_code=answer.status_code, mimetype=answer.mimetype)
 
 
 class WorkflowRoute:

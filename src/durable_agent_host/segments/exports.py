@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from durable_agent_host.codec.detached import Detached, detached_of, put_texts
 from durable_agent_host.codec.state import encode_receipt, encode_session
+from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.sealed import Sealed
@@ -94,7 +95,7 @@ async def _document(record: Record, mark: str) -> AsyncGenerator[bytes]:
     ours = {**extensions.get(EXTENSION, {}), "receipts": mark}
     data["extensionData"] = {**extensions, EXTENSION: ours}
     data["conversationHistory"] = mark
-    before, between, after = json.dumps({**frame, "data": data}).split(f'"{mark}"')
+    before, between, after = encode_strict({**frame, "data": data}).split(f'"{mark}"')
     yield before.encode()
     async for part in _listed(_receipts(record)):
         yield part
@@ -126,7 +127,7 @@ async def _receipts(record: Record) -> AsyncGenerator[AsyncGenerator[bytes]]:
 
 
 async def _one(value: Any) -> AsyncGenerator[bytes]:
-    yield json.dumps(value).encode()
+    yield encode_strict(value).encode()
 
 
 async def _entries(record: Record, mark: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
@@ -141,7 +142,7 @@ async def _entry(record: Record, entry: Mapping[str, Any], home: str, mark: str)
         (entry,) = await record.attached((entry,), home)
     texts = detached_of(entry)
     marked = put_texts(entry, {one.path: f"{mark}{number}" for number, one in enumerate(texts)})
-    before, *parts = re.split(rf'"{mark}(\d+)"', json.dumps(marked))
+    before, *parts = re.split(rf'"{mark}(\d+)"', encode_strict(marked))
     yield before.encode()
     for number, after in zip(parts[::2], parts[1::2], strict=True):
         yield b'"'

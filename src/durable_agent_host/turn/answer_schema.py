@@ -21,6 +21,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
 from durable_agent_host.codec.nesting import is_nested_too_deeply
+from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.errors import InvalidAnswerError, RequestError
 
 MAX_SCHEMA_CHARACTERS: Final = 64 * 1024
@@ -176,7 +177,7 @@ def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: i
         RequestError: the schema is invalid, or refers to another document; nothing is fetched.
     """
     try:
-        value = json.loads(text)
+        value = parse_strict(text)
     except (ValueError, RecursionError) as error:
         raise InvalidAnswerError(f"the model's answer is not JSON, as response_format asks: {error}") from None
     schema = schema_of(response_format)
@@ -247,7 +248,7 @@ def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, An
     if response_format is None:
         return view
     try:
-        return view | {"value": json.loads(text)}
+        return view | {"value": parse_strict(text)}
     except (ValueError, RecursionError):  # text from another version, which was not checked
         return view
 

@@ -43,10 +43,14 @@ def read_json(body: bytes) -> str | None:
     if _is_deep(body):
         raise BadRequestError(f"The body is nested deeper than {MAX_DEPTH} lists and objects; send it as a text.")
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"The body is not valid JSON: {error}") from None
     return text
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")
 
 
 def _is_deep(body: bytes) -> bool:

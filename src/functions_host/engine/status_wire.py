@@ -38,14 +38,18 @@ def _output(record: InstanceRecord) -> str:
 
 
 def _inserted(stored: str | None) -> str:
-    """Return JSON as it is stored; as a text if it is damaged, which would make the whole answer unreadable."""
+    """Return JSON as it is stored; as a text if it is damaged, which would make the whole answer unreadable.
+
+    NaN and Infinity, which Python writes and JSON does not have, become texts, as the platform writes them.
+    """
     if not stored:
         return "null"
+    constants: list[str] = []
     try:
-        json.loads(stored)
+        value = json.loads(stored, parse_constant=lambda word: constants.append(word) or word)
     except (ValueError, RecursionError):
         return json.dumps(stored)
-    return stored
+    return json.dumps(value) if constants else stored
 
 
 _SHOWN_NAMES: dict[int, str] = {

@@ -218,7 +218,7 @@ class ManagementApi:
                 "lastOperationTime": format_second(record.updated_at),
             }
             if call.flag("fetchState"):
-                item["state"] = json.loads(record.state_json or "null")
+                item["state"] = json.loads(record.state_json or "null", parse_constant=str)
             items.append(item)
         return _json(200, json.dumps(items))
 
