@@ -361,6 +361,18 @@ def test_a_cancelled_call_counts_by_what_was_sent(budgets: AgentHost, model: Pra
         assert len(model.requests()) == 1
 
 
+@pytest.mark.parametrize("agent", ["Free", "Calls"])
+def test_a_cancelled_call_counts_without_a_limit_of_tokens(budgets: AgentHost, model: PracticeModel, agent: str):
+    """With prices alone, and under a limit of something else, it counts as much as under a limit of tokens."""
+    model.plan(LONG, times=None)
+    turn = start(budgets, agent, "x" * 40_000, session := uuid4().hex)
+    cancelled(budgets, model, turn)
+    counted = spent(budgets, agent, session)
+    assert (counted["model_calls"], 10_000 < counted["tokens"] < 11_000) == (1, True), counted
+    assert counted["cost"] >= 10_000 * 10 / 1_000_000
+    assert budgets.end_of_turn(turn["turn_url"])["spent"] == counted
+
+
 def test_a_cancelled_summary_counts_by_what_was_sent(budgets: AgentHost, model: PracticeModel):
     """The strategy's call had the conversation in it."""
     model.plan({"text": "Answer.", "usage": USAGE}, LONG)

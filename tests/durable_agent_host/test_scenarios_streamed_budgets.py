@@ -36,33 +36,35 @@ def budgets(_budgets: AgentHost, model: PracticeModel) -> AgentHost:
     return _budgets
 
 
-def test_an_answer_that_is_cancelled_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel):
-    """Its characters count as output tokens and at their price, a fork before the turn begins with them, too."""
+@pytest.mark.parametrize("agent", ["Calls", "Free"])
+def test_an_answer_that_is_cancelled_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
+    """With limits and without, its characters count as output tokens; a fork before the turn begins with them, too."""
     model.plan(LONG)
-    turn = start(budgets, "Calls", "go", session := uuid4().hex)
+    turn = start(budgets, agent, "go", session := uuid4().hex)
     wait_until(model.requests)
     time.sleep(2)
     assert cancel(turn).status_code == 202
     ended = budgets.end_of_turn(turn["turn_url"])
     streamed = len(ended["response"])
     assert (ended["status"], streamed > 10_000) == ("cancelled", True), ended
-    figures = spent(budgets, "Calls", session)
+    figures = spent(budgets, agent, session)
     assert streamed / 4 <= figures["tokens"] < streamed / 4 + 2000
     assert figures["cost"] >= streamed / 4 * OUTPUT_PRICE
     assert (figures["model_calls"], ended["spent"]) == (1, figures)
     body = f'{{"at_turn": "{turn["turn_id"]}", "before": true}}'
-    fork = budgets.post(f"/agents/Calls/sessions/{session}/fork", body.encode())
+    fork = budgets.post(f"/agents/{agent}/sessions/{session}/fork", body.encode())
     assert fork.ok, fork.text
-    assert spent(budgets, "Calls", fork.json()["session_id"]) == figures
+    assert spent(budgets, agent, fork.json()["session_id"]) == figures
 
 
-def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel):
+@pytest.mark.parametrize("agent", ["Calls", "Free"])
+def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
     """It counts beside the call that repeats it, which counts by its usage alone."""
     broken = {"text": "word " * 4000, "chunk_characters": 1000, "break_after_events": 16}
     model.plan(broken, {"text": "Done. " * 1000, "usage": USAGE})
-    answer = budgets.run("Calls", {"message": "go", "session_id": (session := uuid4().hex)})
+    answer = budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
     assert (answer.status_code, len(model.requests())) == (200, 2)
-    figures = spent(budgets, "Calls", session)
+    figures = spent(budgets, agent, session)
     assert (figures["model_calls"], 2500 < figures["tokens"] - 400 < 5000) == (2, True), figures
 
 

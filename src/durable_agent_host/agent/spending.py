@@ -170,10 +170,7 @@ class Spending:
     def _estimate(
         self, messages: Sequence[Message], options: Mapping[str, Any], last_tokens: int, last_model: str | None
     ) -> Reservation:
-        needs_estimate = any(
-            limit is not None for one in (self._budgets.turn, self._budgets.session) for limit in (one.tokens, one.cost)
-        )
-        tokens = tokens_of_request(messages, options) if needs_estimate else 0
+        tokens = tokens_of_request(messages, options)
         most = options.get("max_tokens")
         return reserve(
             max(tokens, last_tokens),
@@ -195,8 +192,6 @@ class Spending:
 
     async def reserve(self, position: int, number: int | None, reservation: Reservation) -> None:
         """Reserve a model call; durable when this returns."""
-        if not self._budgets.has_limits:
-            return
         self._notes.begin()
         self._open[position, number] = _OpenCall(reservation, model=self._last_model)
         try:

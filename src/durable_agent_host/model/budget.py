@@ -70,14 +70,10 @@ class Budgets:
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
 
     @property
-    def has_limits(self) -> bool:
-        """Whether anything is limited, so that calls are reserved."""
-        return any(getattr(one, kind) is not None for one in (self.turn, self.session) for kind in KINDS)
-
-    @property
     def counts(self) -> bool:
-        """Whether the spending of turns is stored with their session."""
-        return self.has_limits or bool(self.prices)
+        """Whether calls are reserved, and the spending of turns is stored with their session."""
+        has_limits = any(getattr(one, kind) is not None for one in (self.turn, self.session) for kind in KINDS)
+        return has_limits or bool(self.prices)
 
 
 @dataclass(frozen=True)
