@@ -1,10 +1,16 @@
 """What a turn has done, step by step, and how sessions are found: what the inspector shows, as routes."""
 
+import time
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 
 import requests
 
+from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.conftest import PEOPLE
+from tests.durable_agent_host.hostile_answers import calling
+from tests.durable_agent_host.hostile_model import Send, answer, stream
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, pays, waiting_turn, yes
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
@@ -127,6 +133,37 @@ def test_a_model_call_that_is_not_made_again_is_a_step(people: AgentHost, model:
     assert (call["outcome"], call["position"], call["attempt"], end["status"]) == ("failed", 0, 1, "failed")
     assert "refused the call with 400" in call["reason"]
     assert call["ended_at"] is not None
+
+
+def seconds_of(step: dict) -> float:
+    """Give how long a step took."""
+    return (datetime.fromisoformat(step["ended_at"]) - datetime.fromisoformat(step["began_at"])).total_seconds()
+
+
+def test_a_model_call_tells_how_long_it_took(tmp_path: Path):
+    """Also one that only calls a tool, one that is made again, and one that fails; the model takes its time."""
+    asked = calling("Completions", [("call_1", '{"words": 2}')])
+
+    def slow(answer: bytes) -> Send:
+        def send(write: Callable[[bytes], None]) -> None:
+            time.sleep(0.3)
+            write(answer)
+
+        return send
+
+    busy = answer(b'{"error": {"message": "busy"}}', status=429)
+    refused = answer(b'{"error": {"message": "no"}}', status=400)
+    with bounded_model() as model, bounded_host(tmp_path / "data", model, tmp_path / "effects.txt") as host:
+        model.play(slow(stream(asked)), slow(busy), slow(stream(asked)), slow(refused))
+        reply = host.run("Completions", {"message": "go"})
+        session, turn = reply.headers["x-ms-session-id"], reply.headers["x-ms-turn-id"]
+        steps = steps_of(f"{host.url}/api/agents/Completions/sessions/{session}/turns/{turn}")
+    calls = [step for step in steps if step["kind"] in {"model_call", "retry"}]
+    assert [step["kind"] for step in calls] == ["model_call", "retry", "model_call", "model_call"], steps
+    assert [step.get("outcome") for step in calls] == ["completed", None, "completed", "failed"]
+    assert all(seconds_of(step) >= 0.25 for step in calls), calls
+    tools = [step for step in steps if step["kind"] == "tool_call"]
+    assert [call["began_at"] >= tool["ended_at"] for tool, call in zip(tools, (calls[1], calls[3]), strict=True)]
 
 
 def test_a_tool_that_a_cancel_cut_off_is_not_in_doubt(people: AgentHost, model: PracticeModel):

@@ -30,7 +30,9 @@ from durable_agent_host.model.log_entry import (
     ATTEMPT,
     ATTEMPT_BEGUN,
     EVENT,
+    MODEL_ANSWERED,
     MODEL_FAILED,
+    MODEL_SENT,
     OUTCOME,
     RETRIED,
     SUSPENDED,
@@ -72,6 +74,8 @@ class StepReader:
         self._questions: dict[str, Mapping[str, Any]] = {}
         self._finished = {"model_calls": 0, "tool_calls": 0}
         self._last_at: str | None = None
+        self._sent_at: str | None = None
+        self._side_sent_at: str | None = None
         self._began_at: str | None = None
         self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
 
@@ -80,6 +84,9 @@ class StepReader:
         data = record.entry.data
         at = _time(data.get(AT))
         kind = record.entry.kind
+        if kind in {MODEL_SENT, MODEL_ANSWERED}:  # the second comes with the entry that ends the call
+            self._note_exchange(kind, data, at)
+            return
         if kind == ATTEMPT:
             self._begin_attempt(record.attempt)
         elif kind == EVENT:
@@ -161,6 +168,7 @@ class StepReader:
                 step["in_doubt"] = True
 
     def _lose_model_call(self) -> None:
+        self._sent_at = self._side_sent_at = None
         if self._model is not None:
             self._model["outcome"], self._model = "lost", None
 
@@ -171,11 +179,20 @@ class StepReader:
                 position=self._finished["model_calls"],
                 attempt=self._number,
                 outcome=None,
-                began_at=self._last_at,
+                began_at=self._sent_at or self._last_at,
                 ended_at=None,
                 characters=0,
             )
         return self._model
+
+    def _note_exchange(self, kind: str, data: Mapping[str, Any], at: str | None) -> None:
+        """Record when a model call was sent; a call may take several requests."""
+        if kind != MODEL_SENT:
+            return
+        if "number" in data:
+            self._side_sent_at = self._side_sent_at or at
+        else:
+            self._sent_at = self._sent_at or at
 
     def _note_event(self, name: str, data: Mapping[str, Any], at: str | None) -> None:
         if name == event_names.TURN_STARTED:
@@ -207,7 +224,9 @@ class StepReader:
                 self._end_tool(step, at)
             case SideCallFinished():
                 known = {"position": step.position, "attempt": self._number, "at": at}
-                self._add("strategy_call", **known, **self._served(step.response))
+                times = {"began_at": self._side_sent_at or at, "ended_at": at}
+                self._side_sent_at = None
+                self._add("strategy_call", **known, **times, **self._served(step.response))
             case InnerCallFinished(usage=usage, model=model):
                 served = {"model": _bounded(model), "usage": dict(usage) if usage else None, **self._cost(usage, model)}
                 self._add("inner_call", attempt=self._number, at=at, **served)
@@ -218,14 +237,14 @@ class StepReader:
 
     def _finish_model_call(self, step: ModelFinished, at: str | None) -> None:
         call = self._open_model_call()
-        self._model = None
+        self._model = self._sent_at = None
         call |= {"position": step.position, "outcome": "completed", "ended_at": at, **self._served(step.response)}
         self._asked |= _calls_in(step.response)
         self._finished["model_calls"] += 1
 
     def _fail_model_call(self, data: Mapping[str, Any], at: str | None) -> None:
         call = self._open_model_call()
-        self._model = None
+        self._model = self._sent_at = None
         call |= {"position": data["position"], "outcome": "failed", "reason": data["reason"], "ended_at": at}
 
     def _tool(self, call_id: str, name: str, arguments: Any, at: str | None, *, is_hosted: bool) -> Step:
@@ -274,6 +293,9 @@ class StepReader:
         if "position" not in data and last["kind"] == "retry":  # for a stream that broke, both have reported it
             last["repeats_run"] = True
             return
+        began_at = self._sent_at or at
+        if self._model is not None:
+            self._model["ended_at"] = at
         self._lose_model_call()
         self._add(
             "retry",
@@ -282,6 +304,8 @@ class StepReader:
             reason=data["reason"],
             wait_seconds=data["seconds"],
             repeats_run="position" not in data,
+            began_at=began_at,
+            ended_at=at,
             at=at,
         )
 
