@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Protocol, get_args, overload
 
 from agent_framework import FunctionTool, tool
 
@@ -104,6 +104,39 @@ def current_tool_call() -> ToolCall | None:
         The call, or None outside of a hosted turn.
     """
     return RUNNING_CALL.get()
+
+
+class ToolDeclaration(Protocol):
+    """A decorator that declares a tool: what `durable_tool` returns when it is called without a function."""
+
+    @overload
+    def __call__[T: FunctionTool](self, one: T, /) -> T: ...
+
+    @overload
+    def __call__(self, one: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def durable_tool[T: FunctionTool](
+    function: T, /, *, idempotent: bool = ..., in_doubt: InDoubt | None = ..., approved_by: str | None = ...
+) -> T: ...
+
+
+@overload
+def durable_tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    idempotent: bool = ...,
+    in_doubt: InDoubt | None = ...,
+    approved_by: str | None = ...,
+) -> FunctionTool: ...
+
+
+@overload
+def durable_tool(
+    *, idempotent: bool = ..., in_doubt: InDoubt | None = ..., approved_by: str | None = ...
+) -> ToolDeclaration: ...
 
 
 def durable_tool(

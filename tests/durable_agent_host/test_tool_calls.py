@@ -1,10 +1,18 @@
 """What the author of a tool can say of it."""
 
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from durable_agent_host import durable_tool
+from tests.house.source import ROOT
 
 
 @pytest.mark.parametrize("said", ["aks", "", "Retry", True, ["ask"]])
@@ -21,3 +29,67 @@ def test_an_approver_who_is_none_is_refused(said: Any):
     """Nobody could approve such a call, or the wrong one."""
     with pytest.raises(ValueError, match="say 'another' or 'role:NAME'"):
         durable_tool(approved_by=said)
+
+
+def test_the_tool_of_the_readme_runs_without_a_host():
+    """A unit test calls the tool that the README declares: there is no call, so no key is sent."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (block,) = (block for block in blocks if "@durable_tool" in block)
+    posted: list[Any] = []
+    names: dict[str, Any] = {"api": SimpleNamespace(post=lambda *given, **more: posted.append((given, more)))}
+    exec(block, names)
+    names["book"]("blue")
+    assert posted == [(("/bookings", {"room": "blue"}), {"headers": {}})]
+
+
+TYPES = """
+from typing import Any, assert_type
+
+from agent_framework import FunctionTool, tool
+
+from durable_agent_host import durable_tool
+
+api: Any = None
+
+
+class OwnTool(FunctionTool):
+    pass
+
+
+@durable_tool
+def plain(room: str) -> str:
+    return room
+
+
+@durable_tool(in_doubt="ask")
+async def declared(room: str) -> str:
+    return room
+
+
+@durable_tool(idempotent=True)
+@tool(name="other")
+def made(room: str) -> str:
+    return room
+
+
+own = OwnTool(name="own", func=lambda: "")
+assert_type(plain, FunctionTool)
+assert_type(declared, FunctionTool)
+assert_type(made, FunctionTool)
+assert_type(durable_tool(own), OwnTool)
+assert_type(durable_tool(approved_by="another")(own), OwnTool)
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="pyright needs Node")
+def test_declared_tools_and_the_blocks_of_the_readme_have_types(tmp_path: Path):
+    """Pyright's strict mode finds no error in tools of every form, and in the README's code."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "declared.py").write_text(TYPES)
+    for number, block in enumerate(blocks):
+        (tmp_path / f"block{number}.py").write_text("from typing import Any\n\napi: Any = None\n" + block)
+    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.13", "reportUnnecessaryTypeIgnoreComment": True}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--project", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "0 errors" in done.stdout, done.stdout + done.stderr
