@@ -287,7 +287,8 @@ class DurableAgentApp(AgentFunctionApp):
         functions: list[Function] = cast("Any", super()).get_functions()
         adapt_http_functions(functions, self._gate, turns_of_binding(self._turns_of), self.settings.max_request_bytes)
         shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
-        warm_up_in_background([*shared], self._open_log)
+        uses_mcp = any(getattr(one.agent, "mcp_tools", ()) for one in self._runners.values())
+        warm_up_in_background([*shared], self._open_log, ["mcp"] if uses_mcp else [])
         tell_left()
         return functions
 

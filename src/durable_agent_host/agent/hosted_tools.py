@@ -95,7 +95,7 @@ async def in_doubt_policy(tool: FunctionTool, mcp_servers: Sequence[Any]) -> InD
 async def _is_harmless(server: Any, remote_name: Any) -> bool:
     """Read a tool's annotations from its MCP server; the framework does not keep them."""
     try:
-        connection, params = server._require_connection(), None  # noqa: SLF001 - the framework has no public way
+        connection, params = await server.live_connection(), None
         while True:
             page: Any = await connection.list_tools_page(params)
             for listed in page.tools:

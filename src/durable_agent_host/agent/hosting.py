@@ -34,6 +34,7 @@ from durable_agent_host.agent.held_history import hold_back
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.agent.hosted_tools import without_approvals
 from durable_agent_host.agent.inner_agents import InnerAgents
+from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.model_calls import ModelCalls
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
@@ -138,6 +139,7 @@ def _with_history(agent: Any, provider: ModelProvider) -> Any:
     hosted.context_providers = providers
     if not isinstance(agent, WorkflowAgent):
         hosted.client = provider.adapt(hosted.client)
+        hosted.mcp_tools = with_reconnection(hosted.mcp_tools)
     return hosted
 
 

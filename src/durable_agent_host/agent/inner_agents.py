@@ -47,6 +47,7 @@ from durable_agent_host.agent.declarations import refuse_declared_tools
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.hosted_tools import plain_arguments
 from durable_agent_host.agent.inner_calls import InnerCall
+from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
@@ -107,6 +108,7 @@ class InnerAgents:
             case RawAgent() if not isinstance(agent.client, _Bounded):
                 bounded: Any = copy.copy(agent)
                 bounded.client = self.client(agent.client, is_tool=is_tool, agent_name=agent.name or "")
+                bounded.mcp_tools = with_reconnection(bounded.mcp_tools)
                 self._bound_compaction(bounded)
                 return bounded
             case WorkflowAgent() as team:

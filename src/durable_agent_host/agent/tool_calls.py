@@ -28,6 +28,7 @@ from durable_agent_host.agent.bounds import is_larger
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Waiting, stop_of
 from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, plain_arguments, without_approvals
 from durable_agent_host.agent.inner_agents import InnerAgents
+from durable_agent_host.agent.mcp_servers import ConnectionLostError, UnreachableError
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -43,7 +44,7 @@ _LOGGER = logging.getLogger(__name__)
 CallNext = Callable[[], Awaitable[None]]
 
 UNKNOWN: Final = (
-    "Error: The outcome of this call is not known: the process ended while the tool was running, "
+    "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
     "and the call may or may not have taken effect."
 )
 DENIED: Final = "Error: Tool call invocation was rejected by user."
@@ -57,6 +58,8 @@ _STOPPED: Final = (
 _FAILED: Final = "Error: Function failed."
 _LOGGED_CHARACTERS: Final = 4_000
 _BAD_ARGUMENTS: Final = "Error: Argument parsing failed."
+_MOST_LOSSES: Final = 3
+"""How often the connection may end within one call before its outcome is given up."""
 
 
 class ToolFailedError(TurnError):
@@ -137,8 +140,7 @@ class ToolCalls(FunctionMiddleware):
     ) -> None:
         told = self._run.progress.unreadable.get((key.position, key.call_id))
         if told is not None:
-            context.result = told
-            await self._finish(key, context.function.name, "invalid_arguments", encode_tool_result(told))
+            await self._end(context, key, "invalid_arguments", told)
             return
         arguments = plain_arguments(context.arguments)
         decision = await self._decide(context.function, key, known, arguments)
@@ -146,8 +148,7 @@ class ToolCalls(FunctionMiddleware):
             context.result = "waits for a person"
             return
         if decision.outcome != "run":
-            context.result = decision.result
-            await self._finish(key, context.function.name, decision.outcome, encode_tool_result(decision.result))
+            await self._end(context, key, decision.outcome, decision.result)
             return
         if decision.arguments is not None:
             context.arguments = arguments = dict(decision.arguments)
@@ -172,11 +173,24 @@ class ToolCalls(FunctionMiddleware):
         except RunStoppedError as stopped:
             if not isinstance(stopped.stop, Waiting):
                 raise
-            context.result = _STOPPED  # an inner agent at a budget; the turn waits before its next call
-            await self._finish(key, name, "stopped", encode_tool_result(_STOPPED))
+            await self._end(context, key, "stopped", _STOPPED)  # at a budget; the turn waits before its next call
+        except (ConnectionLostError, UnreachableError) as error:
+            _LOGGER.warning("%s: tool %s failed (call %s): %s", self._run.label, name, key.call_id, error)
+            await self._go_without_server(context, call_next, key, error, attempt)
         finally:
             RUNNING_CALL.reset(token)
             INNER_KEYS.reset(inner_token)
+
+    async def _go_without_server(
+        self, context: FunctionInvocationContext, call_next: CallNext, key: ToolKey, error: TurnError, attempt: int
+    ) -> None:
+        """End a call that did not reach its MCP server, and decide again about one whose connection was lost."""
+        if isinstance(error, UnreachableError) and attempt == 1:
+            await self._end(context, key, "unreachable", f"Error: The tool did not run: {error}")
+        elif isinstance(error, UnreachableError) or attempt >= _MOST_LOSSES:
+            await self._end(context, key, "unknown", UNKNOWN)
+        else:
+            await self._process_open(context, call_next, key, RecordedTool(attempt))
 
     async def _decide(
         self, tool: FunctionTool, key: ToolKey, known: RecordedTool, arguments: Mapping[str, Any]
@@ -189,7 +203,7 @@ class ToolCalls(FunctionMiddleware):
             return decision
         policy = await in_doubt_policy(tool, self._mcp_servers)
         _LOGGER.warning(
-            "%s: call %s of tool %s was running when its process ended, so it is in doubt: %s",
+            "%s: call %s of tool %s was running when its process or connection ended, so it is in doubt: %s",
             self._run.label,
             key.call_id,
             tool.name,
@@ -198,7 +212,10 @@ class ToolCalls(FunctionMiddleware):
         if policy == "fail":
             return _Decision("unknown", UNKNOWN)
         if policy == "ask":
-            why = "the process ended while the tool was running, so it may or may not have taken effect: run it again?"
+            why = (
+                "the process or a connection ended while the tool was running, so it may or may not have taken effect: "
+                "run it again?"
+            )
             number = questions + known.starts - 1
             proposed = arguments if decision.arguments is None else decision.arguments
             asked = await self._ask(tool, key, number, proposed, why, _Decision("unknown", UNKNOWN))
@@ -246,7 +263,7 @@ class ToolCalls(FunctionMiddleware):
     ) -> None:
         try:
             await in_own_task(call_next)
-        except (RunStoppedError, MiddlewareFailure):
+        except (RunStoppedError, MiddlewareFailure, ConnectionLostError, UnreachableError):
             raise
         except asyncio.CancelledError as error:
             if self._run.gave_up.is_set() or (task := asyncio.current_task()) is None or task.cancelling():
@@ -312,6 +329,11 @@ class ToolCalls(FunctionMiddleware):
         if type(error).__name__ == _ARGUMENT_ERROR:
             failed["redacted_message"] = getattr(error, "redacted_message", None)
         await self._finish(key, name, "error", failed)
+
+    async def _end(self, context: FunctionInvocationContext, key: ToolKey, outcome: str, result: str) -> None:
+        """End a call that has no result of the tool's."""
+        context.result = result
+        await self._finish(key, context.function.name, outcome, encode_tool_result(result))
 
     async def _finish(self, key: ToolKey, name: str, outcome: str, result: Mapping[str, Any]) -> None:
         told = tool_result_text(result)

@@ -5,6 +5,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Final
 
 from durable_agent_host.agent.loop import submit
@@ -21,7 +22,9 @@ _LOADING: Final[set[threading.Thread]] = set()
 _WARM: Final[set[type[ModelProvider]]] = set()
 
 
-def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog]) -> threading.Thread:
+def warm_up_in_background(
+    providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog], modules: Iterable[str] = ()
+) -> threading.Thread:
     """Start loading what the providers and the turn log need; failures are left to the first turn.
 
     Guarantee: returns at once; each kind of provider warms up once in a process.
@@ -29,12 +32,15 @@ def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable
     Args:
         providers: of the app's agents.
         open_log: returns the process's turn log; the first call opens the store.
+        modules: that the app's agents import in their first turn.
 
     Returns:
         The thread that loads; it does not keep the process alive.
     """
     kinds = {type(provider): provider for provider in providers}
-    thread = threading.Thread(target=_warm_up, args=(kinds, open_log), name="durable-agent-warm-up", daemon=True)
+    thread = threading.Thread(
+        target=_warm_up, args=(kinds, open_log, [*modules]), name="durable-agent-warm-up", daemon=True
+    )
     _LOADING.add(thread)
     thread.start()
     return thread
@@ -58,7 +64,9 @@ def _collect_rarely() -> None:
         gc.set_threshold(young, middle, _OLD_THRESHOLD)
 
 
-def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable[[], TurnLog]) -> None:
+def _warm_up(
+    kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable[[], TurnLog], modules: Iterable[str]
+) -> None:
     try:
         submit(_check(open_log))  # on the agents' loop, to which a store's connections belong
         for kind, provider in kinds.items():
@@ -67,6 +75,8 @@ def _warm_up(kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable
                     continue
                 _WARM.add(kind)
             asyncio.run(provider.warm_up())  # on its own loop: running turns do not wait for it
+        for module in modules:
+            import_module(module)
         gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads
         _collect_rarely()
     except Exception as error:  # noqa: BLE001 - an edge: the first turn loads the rest, and reports the error

@@ -75,6 +75,14 @@ def test_a_kind_of_provider_warms_up_once_in_a_process():
     assert Counting.times == 1
 
 
+def test_modules_that_agents_import_late_are_loaded(tmp_path, monkeypatch):
+    """What the framework imports in a first turn is there before it, and does not hold up the other turns."""
+    (tmp_path / "imported_late.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    warm_up_in_background([], NoTurnLog, ["imported_late"]).join(30)
+    assert "imported_late" in sys.modules
+
+
 @pytest.mark.filterwarnings("error")
 def test_what_cannot_be_loaded_is_left_to_the_first_turn():
     """A store that is away and an SDK that is broken are told by whoever needs them."""

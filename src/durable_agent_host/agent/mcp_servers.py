@@ -1,0 +1,133 @@
+"""MCP servers whose tools an agent has: a lost connection is made again, and a call that it cut is in doubt.
+
+Theory of operation. The framework connects to a server once, for all runs, and recognizes few ways in which the
+connection can end: after most of them each call fails until the process ends. A hosted agent gets views of its servers.
+Before a run and before a call, a view connects again if the connection has ended, and so loads the server's tools as
+they are now. A call that ends with its connection may have taken effect, so it is not made again here:
+`ConnectionLostError` leaves that to the tool's policy for calls in doubt.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from typing import Any, Final, cast
+
+from agent_framework.exceptions import ToolException
+
+from durable_agent_host.agent.overriding import overridden_class
+from durable_agent_host.errors import TurnError
+from durable_agent_host.redaction import without_secrets
+
+_LOGGER = logging.getLogger(__name__)
+_REFUSED: Final = "Session terminated"
+"""What the MCP SDK says of a request that a server refused because it does not know the session."""
+
+_CUT: Final = ("Connection closed", "Session terminated ", "SSE stream ")
+"""How it begins when a request was sent and its connection, session or stream ended."""
+
+
+class ConnectionLostError(TurnError):
+    """The connection to a server ended within a call, which may or may not have taken effect."""
+
+
+class UnreachableError(TurnError):
+    """A server cannot be reached; the call was not made."""
+
+
+def with_reconnection(servers: Sequence[Any]) -> list[Any]:
+    """Return views of MCP servers that connect again when a connection was lost.
+
+    Guarantee: a view shares the connection and the other attributes of its server.
+
+    Args:
+        servers: the agent's MCP tools.
+    """
+    views: list[Any] = []
+    for server in servers:
+        view: Any = object.__new__(overridden_class(cast("type[Any]", type(server)), _Reconnecting))
+        view.__dict__ = server.__dict__
+        view.__dict__.setdefault("_reconnecting", asyncio.Lock())
+        views.append(view)
+    return views
+
+
+class _Reconnecting:
+    """The override; stands before the server's own class in the method resolution order."""
+
+    name: str
+    _connection: Any
+    _reconnecting: asyncio.Lock
+
+    async def _prepare_for_run(self, kwargs: Any) -> None:
+        server: Any = super()
+        prepare = server._prepare_for_run  # noqa: SLF001 - the override calls what it overrides
+        await prepare(kwargs)
+        known = self._connection
+        if await self.live_connection() is not known:
+            await prepare(kwargs)
+
+    async def call_tool(self, tool_name: str, **kwargs: Any) -> Any:
+        server: Any = super()
+        return await self._call(lambda: server.call_tool(tool_name, **kwargs))
+
+    async def get_prompt(self, prompt_name: str, **kwargs: Any) -> Any:
+        server: Any = super()
+        return await self._call(lambda: server.get_prompt(prompt_name, **kwargs))
+
+    def _is_connection_loss(self, exception: Exception) -> bool:
+        del exception
+        return False  # the framework would make the call again, whether or not it has taken effect
+
+    async def live_connection(self) -> Any:
+        """Return the connection, made again if it has ended.
+
+        Raises:
+            UnreachableError: the server does not answer.
+        """
+        connection = self._connection
+        if connection is None or _has_ended(connection):
+            await self._connect_again(connection)
+        return self._connection
+
+    async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        connection = await self.live_connection()
+        try:
+            return await call()
+        except ToolException as error:
+            reason = _reason(error)
+            if reason == _REFUSED:
+                await self._connect_again(connection)
+                return await call()
+            if reason.startswith(_CUT):
+                raise ConnectionLostError(f"the connection to the MCP server {self.name!r} was lost") from error
+            raise
+
+    async def _connect_again(self, lost: Any) -> None:
+        """Replace a connection, unless another call has done so."""
+        server: Any = self
+        async with self._reconnecting:
+            if self._connection is not lost:
+                return
+            try:
+                await asyncio.to_thread(import_module, "mcp")  # takes seconds, in which no turn could go on
+                await server.connect(reset=True)
+            except ModuleNotFoundError as error:
+                raise TurnError("tools of MCP servers need the package 'mcp': add it to requirements.txt") from error
+            except ToolException as error:
+                _LOGGER.warning("MCP server %r cannot be reached: %s", self.name, without_secrets(str(error)))
+                raise UnreachableError(
+                    f"the MCP server {self.name!r} cannot be reached: see that it runs, and try again"
+                ) from error
+
+
+def _has_ended(connection: Any) -> bool:
+    """Return whether a connection that the framework has made can no longer be used."""
+    if connection is None or not connection.is_framework_owned:
+        return False
+    return bool(connection.client.session._dispatcher._closed)  # noqa: SLF001 - mcp 2.3 has no public way
+
+
+def _reason(error: ToolException) -> str:
+    """Return what the MCP SDK says of a failed request in an error of the framework."""
+    return str(getattr(getattr(error.__cause__, "error", None), "message", ""))

@@ -1,0 +1,30 @@
+"""Agents with tools of an MCP server: one starts it (stdio), one finds it at a URL, and one asks an agent that does."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, MCPStdioTool, MCPStreamableHTTPTool
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+FOLDER = Path(os.environ["FOLDER"])
+SERVER = Path(__file__).with_name("server.py")
+client = chat_client_from_environment()
+
+
+def agent(name: str, tool: Any) -> Agent:
+    """Make an agent with a tool."""
+    return Agent(client, name=name, tools=[tool], default_options={"store": False})
+
+
+command = [str(SERVER), *(str(FOLDER / name) for name in ("pids", "ledger", "tools"))]
+local = MCPStdioTool("ledger", sys.executable, args=command, load_prompts=False)
+inner = MCPStdioTool("inner", sys.executable, args=command, load_prompts=False)
+remote = MCPStreamableHTTPTool("remote", os.environ["MCP_URL"], load_prompts=False)
+helper = agent("Helper", inner).as_tool(name="ask_helper", arg_name="task")
+app = DurableAgentApp(agents=[agent("Local", local), agent("Remote", remote), agent("Asking", helper)])

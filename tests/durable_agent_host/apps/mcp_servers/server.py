@@ -1,0 +1,54 @@
+"""An MCP server whose tools write to a ledger; over stdio, or over HTTP with a port. A test kills it by its pid.
+
+`python server.py PIDS LEDGER TOOLS [PORT]`: each start adds a line with its pid to PIDS. TOOLS has the names of the
+tools that it offers, one a line, when it starts.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from mcp.server.mcpserver import MCPServer
+from mcp.types import ToolAnnotations
+
+pids, ledger, tools = map(Path, sys.argv[1:4])
+server = MCPServer("ledger")
+
+
+def write(line: str) -> None:
+    """Write a line to the ledger; it is there when this returns."""
+    with ledger.open("a") as file:
+        file.write(line + "\n")
+
+
+def note(text: str) -> str:
+    """Note a text."""
+    write(f"note {text}")
+    return f"noted {text}"
+
+
+def book(room: str) -> str:
+    """Book a room, slowly: the ledger has its begin and its end."""
+    write(f"begin {room}")
+    while (ledger.parent / "slow").exists():
+        time.sleep(0.01)
+    write(f"end {room}")
+    return f"booked {room}"
+
+
+def look(room: str) -> str:
+    """Look at a room, as slowly; looking changes nothing."""
+    return book(room)
+
+
+READS = ToolAnnotations(readOnlyHint=True)
+OFFERED = {"note": (note, None), "book": (book, None), "look": (look, READS), "late": (note, None)}
+for name in tools.read_text().split():
+    server.add_tool(OFFERED[name][0], name=name, annotations=OFFERED[name][1])
+with pids.open("a") as file:
+    file.write(f"{os.getpid()}\n")
+if len(sys.argv) > 4:
+    server.run("streamable-http", port=int(sys.argv[4]))
+else:
+    server.run("stdio")

@@ -1,0 +1,232 @@
+"""Tools of MCP servers that are killed and restarted, between turns and within a call."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.durable_agent_host.test_scenarios_session_state import call
+from tests.kit import AgentHost, PracticeModel, hosted
+from tests.processes import Process, wait_until
+
+APP = Path(__file__).parent / "apps" / "mcp_servers"
+UNKNOWN = "Error: The outcome of this call is not known"
+
+
+class Local:
+    """The MCP server that the host starts, and starts again after it was killed."""
+
+    agent = "Local"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def pids(self) -> list[int]:
+        """Of its processes so far."""
+        return [int(pid) for pid in (self.folder / "pids").read_text().split()]
+
+    def start(self) -> None:
+        """Leave it to the host."""
+
+    def kill(self) -> None:
+        """End it with SIGKILL; returns when it is gone."""
+        status = Path(f"/proc/{self.pids[-1]}/status")
+        os.kill(self.pids[-1], signal.SIGKILL)
+        wait_until(lambda: not status.exists() or "State:\tZ" in status.read_text())
+
+
+class Remote:
+    """An MCP server over HTTP that can be killed and started again at the same URL."""
+
+    agent = "Remote"
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = str(one.getsockname()[1])
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self._command = [str(APP / "server.py"), *(str(folder / name) for name in ("others", "ledger", "tools"))]
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        """Start it, unless it runs; returns when it answers."""
+        if self.process is not None and self.process.process.poll() is None:
+            return
+        self.process = process = Process(sys.executable, *self._command, self.port)
+        process.await_ready(lambda: "Uvicorn running" in process.text)
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        assert self.process is not None
+        self.process.kill()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the servers share with the test: their pids, the ledger, the names of their tools."""
+    return tmp_path_factory.mktemp("mcp")
+
+
+@pytest.fixture(scope="module")
+def local(folder: Path) -> Local:
+    """The server over stdio."""
+    return Local(folder)
+
+
+@pytest.fixture(scope="module")
+def remote(folder: Path) -> Iterator[Remote]:
+    """The server over HTTP."""
+    server = Remote(folder)
+    yield server
+    if server.process is not None:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def _using(
+    practice_model: PracticeModel, folder: Path, remote: Remote, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    data = tmp_path_factory.mktemp("mcp_servers")
+    with hosted(data, practice_model, app=APP, FOLDER=str(folder), MCP_URL=remote.url) as running:
+        yield running
+
+
+@pytest.fixture
+def using(_using: AgentHost, model: PracticeModel, folder: Path) -> AgentHost:
+    """A host whose agents use the servers, which offer three tools; the ledger is empty."""
+    (folder / "ledger").write_text("")
+    (folder / "tools").write_text("note book look")
+    return _using
+
+
+def turn(host: AgentHost, agent: str, session: str) -> requests.Response:
+    """Run a turn."""
+    return host.run(agent, {"message": "go", "session_id": session})
+
+
+def outputs(model: PracticeModel) -> list[str]:
+    """What the model was told last of the tools' results."""
+    sent = model.requests()[-1]["body"]["input"]
+    return [item["output"] for item in sent if item["type"] == "function_call_output"]
+
+
+def ledger(folder: Path) -> list[str]:
+    """What the tools have written."""
+    return (folder / "ledger").read_text().splitlines()
+
+
+def note(text: str) -> dict:
+    """A step of a plan that notes a text."""
+    return {"calls": [call("note", text=text)]}
+
+
+def test_a_server_that_restarts_serves_all_sessions_again(using: AgentHost, model: PracticeModel, local: Local):
+    """After the server that the host has started was killed, the next turns start one server, and use it together."""
+    model.plan(note("first"), {"text": "Done."})
+    assert turn(using, "Local", "first").status_code == 200
+    started = len(local.pids)
+    local.kill()
+    model.plan(note("again"), {"text": "Done."}, times=None, by_round=True)
+    with ThreadPoolExecutor() as pool:
+        answers = [*pool.map(lambda number: turn(using, "Local", f"again{number}"), range(4))]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert ledger(local.folder) == ["note first", *["note again"] * 4]
+    assert len(local.pids) == started + 1
+
+
+def test_a_server_that_stays_away_fails_turns_until_it_is_back(using: AgentHost, model: PracticeModel, local: Local):
+    """Turns say which server cannot be reached; when it is back with other tools, the model is offered those."""
+    model.plan(note("before"), {"text": "Done."})
+    assert turn(using, "Local", "away").status_code == 200
+    (local.folder / "tools").unlink()  # the server does not start without
+    local.kill()
+    answer = turn(using, "Local", "away")
+    assert answer.status_code == 502
+    assert answer.json()["detail"] == "the MCP server 'ledger' cannot be reached: see that it runs, and try again"
+    (local.folder / "tools").write_text("late")
+    model.forget()
+    model.plan({"calls": [call("late", text="after")]}, {"text": "Done."})
+    assert turn(using, "Local", "away").status_code == 200
+    assert [tool["name"] for tool in model.requests()[-1]["body"]["tools"]] == ["late"]
+    assert ledger(local.folder) == ["note before", "note after"]
+    (local.folder / "tools").write_text("note book look")
+    local.kill()
+
+
+@pytest.fixture(params=["Local", "Remote"])
+def server(request: pytest.FixtureRequest, local: Local, remote: Remote) -> Local | Remote:
+    """Each of the servers."""
+    return local if request.param == "Local" else remote
+
+
+def test_a_call_that_is_cut_is_in_doubt(using: AgentHost, model: PracticeModel, server: Local | Remote):
+    """A call whose server is killed is not made again, and the model is told that its outcome is unknown."""
+    cut(using, model, server, "book")
+    (output,) = outputs(model)
+    assert output.startswith(UNKNOWN)
+    assert ledger(server.folder) == ["begin blue"]
+
+
+def test_a_call_that_is_cut_runs_again_if_that_is_harmless(using: AgentHost, model: PracticeModel, local: Local):
+    """A call whose server is killed is made again with a tool that the server calls read-only."""
+    cut(using, model, local, "look")
+    (output,) = outputs(model)
+    assert "booked blue" in output
+    assert ledger(local.folder) == ["begin blue", "begin blue", "end blue"]
+
+
+def cut(host: AgentHost, model: PracticeModel, server: Local | Remote, tool: str) -> None:
+    """Run a turn that calls a tool whose server is killed while it works; another one is there for the next call."""
+    server.start()
+    slow = server.folder / "slow"
+    slow.touch()
+    model.plan({"calls": [call(tool, room="blue")]}, {"text": "Done."})
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(turn, host, server.agent, f"cut-{tool}")
+        wait_until(lambda: ledger(server.folder) == ["begin blue"], 60)
+        server.kill()
+        server.start()
+        slow.unlink()
+        assert answer.result().status_code == 200
+
+
+def test_a_call_to_a_server_that_is_gone_does_not_run(using: AgentHost, model: PracticeModel, local: Local):
+    """A server that is killed within a turn and stays away: the model is told that its next call did not run."""
+    local.start()
+    (local.folder / "slow").touch()
+    model.plan({"calls": [call("book", room="blue")]}, note("never"), {"text": "Done."})
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(turn, using, "Local", "gone")
+        wait_until(lambda: ledger(local.folder) == ["begin blue"], 60)
+        (local.folder / "tools").unlink()  # the server does not start without
+        local.kill()
+        assert answer.result().status_code == 200
+    (local.folder / "slow").unlink()
+    cut_call, next_call = outputs(model)
+    assert cut_call.startswith(UNKNOWN)
+    assert next_call.startswith("Error: The tool did not run: the MCP server 'ledger' cannot be reached")
+    assert ledger(local.folder) == ["begin blue"]
+
+
+def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: PracticeModel, remote: Remote):
+    """A server that is away fails turns with its name, and serves all sessions once it is back."""
+    remote.start()
+    model.plan(note("before"), {"text": "Done."})
+    assert turn(using, "Remote", "one").status_code == 200
+    remote.kill()
+    answer = turn(using, "Remote", "one")
+    assert answer.status_code == 502
+    assert "MCP server 'remote' cannot be reached" in answer.json()["detail"]
+    remote.start()
+    model.forget()
+    model.plan(note("after"), {"text": "Done."}, times=None, by_round=True)
+    assert [turn(using, "Remote", session).status_code for session in ("one", "two")] == [200, 200]
+    assert ledger(remote.folder) == ["note before", "note after", "note after"]
