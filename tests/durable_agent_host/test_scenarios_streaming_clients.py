@@ -242,6 +242,7 @@ def test_a_cancel_is_told_to_all(lab: AgentHost, model: PracticeModel):
     assert first[-1].name == "turn.cancelled"
     assert follow(events) == first
     assert follow(f"{events}?after={first[-3].id}") == first[-2:]
+    assert requests.get(f"{events}?after={first[-1].id}", timeout=60).status_code == 204
     text = "".join(event.data["text"] for event in first if event.name == "message.delta")
     assert TEXT.startswith(text[: len(TEXT)])
     assert text == first[-1].data["response"]

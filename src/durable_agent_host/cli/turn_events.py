@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -119,6 +120,11 @@ class TurnEvents:
         last = {} if self._last is None else {"last-event-id": str(self._last)}
         if self.turn_id:
             with self._host.stream(f"{self.path}/events", headers=last, silence_seconds=_SILENCE_SECONDS) as answer:
+                if answer.status == HTTPStatus.NO_CONTENT:
+                    raise CommandError(
+                        f"turn {self.turn_id!r} has ended, and the host no longer has its events after {self._last}: "
+                        "see 'durable-agent-host turns show'"
+                    )
                 yield answer
             return
         body = {"message": self._message} | ({"session_id": self.session_id} if self.session_id else {})

@@ -285,6 +285,32 @@ async def check_readable(log: TurnLog, request: TurnRequest, first_offset: int) 
         await log.read(log_id, first_offset, max_bytes=PAGE_BYTES)
 
 
+async def has_all_events(log: TurnLog, request: TurnRequest, outcome: TurnOutcome, last_event_id: int) -> bool:
+    """Return whether a client that has an event of an ended turn also has the terminal one.
+
+    Args:
+        log: of the process.
+        request: the turn's request.
+        outcome: of the turn.
+        last_event_id: of the last event that the client has.
+
+    Returns:
+        True for the terminal event's id, and for greater ones; False also when the log is gone, which had the ids.
+
+    Raises:
+        StateError: the log cannot be read.
+    """
+    if outcome.status == "rejected":  # it never had a log
+        return True
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    try:
+        async with asyncio.timeout(_REST_SECONDS):
+            is_last = not (await log.read(log_id, last_event_id, max_bytes=1)).records
+            return is_last and bool((await log.read(log_id, max_bytes=1)).records)
+    except (LogError, TimeoutError):
+        return False
+
+
 async def _follow(
     log: TurnLog, log_id: str, offset: int, heartbeat_seconds: float, end: "asyncio.Task[Turn | None]"
 ) -> AsyncGenerator[LogPage]:

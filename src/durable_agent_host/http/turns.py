@@ -26,7 +26,7 @@ from durable_agent_host.http.files import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunCall
 from durable_agent_host.http.problems import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.sse import parse_resume
-from durable_agent_host.http.stream import EventStream, check_readable, early_outcome, follow_turn
+from durable_agent_host.http.stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.places import Place
@@ -132,7 +132,7 @@ async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
     turn = await named_turn(host, call, client)
     await client.check_log()
     await check_readable(host.open_log(), turn.request, _first_offset(last))
-    return _stream(host, call, client, turn.request, last, has_ended=turn.outcome is not None)
+    return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn)
 
 
 async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
@@ -230,27 +230,24 @@ async def _streamed_run(host: Host, call: Call, client: TurnClient, request: Tur
         outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
-    return _stream(host, call, client, request, call.run.last_event_id, has_ended=ended is not None)
+    return await _stream(host, call, client, request, last_event_id=call.run.last_event_id, turn=ended)
 
 
-def _stream(
-    host: Host,
-    call: Call,
-    client: TurnClient,
-    request: TurnRequest,
-    last_event_id: int | None,
-    *,
-    has_ended: bool = False,
-) -> EventStream:
+async def _stream(
+    host: Host, call: Call, client: TurnClient, request: TurnRequest, *, last_event_id: int | None, turn: Turn | None
+) -> Answer:
+    """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
     heartbeat = host.settings.stream_heartbeat_seconds
-    log = host.open_log()
+    log, outcome = host.open_log(), turn.outcome if turn else None
+    if outcome and last_event_id is not None and await has_all_events(log, request, outcome, last_event_id):
+        return func.HttpResponse(status_code=HTTPStatus.NO_CONTENT, headers=turn_headers(request))
     events = follow_turn(
         log,
         client,
         request,
         _first_offset(last_event_id),
         heartbeat_seconds=heartbeat,
-        has_ended=has_ended,
+        has_ended=outcome is not None,
         working=lambda: host.gate.working(call.caller, "turn.follow"),
     )
     return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
