@@ -82,6 +82,8 @@ def test_a_denied_tool_does_not_run_and_the_model_is_told_why(people: AgentHost,
     assert wait_until(lambda: ended_turn(turn))["response"] == "Not paid."
     assert book.read_text() == ""
     assert "too expensive" in json.dumps(outputs(model))
+    told = requests.get(turn["events_url"], timeout=60).text
+    assert told.index("event: approval.requested") < told.index("event: tool.started") < told.index('"denied"')
     has_next_turn(people, model, "Payer", turn["session_id"])
 
 

@@ -107,14 +107,19 @@ def test_events_are_read_again_from_anywhere(lab: AgentHost, model: PracticeMode
     assert follow(f"{url}?after=0", last_event_id=str(events[-2].id)) == events[-1:]
 
 
-def test_beyond_the_end_there_is_the_terminal_event(lab: AgentHost):
-    """A client that has all, and one that has made an id up, get how the turn ended, and nothing more."""
-    with asked(lab, "Instant", "hi") as answer:
+@pytest.mark.parametrize(("agent", "message"), [("Instant", "hi"), ("Raising", "this")], ids=["completed", "failed"])
+def test_whoever_has_the_terminal_event_gets_no_stream(lab: AgentHost, agent: str, message: str):
+    """Once a turn has ended, its last id and greater ones are answered with 204, which ends an EventSource."""
+    with asked(lab, agent, message, idempotency_key=f"ended-{agent}") as answer:
         events = read_all(answer).events
-    url = events_url(lab, answer)
-    assert follow(url, last_event_id=str(events[-1].id)) == events[-1:]
-    (only,) = follow(url, last_event_id="999999")
-    assert (only.name, only.data) == (events[-1].name, events[-1].data)
+    url, last = events_url(lab, answer), events[-1].id
+    for ask in ({"headers": {"last-event-id": str(last)}}, {"params": {"after": last}}, {"params": {"after": 999_999}}):
+        ended = requests.get(url, timeout=60, **ask)
+        assert (ended.status_code, ended.content) == (204, b"")
+        assert ended.headers["x-ms-turn-id"] == answer.headers["x-ms-turn-id"]
+    with asked(lab, agent, message, idempotency_key=f"ended-{agent}", last_event_id=str(last)) as again:
+        assert (again.status_code, again.content) == (204, b"")
+    assert follow(url, last_event_id=str(events[-2].id)) == events[-1:]
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "٣", "1" * 40])
@@ -226,6 +231,20 @@ def test_tools_are_told(lab: AgentHost, model: PracticeModel, ledger):
     assert ledger.read_text() == "12.5\n"
 
 
+def test_a_call_that_cannot_be_read_has_both_events(lab: AgentHost, model: PracticeModel):
+    """A call whose arguments were cut begins and ends for clients; the steps have it once, as the model wrote it."""
+    model.plan({"calls": [{"name": "charge", "arguments": '{"amount": 1'}]}, {"text": "I see."})
+    with asked(lab, "Ledger", "charge") as answer:
+        reader = read_all(answer)
+    assert reader.names()[1:3] == ["tool.started", "tool.completed"]
+    started, completed = reader.events[1].data, reader.events[2].data
+    assert (started["name"], started["arguments"], completed["outcome"]) == ("charge", None, "invalid_arguments")
+    assert completed["call_id"] == started["call_id"]
+    steps = requests.get(events_url(lab, answer).replace("/events", "/steps"), timeout=60).json()["steps"]
+    (call,) = [step for step in steps if step["kind"] == "tool_call"]
+    assert (call["arguments"], call["runs_in"], call["outcome"]) == ('{"amount": 1', "host", "invalid_arguments")
+
+
 def test_reasoning_and_hosted_code_are_told(lab: AgentHost, model: PracticeModel):
     """Reasoning comes as its own pieces; code comes as it is written, once, and between start and end of its call."""
     code = "print(6 * 7)\nprint('größer')"
@@ -312,8 +331,10 @@ def test_the_end_is_told_when_the_log_is_gone(lives: Callable[..., Lives], tmp_p
     with contextlib.closing(sqlite3.connect(log)) as connection, connection:
         connection.execute("DELETE FROM logs")
         connection.execute("DELETE FROM entries")
-    (only,) = follow(events_url(life.crash(), answer))
-    assert (only.name, only.data) == (last.name, last.data)
+    url = events_url(life.crash(), answer)
+    for known in (None, "0", "999999"):
+        (only,) = follow(url, last_event_id=known)
+        assert (only.name, only.data) == (last.name, last.data)
 
 
 async def test_an_event_of_another_version_is_passed_on(lives: Callable[..., Lives], tmp_path):

@@ -1,7 +1,7 @@
 """The first observer of a turn: writes events for clients to the turn log, from which they are streamed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from durable_agent_host.agent.observer import (
     ApprovalAwaited,
@@ -32,6 +32,9 @@ from durable_agent_host.stream.live_events import (
 )
 from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.turn.redactor import Redactor
+
+_WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})
+"""Outcomes of calls that did not begin, for observers; clients get both events of every call."""
 
 
 class PutsEvents(Protocol):
@@ -103,10 +106,13 @@ class EventWriter:
         if moment.replayed:
             return ()
         clean = self._redactor.text if self._redactor is not None else str
-        return await aside_of_texts(
+        completed = await aside_of_texts(
             self._texts_to_search(moment),
             lambda: self._told(tool_completed(moment.call_id, moment.outcome, clean(moment.result))),
         )
+        if moment.outcome not in _WITHOUT_BEGIN:
+            return completed
+        return [*self._told(tool_started(moment.call_id, moment.name, None)), *completed]
 
     def _new_events(self, *, tells_functions: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:

@@ -203,7 +203,8 @@ class StepReader:
             call_id = str(data["call_id"])
             if call_id not in self._asked:
                 self._open_model_call()
-            self._told[call_id] = self._tool(call_id, data["name"], data.get("arguments"), at, is_hosted=True)
+            arguments = data.get("arguments") or self._asked.get(call_id, ("", None))[1]
+            self._told[call_id] = self._tool(call_id, data["name"], arguments, at, is_hosted=True)
         elif name == event_names.TOOL_COMPLETED:
             told = self._told.get(str(data["call_id"]))
             if told is not None and told["outcome"] is None:
