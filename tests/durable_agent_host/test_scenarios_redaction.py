@@ -238,6 +238,8 @@ def test_people_are_asked_and_told_without_secrets(lives: Lives, model: Practice
         answer = host.post(f"{path}/approvals", json.dumps(body).encode(), content_type="application/json")
         assert answer.ok, answer.text
         assert leaks(answer.content) == []
+        noted = answer.json()["answers"][body["call_id"]]
+        assert noted is None or ("truncated" in noted) == ("reason" in body)
     ended = host.end_of_turn(f"{host.url}/api{path}")
     while ended["status"] == "waiting_for_approval":
         ended = host.end_of_turn(f"{host.url}/api{path}")

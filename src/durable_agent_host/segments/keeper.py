@@ -237,8 +237,9 @@ class Keeper:
         kept: dict[str, Mapping[str, Any]] = {}
         for call_id, answer in answers.items():
             kept[call_id] = answer
-            if request.agent in self._redactors or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES:
-                said = {name: answer.get(name) for name in ("reason", "arguments")}
+            said = {name: answer.get(name) for name in ("reason", "arguments")}
+            is_stored = request.agent in self._redactors or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES
+            if is_stored and any(said.values()):
                 rest = {name: value for name, value in answer.items() if name not in said}
                 kept[call_id] = {**rest, "stored": await self._keep(request, said, home=self._own_home(request))}
         return kept

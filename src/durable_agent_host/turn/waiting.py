@@ -58,7 +58,8 @@ def _shorten(some: list[dict[str, Any]], whole: Any, max_characters: int) -> Non
     for one in sorted(some, key=_size, reverse=True):
         if _size(whole) <= max_characters:
             return
-        one |= {"arguments": None, "reason": None, "truncated": True}
+        if one.get("arguments") or one.get("reason"):
+            one |= {"arguments": None, "reason": None, "truncated": True}
 
 
 def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:

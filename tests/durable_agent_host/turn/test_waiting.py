@@ -35,6 +35,14 @@ def test_the_status_stays_below_what_durable_functions_takes(arguments, reasons)
     assert all("truncated" in shown or shown == call for shown, call in zip(status["pending"], calls, strict=True))
 
 
+def test_nothing_is_said_to_be_cut_that_has_nothing_to_cut():
+    """An answer without reason and arguments is whole, however long the others are."""
+    answers = {"long": {**ANSWER, "reason": "x" * 9000}, "bare": ANSWER}
+    status = encode_waiting([CALL | {"arguments": None, "reason": None}], answers | {"y" * 9000: ANSWER})
+    cut = [call_id for call_id, answer in status["answers"].items() if "truncated" in answer]
+    assert (cut, "truncated" in status["pending"][0]) == (["long"], False)
+
+
 def test_of_very_many_the_first_calls_and_the_newest_answers_are_shown():
     """A turn with very many calls shows some at a time, and stays below the bound."""
     calls = [{**CALL, "call_id": f"call_{number:032}", "arguments": {"text": "x" * 500}} for number in range(200)]
