@@ -249,6 +249,16 @@ def test_what_tools_and_code_make_is_read_again(files: AgentHost, model: Practic
     assert (gone.status_code, "does not provide" in gone.json()["detail"]) == (404, True)
 
 
+def test_a_file_has_one_name(files: AgentHost):
+    """The download has the name in the list, also when the file was last sent without one."""
+    for part in ({"name": "i.png"}, {}):
+        message = [{"type": "text", "text": "look"}, {"type": "image", "data": PIXEL, **part}]
+        assert files.run("Reader", {"message": message, "session_id": "one-name"}).ok
+    (file,) = listed(files, "one-name")
+    read = requests.get(file["file_url"], timeout=60)
+    assert (file["name"], read.headers["content-disposition"]) == ("i.png", 'inline; filename="i.png"')
+
+
 def test_a_file_cannot_become_a_page_of_the_host(files: AgentHost):
     """Pages, scripts and what lies about its name and type are downloads that a browser neither runs nor guesses."""
     assert files.run("Hostile", {"message": "hi", "session_id": "evil"}).ok

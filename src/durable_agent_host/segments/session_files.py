@@ -84,16 +84,19 @@ class SessionFiles:
         return [*(file for file in uploaded if file.file_id not in found), *found.values()]
 
     async def find(self, file_id: str) -> ConversationFile | None:
-        """Find a file by its id; None when the session has none.
+        """Find a file by its id, with the name that `all` gives; None when the session has none.
 
         Raises:
             CorruptStateError: a piece of the conversation is missing.
             LogError: the store does not answer.
         """
+        found: ConversationFile | None = None
         async for file in self._of_conversation():
             if file.file_id == file_id:
-                return file
-        return await self.uploads.find(file_id)
+                found = file if found is None else replace(found, name=file.name)
+                if found.name is not None:
+                    return found
+        return found or await self.uploads.find(file_id)
 
     async def read(self, file: ConversationFile) -> bytes:
         """Read the bytes of a file that is stored here.
