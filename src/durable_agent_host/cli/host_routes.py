@@ -18,6 +18,8 @@ DEFAULT_URL: Final = "http://127.0.0.1:7071"
 OK: Final = 0
 PROBLEMS_FOUND: Final = 1
 COULD_NOT: Final = 2
+CLOSED_PIPE: Final = 141
+"""The exit status when nobody reads the output any more, as shells report it of other programs."""
 _SECONDS: Final = 600.0
 """Timeout without data from the host: a long conversation takes a while to verify or repair."""
 _PART_BYTES: Final = 256 * 1024
@@ -283,10 +285,16 @@ def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argpar
         arguments: with the options of `add_host_arguments`.
 
     Returns:
-        The exit status; `COULD_NOT` with a sentence on standard error when the command failed.
+        The exit status; `COULD_NOT` with a sentence on standard error when the command failed; `CLOSED_PIPE` when the
+        reader of the output has left.
     """
     try:
-        return work(HostRoutes(arguments.url, arguments.key, arguments.header))
+        status = work(HostRoutes(arguments.url, arguments.key, arguments.header))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end, too
+        return CLOSED_PIPE
     except CommandError as error:
         print(printable(f"durable-agent-host {command}: {error}"), file=sys.stderr)
         return COULD_NOT
+    return status

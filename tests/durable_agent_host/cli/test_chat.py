@@ -1,14 +1,18 @@
 """``durable-agent-host chat`` and ``turns``, as a person at a terminal and a script meet them."""
 
 import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import uuid4
 
 import requests
 
-from tests.durable_agent_host.cli.terminal import CTRL_C, CTRL_D, Terminal, piped
+from tests.durable_agent_host.cli.terminal import COMMAND, CTRL_C, CTRL_D, Terminal, piped
 from tests.durable_agent_host.test_scenarios_approvals import pays
 from tests.durable_agent_host.test_scenarios_streaming_resume import Reborn
-from tests.kit import AgentHost, PracticeModel
+from tests.kit import AgentHost, PracticeModel, clean_environment
 from tests.processes import wait_until
 
 SLOW = {"chunk_characters": 4, "delay_milliseconds": 60}
@@ -37,6 +41,34 @@ def test_a_conversation_in_a_terminal_streams_and_continues(lab: AgentHost, mode
         assert f"chat Ledger --session {session}" in chat.text
     assert ledger.read_text() == "5.0\n"
     assert lab.session("Ledger", session)["message_count"] == 4
+
+
+def test_a_reader_that_leaves_ends_a_command_quietly(lab: AgentHost, model: PracticeModel):
+    """As with ``sessions list | head``: no traceback, and the status of a closed pipe, whatever the command."""
+    model.plan({"text": "Hello. " * 2_000}, {"text": "Hello. " * 2_000})
+    session = f"pipe-{uuid4().hex[:8]}"
+    assert lab.run("Ledger", {"message": "hi", "session_id": session}).ok
+    commands = (
+        ["sessions", "list", "Ledger"],
+        ["sessions", "show", "Ledger", session],
+        ["sessions", "export", "Ledger", session],
+        ["turns", "show", "Ledger", session],
+        ["turns", "tail", "Ledger", session],
+        ["chat", "Ledger"],
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    def ended(command: list[str]) -> tuple[int, bytes]:
+        given: dict[str, Any] = {"input": b"Hi\n", "stdout": writer, "stderr": subprocess.PIPE, "timeout": 120}
+        ran = subprocess.run([*COMMAND, *command, "--url", lab.url], env=clean_environment(), check=False, **given)
+        return ran.returncode, ran.stderr
+
+    try:
+        with ThreadPoolExecutor(len(commands)) as threads:
+            assert list(threads.map(ended, commands)) == [(141, b"")] * len(commands)
+    finally:
+        os.close(writer)
 
 
 def test_ctrl_c_cancels_the_turn_and_not_the_conversation(lab: AgentHost, model: PracticeModel):
