@@ -179,8 +179,8 @@ def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
     assert "taken on trust: the session continues 'resp_1'" in out
     assert "taken on trust: entry 2 has results of tools" in out
     assert "taken on trust: entry 2 has reasoning or other items of the model's service" in out
-    plain = golden("session-upstream-1.1")
-    answer = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", json.dumps(plain).encode())
+    plain = b"\xef\xbb\xbf" + json.dumps(golden("session-upstream-1.1")).encode()  # with a byte order mark
+    answer = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", plain)
     (sentence,) = answer.json()["taken_on_trust"]
     assert sentence == "entry 2 has results of tools, which the model takes for what the tools returned"
 

@@ -42,7 +42,7 @@ class JsonEvents:
     """Reads one JSON text."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text = ""
         self._string: list[str] | None = None
         self._is_escaped = False

@@ -91,7 +91,10 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
     if media_type == FORM:
         return _read_form(body, content_type)
     if not is_json_type(media_type):
-        return {"message": text_of(body).strip()}, []
+        text = text_of(body).strip()
+        if not media_type.startswith("text/"):
+            _refuse_json(text, content_type)
+        return {"message": text}, []
     fields = parse_object(body)
     _refuse_unknown(fields)
     return fields, []
@@ -117,13 +120,13 @@ def read_files(body: bytes, content_type: str) -> list[SentFile]:
 
 
 def text_of(body: bytes) -> str:
-    """Decode a text.
+    """Decode a text, without a byte order mark.
 
     Raises:
         RequestError: the text is not UTF-8.
     """
     try:
-        return body.decode("utf-8")
+        return body.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RequestError("the body is not UTF-8 text: send it as UTF-8") from None
 
@@ -157,6 +160,21 @@ def _json_of(text: str, where: str) -> Any:
     except ValueError:
         why = "JSON has no NaN and no Infinity, and others have more digits than can be read"
         raise RequestError(f"{where} has a number that cannot be read: {why}") from None
+
+
+def _refuse_json(text: str, content_type: str) -> None:
+    """Refuse a JSON object that is sent without its content type, and would become the message."""
+    if not text.startswith("{"):
+        return
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if "message" in value:
+        raise RequestError(
+            f"the body is a JSON object with 'message', and its content type is {content_type[:80]!r}: send it as "
+            "application/json, or as text/plain if the object itself is the message"
+        )
 
 
 def _refuse_unknown(names: Mapping[str, Any]) -> None:
@@ -196,7 +214,7 @@ def _field_of(part: FormPart) -> Any:
     if charset and charset not in _TEXT_CHARSETS:
         raise RequestError(f"the field {part.name!r} has the charset {charset[:40]!r}: send it as UTF-8")
     try:
-        text = bytes(part.data).decode("utf-8")
+        text = bytes(part.data).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RequestError(f"the field {part.name!r} is not UTF-8 text: send it as UTF-8") from None
     if part.name in _JSON_FIELDS or is_json_type(media_type.strip().lower()):

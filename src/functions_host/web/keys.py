@@ -66,7 +66,7 @@ def load_keys(data_dir: Path) -> Keys:
     path = data_dir / KEYS_NAME
     try:
         if path.is_file():
-            return Keys(**json.loads(path.read_text(encoding="utf-8")))
+            return Keys(**json.loads(path.read_text(encoding="utf-8-sig")))
         keys = Keys(*(secrets.token_urlsafe(32) for _ in range(4)))
         with open_private(path, "x") as file:
             json.dump(asdict(keys), file, indent=2)

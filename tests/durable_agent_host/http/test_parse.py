@@ -88,6 +88,23 @@ def test_a_text_that_is_not_utf_8_is_refused():
         parse(b"caf\xe9", {"content-type": "text/plain"})
 
 
+@pytest.mark.parametrize("content_type", ["", "application/x-www-form-urlencoded", "application/octet-stream"])
+def test_json_without_its_content_type_is_no_message(content_type: str):
+    """An object with a message that is not sent as JSON is refused with what to send; as text it is text."""
+    body = b' {"message": "hi", "session_id": "s"}'
+    with pytest.raises(RequestError, match=r"application/json, or as text/plain"):
+        parse(body, {"content-type": content_type})
+    assert parse(body, {"content-type": "text/plain"}).said.text == body.decode().strip()
+    for text in ('{"other": 1}', '{"message":', '["message"]', "message"):
+        assert parse(text, {"content-type": content_type}).said.text == text
+
+
+def test_a_byte_order_mark_is_no_part_of_a_body():
+    """Editors write it in front of texts and JSON."""
+    assert parse(b"\xef\xbb\xbfhi", {"content-type": "text/plain"}).said.text == "hi"
+    assert parse(b'\xef\xbb\xbf{"message": "hi"}', JSON).said.text == "hi"
+
+
 def test_half_a_character_is_refused():
     """A lone surrogate is no text that a store could keep."""
     with pytest.raises(RequestError, match="surrogate"):
