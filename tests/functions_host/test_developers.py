@@ -154,6 +154,16 @@ REFUSALS = {
         "import importlib\nimportlib.import_module('azure.' + 'keyvault')\n",
         "install the package that has 'azure.keyvault'",
     ),
+    "missing extra": (
+        "raise ModuleNotFoundError('The package x is required to use `X`. Please use `pip install x`.')\n",
+        "Please use `pip install x` (",
+    ),
+    "a name of SDK 2": (
+        "def f(client: df.DurableFunctionsClient):\n    pass\n",
+        "is installed, and this host runs apps of version 1: write the app for that version, and not for 2",
+    ),
+    "an import of SDK 2": ("from azure.durable_functions import RetryPolicy\n", "this host runs apps of version 1"),
+    "a module of SDK 2": ("import azure.durable_functions.client\n", "this host runs apps of version 1"),
     "schedule": (
         "@app.timer_trigger(arg_name='t', schedule='* * * 32 * *')\ndef f(t: func.TimerRequest):\n    pass\n",
         "Timer function 'f' has the schedule '* * * 32 * *', which cannot be read: the day field has '32'",
@@ -173,7 +183,7 @@ def test_what_is_refused_is_told_with_the_fix(tmp_path: Path, name: str):
     assert message in line
     assert line.endswith(".")
     if "def f" in code:
-        assert "'f'" in line or name in {"two triggers", "bad name"}
+        assert "'f'" in line or name in {"two triggers", "bad name", "a name of SDK 2"}
 
 
 ASGI = """

@@ -19,6 +19,7 @@ from functions_host.app.bindings import UNSERVED_KIND, refuse_call, refuse_outpu
 from functions_host.app.client_binding import ClientAddresses, encode_client_binding
 from functions_host.app.current_invocation import remember
 from functions_host.app.function import AppFunction
+from functions_host.app.sdk_version import explain_missing_name
 from functions_host.app.sync_threads import SyncThreads, start_sync_threads
 from functions_host.engine.durable_functions import TIMEOUT_KIND, Raised
 
@@ -193,7 +194,8 @@ def _read_outputs(function: AppFunction, returned: Any, outputs: dict[str, Any])
 def _describe_failure(error: BaseException | None, text: str, trace: str) -> Raised:
     if error is None:
         return Raised("Exception", text, trace)
-    return Raised(type(error).__name__, _write(error), trace or "".join(traceback.format_exception(error)))
+    text = "; ".join(filter(None, (_write(error), explain_missing_name(error))))
+    return Raised(type(error).__name__, text, trace or "".join(traceback.format_exception(error)))
 
 
 def _write(error: BaseException) -> str:

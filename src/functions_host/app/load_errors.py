@@ -8,6 +8,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from functions_host.app.sdk_version import explain_missing_name
+
 _FIXES: tuple[tuple[str, str], ...] = (
     ("does not have a unique function name", "rename one of them, or give it another @app.function_name"),
     ("does not have a trigger", "add a decorator with a trigger, such as @app.route or @app.activity_trigger"),
@@ -97,7 +99,9 @@ def _function_in(trace: TracebackType | None) -> str:
 def explain_import(error: Exception, app_dir: Path) -> str:
     """Explain in one sentence why and where the import failed; names the package to install if one is missing."""
     place = _find_place(error, app_dir)
-    if isinstance(error, ImportError) and (package := _find_package(error, app_dir)):
+    if missing := explain_missing_name(error):
+        fix = f"; {missing}"
+    elif isinstance(error, ImportError) and (package := _find_package(error, app_dir)):
         fix = f"; install {package}, where the host runs, and list it in requirements.txt"
     elif isinstance(error, ValueError | TypeError) and (advice := _advice_for(str(error))):
         fix = f"; {advice}"
@@ -120,7 +124,8 @@ def explain_missing_script(app_dir: Path, script: str) -> str:
 
 def _find_package(error: ImportError, app_dir: Path) -> str | None:
     """Name the package to install; in shared namespaces, by its distribution name."""
-    name = error.name or ""
+    if not (name := error.name or ""):  # raised by a package, whose message says what is missing
+        return None
     if isinstance(error, ModuleNotFoundError):
         line = next((frame.line for frame in reversed(_own_frames(error, app_dir)) if name in (frame.line or "")), "")
         found = re.search(rf"{re.escape(name)}[\w.]*", line or "")

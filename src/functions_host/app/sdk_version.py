@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
 from functions_host.app.function import AppFunction
 from functions_host.errors import StartupError
 
 _PACKAGE = "azure-functions-durable"
+_PACKAGES = {"azure.durable_functions": _PACKAGE, "azure.functions": "azure-functions"}
+"""Module → distribution, of the SDKs of whose version 2 an app may use a name."""
 
 
 def newer_durable_sdk() -> str | None:
@@ -44,3 +47,22 @@ def refuse_newer_durable_sdk(functions: Iterable[AppFunction] | None = None) -> 
             f"{_PACKAGE} {installed} is installed, and this host runs apps of version 1: "
             f"run pip install '{_PACKAGE}<2', and pin it in requirements.txt."
         )
+
+
+def explain_missing_name(error: BaseException) -> str | None:
+    """Explain in a part of a sentence that the installed SDK lacks a name; None when the error is another one."""
+    if isinstance(error, AttributeError):
+        place = error.obj.__name__ if isinstance(error.obj, ModuleType) else getattr(error.obj, "__module__", None)
+    else:
+        place = error.name if isinstance(error, ImportError) else None
+    module = next((one for one in _PACKAGES if place is not None and f"{place}.".startswith(f"{one}.")), None)
+    if module is None:
+        return None
+    try:
+        installed = version(_PACKAGES[module])
+    except PackageNotFoundError:
+        return None
+    return (
+        f"{_PACKAGES[module]} {installed} is installed, and this host runs apps of version 1: write the app for that "
+        "version, and not for 2"
+    )
