@@ -3,7 +3,9 @@
 import json
 import os
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from uuid import uuid4
 
@@ -69,6 +71,35 @@ def test_a_reader_that_leaves_ends_a_command_quietly(lab: AgentHost, model: Prac
             assert list(threads.map(ended, commands)) == [(141, b"")] * len(commands)
     finally:
         os.close(writer)
+
+
+class _Forgetful(BaseHTTPRequestHandler):
+    """A host that has lost the end of a turn's events."""
+
+    def do_GET(self) -> None:
+        """Send an event and no end; to who comes back, that there are no more."""
+        is_back = self.headers["last-event-id"] is not None
+        self.send_response(204 if is_back else 200)
+        self.end_headers()
+        if not is_back:
+            self.wfile.write(b'id: 7\nevent: message.delta\ndata: {"text": "Half an"}\n\n')
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_turn_whose_last_events_are_lost_ends_the_command():
+    """A 204 for an end that never came is said, with where to look; nothing is asked again and again."""
+    with HTTPServer(("127.0.0.1", 0), _Forgetful) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            told = piped(["turns", "tail", "A", "s", "t1", "--url", f"http://127.0.0.1:{server.server_port}"])
+        finally:
+            server.shutdown()
+            thread.join()
+    assert (told.returncode, "Half an" in told.stdout) == (2, True)
+    assert "turn 't1' has ended, and the host no longer has its events after 7: see" in told.stderr
 
 
 def test_ctrl_c_cancels_the_turn_and_not_the_conversation(lab: AgentHost, model: PracticeModel):
